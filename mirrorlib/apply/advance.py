@@ -1,0 +1,213 @@
+"""Advance one table: batch after batch until nothing is left to apply or something stands in the way.
+
+In: a `Work` and options. Out: a `TableReport`. The loop is: list, prepare, plan, carry out; every round starts from the journal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import find_column
+from mirrorlib.apply.journal import WHOLE_FOLDER, Entry, Plan, PlannedFile, new_attempt
+from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after
+from mirrorlib.apply.prepare import Prepared, prepare_files
+from mirrorlib.apply.protocol import Work, carry_out, stand
+from mirrorlib.apply.warn import warnings_of
+from mirrorlib.errors import JournalError, MirrorError, SchemaError
+from mirrorlib.landing.schema import read_footer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from mirrorlib.apply.onboard import Folder
+    from mirrorlib.apply.options import Options
+    from mirrorlib.apply.plan import Run
+    from mirrorlib.apply.protocol import Standing
+    from mirrorlib.apply.report import TableReport
+    from mirrorlib.apply.tally import Tally
+    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.store import StoredFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """What comes next for a table: files to apply, or the error that stands before the first of them."""
+
+    run: Run
+    files: tuple[tuple[int, StoredFile], ...]
+    fault: MirrorError | None
+
+
+def advance_table(
+    work: Work, folder: TableFolder, opened: Folder, options: Options, tally: Tally, stop: Callable[[], bool]
+) -> TableReport:
+    """Apply what the folder shows, as far as it goes.
+
+    Raises:
+        MirrorError: the table cannot go on; what was applied before stays, and *tally* knows it.
+
+    """
+    clock: dict[str, float] = {}
+    entry = tally.entry = work.journal.newest(work.life)
+    if entry is not None and entry.done is None:
+        entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
+    _check_zone(work, options, entry)
+    _check_keys(work, entry)
+    if entry is not None and entry.position and entry.plan.zone == work.source.zone.url:
+        for name in changed_files(opened.listing, entry.plan, entry.position[WHOLE_FOLDER]):
+            tally.warn(f"{name} was applied and has been changed since; it is not read again")
+    while True:
+        clock = {}
+        standing = stand(work, entry.done if entry and entry.position else None)
+        coming = next_files(opened, entry, options, first_of_new_life=len(work.lives) > 1 and not (entry and entry.position))
+        if not coming.files:
+            return _idle(coming, tally)
+        if stop():
+            return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
+        with work.step("read", clock, files=len(coming.files)):
+            prepared = prepare_next(work, standing, coming, entry, options)
+        tally.warn(*warnings_of(work.source, prepared))
+        if not prepared.landed and prepared.fault is not None:
+            raise prepared.fault
+        if not prepared.growth.columns:
+            return tally.end("waiting", "No published file has a column with a type yet.", file=coming.files[0][1].name)
+        _check_emptiness(work, entry, prepared, options)
+        plan = _write_plan(work, entry, standing, prepared, opened.listed_at, clock)
+        mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
+        entry = tally.entry = _end_plan(work, tally, plan, prepared if mine else None, clock, standing.bytes)
+        opened = open_folder(work.source.zone, folder)
+
+
+def next_files(opened: Folder, entry: Entry | None, options: Options, *, first_of_new_life: bool) -> Next:
+    """Choose the next batch's files; a file that voided a plan stands in the way until it has changed."""
+    position = entry.position.get(WHOLE_FOLDER, 0) if entry else 0
+    # A new life replaces the table in one commit, so that nobody reads it half: it takes everything.
+    run = next_run(opened.listing, position, Limits() if first_of_new_life else options.limits)
+    cause = (entry.done.cause if entry and entry.done else None) or {}
+    for place, (_, file) in enumerate(run.files):
+        if file.name == cause.get("file") and file.etag == cause.get("etag") and not options.retry:
+            fault = MirrorError(str(cause.get("reason")), file=file.name, next_step="")
+            return Next(run=run, files=run.files[:place], fault=fault)
+    return Next(run=run, files=run.files, fault=None)
+
+
+def prepare_next(work: Work, standing: Standing, coming: Next, entry: Entry | None, options: Options) -> Prepared:
+    """Open the next files and see that the table can have the columns that they need.
+
+    Raises:
+        SchemaError: no file has the key columns.
+
+    """
+    cause: Mapping[str, str] = (entry.done.cause if entry and entry.done else None) or {}
+    prepared = prepare_files(
+        work.source,
+        coming.files,
+        standing.columns,
+        rewritable=standing.bytes <= options.rewrite_limit,
+        suspects={cause["file"]: cause["etag"]} if cause.get("file") else {},
+    )
+    untyped = [key for key in work.source.policies.keys if find_column(prepared.growth.columns, key) is None]
+    if prepared.rows and untyped:
+        msg = "a key column has no type in any file yet"
+        file = prepared.landed[0].file.name
+        raise SchemaError(msg, table=work.table, file=file, column=untyped[0], next_step="Publish it with a type, under the same name.")
+    return prepared
+
+
+def _idle(coming: Next, tally: Tally) -> TableReport:
+    if coming.fault is not None:
+        return tally.end("failed", coming.fault.reason, file=coming.fault.file, error="ChangeFileError")
+    if coming.run.gap is not None:
+        return tally.end("blocked", str(coming.run.gap), file=coming.run.gap.awaited)
+    return tally.end("current")
+
+
+def _write_plan(
+    work: Work, entry: Entry | None, standing: Standing, prepared: Prepared, listed_at: str, clock: dict[str, float]
+) -> Plan:
+    before = dict(entry.position) if entry else {}
+    plan = Plan(
+        life=work.life.uuid,
+        batch=entry.plan.batch + 1 if entry else 1,
+        attempt=new_attempt(),
+        zone=work.source.zone.url,
+        files=_planned_files(prepared),
+        before=before,
+        after=position_after(before, WHOLE_FOLDER, prepared.landed[-1].number),
+        policies=work.source.policies,
+        table_version=standing.version,
+        previous=_outcome(entry, standing),
+        listed_at=listed_at,
+    )
+    with work.step("plan", clock, plan, len(plan.files), plan.rows):
+        return work.journal.write_plan(work.life, plan)
+
+
+def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
+    return tuple(
+        PlannedFile(name=one.file.name, size=one.file.size, etag=one.file.etag, rows=one.schema.rows)
+        for one in prepared.landed
+    )
+
+
+def _outcome(entry: Entry | None, standing: Standing) -> Mapping[str, object] | None:
+    if entry is None or entry.done is None:
+        return None
+    done = entry.done
+    table_id = standing.table_id or done.table_id
+    return {
+        "batch": entry.plan.batch,
+        "outcome": done.outcome,
+        "version": done.version,
+        "table_id": table_id,
+        "cause": done.cause,
+    }
+
+
+def _end_plan(
+    work: Work, tally: Tally, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int
+) -> Entry:
+    done = carry_out(work, plan, prepared, clock, table_bytes)
+    tally.add(plan, done)
+    return Entry(plan=plan, done=done)
+
+
+def _check_emptiness(work: Work, entry: Entry | None, prepared: Prepared, options: Options) -> None:
+    replaces = len(work.lives) > 1 and not (entry and entry.position)
+    if replaces and prepared.rows == 0 and not options.allow_empty:
+        msg = "the first batch of the new life holds no rows, and would empty the table"
+        step = "Publish its rows, or accept an empty table with --allow-empty."
+        raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)
+
+
+def _check_keys(work: Work, entry: Entry | None) -> None:
+    """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
+    if entry is None or not entry.position:
+        return
+    old = tuple(key.lower() for key in entry.plan.policies.keys)
+    new = tuple(key.lower() for key in work.source.policies.keys)
+    if old and old != new:
+        msg = "the key columns changed, and the rows already there were applied by the old ones"
+        found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
+        step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, file="_metadata.json", found=found, next_step=step)
+
+
+def _check_zone(work: Work, options: Options, entry: Entry | None) -> None:
+    """Take another zone than recorded only if it proves to be the same one, or is said to be."""
+    zone = work.source.zone
+    if entry is None or not entry.position or entry.plan.zone in (zone.url, options.moved_from):
+        return
+    newest = entry.plan.files[-1]
+    stored = zone.stat(f"{work.source.folder}/{newest.name}")
+    if entry.done and entry.done.outcome == "applied" and stored is not None and stored.size == newest.size:
+        with zone.open_file(stored.path) as handle:
+            if read_footer(handle, stored, table=work.table, ntz=work.source.policies.ntz).rows == newest.rows:
+                return
+    msg = "the table was filled from another landing zone"
+    step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
+    raise JournalError(msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step)
+
+

@@ -1,0 +1,143 @@
+"""Let a table's columns grow with its change files, or say which file does not fit and why.
+
+In: the table's columns and opened files, in order. Out: `Growth`: the columns afterwards and what has to be done to the table.
+Promises: a value that fits the table's type is cast, a type that holds both is widened to, nothing is ever rounded; every file
+alone decides in its turn, so any cut of a backlog into batches gives the same columns. Rules: design §6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.apply.columns import Column, Columns, find_column, sql_type
+from mirrorlib.apply.read import column_values
+from mirrorlib.errors import SchemaError
+from mirrorlib.landing.schema import first_misfit, widen_type, widens_in_place
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.read import Landed, Source
+    from mirrorlib.landing.schema import FileColumn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """How a table's columns change.
+
+    Attributes:
+        columns: the columns afterwards; new ones at the end.
+        added: new columns.
+        widened: columns with their new type, which Delta changes in place.
+        rewritten: columns with their new type, for which the table has to be rewritten.
+
+    """
+
+    columns: Columns
+    added: Columns = ()
+    widened: Columns = ()
+    rewritten: Columns = ()
+
+    def changes(self, before: Columns) -> tuple[str, ...]:
+        """Say each change in words."""
+        added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
+        old = {column.name: column.sql_type for column in before}
+        wide = [f"widens {c.name} from {old[c.name]} to {c.sql_type} in place" for c in self.widened]
+        rewrites = [f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}" for c in self.rewritten]
+        return tuple(added + wide + rewrites)
+
+
+def grow_columns(source: Source, before: Columns, columns: Columns, landed: Landed, *, rewritable: bool) -> Columns:
+    """Return *columns* as they have to be to take one more file; *before* is what the table really has.
+
+    Args:
+        source: where the file lies.
+        before: the table's columns now.
+        columns: the columns as earlier files of the batch want them.
+        landed: the file.
+        rewritable: the table is small enough to be rewritten for a type that Delta does not widen to.
+
+    Raises:
+        SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
+
+    """
+    for file_column in landed.schema.columns:
+        mine = find_column(columns, file_column.name)
+        if pa.types.is_null(file_column.type):
+            continue
+        if mine is None:
+            columns = (*columns, _added(source, before, landed, file_column))
+        elif _has_misfit(source, landed, file_column, mine) is not None:
+            wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
+            columns = tuple(replace(mine, type=wider) if column is mine else column for column in columns)
+    return columns
+
+
+def growth_of(before: Columns, after: Columns) -> Growth:
+    """Tell added, widened and rewritten columns apart."""
+    added, widened, rewritten = [], [], []
+    for column in after:
+        old = find_column(before, column.name)
+        if old is None:
+            added.append(column)
+        elif old.type != column.type:
+            (widened if widens_in_place(old.type, column.type) else rewritten).append(column)
+    return Growth(columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten))
+
+
+def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
+    if before and source.policies.evolution == "strict":
+        msg = "the file has a column that the table lacks, and evolution is strict"
+        step = "Allow it with --evolution add or widen, or publish the file without it."
+        raise _error(source, landed, column, msg, sql_type(column.type), step)
+    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
+        del values  # reading them is the check
+    return Column(column.name, column.type)
+
+
+def _widened(
+    source: Source, landed: Landed, column: FileColumn, mine: Column, before: Columns, *, rewritable: bool
+) -> pa.DataType:
+    wider = widen_type(mine.type, column.type)
+    row = _has_misfit(source, landed, column, mine)
+    types = f"{column.stored} in the file, {mine.sql_type} in the table"
+    if wider is None or wider == mine.type:
+        msg = "a value of the file does not fit the table's type, and no type holds both"
+        step = "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
+        raise _error(source, landed, column, msg, types, step, row)
+    old = find_column(before, mine.name)
+    if old is not None and not rewritable and not widens_in_place(old.type, wider):
+        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
+        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
+        raise _error(source, landed, column, msg, types, step, row)
+    if old is not None and source.policies.evolution != "widen":
+        msg = f"the column would have to become {sql_type(wider)}, and evolution is {source.policies.evolution}"
+        raise _error(source, landed, column, msg, types, "Allow it with --evolution widen.", row)
+    return wider
+
+
+def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
+    """Return the first row whose value the table's type does not hold."""
+    if column.type == mine.type and not _may_be_lossy(column):
+        return None
+    seen = 0
+    for values in column_values(source, landed, column):
+        row = first_misfit(values, mine.type)
+        if row is not None:
+            return seen + row
+        seen += len(values)
+    return None
+
+
+def _may_be_lossy(column: FileColumn) -> bool:
+    """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
+    return pa.types.is_timestamp(column.stored) and column.stored.unit == "ns"
+
+
+def _error(
+    source: Source, landed: Landed, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
+) -> SchemaError:
+    return SchemaError(
+        msg, table=source.table, file=landed.file.name, column=column.name, row=row, found=found, next_step=step
+    )

@@ -1,0 +1,116 @@
+"""Keep a second runner off a table where Delta itself cannot: on a local file system.
+
+Delta's local log store is safe inside one JVM only; two can overwrite each other's commit. So a runner holds an `flock`, whose
+file names its JVM: killing Python frees the lock half a second before its JVM dies, so the next holder waits for that process
+to be gone. Elsewhere (abfss, GCS, HDFS) Delta's own commit is safe; on S3 without a multi-writer log store one runner is a
+documented condition. Design §4, "Locks".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from mirrorlib.errors import TableBusyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_LOG = logging.getLogger(__name__)
+_PAUSE = 0.05  # seconds between two looks at a lock that somebody holds
+_LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go of the lock
+
+
+@contextlib.contextmanager
+def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> Iterator[None]:
+    """Hold the table's lock, waiting as long as another runner works on it.
+
+    Args:
+        path: the lock's file.
+        table: for messages.
+        jvm: process id of the JVM that will commit.
+        stop: asked while waiting.
+
+    Raises:
+        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while waiting.
+
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        waited = False
+        while not _try_lock(file):
+            if not waited:
+                _LOG.info("%s: waiting for another runner (%s)", table, _holder(file))
+            waited = True
+            if stop():
+                msg = "another runner is applying to the table"
+                raise TableBusyError(msg, table=table)
+            time.sleep(_PAUSE)
+        _wait_for_last_jvm(file, table, jvm)
+        _write_holder(file, jvm)
+        yield
+
+
+def process_started(pid: int) -> str | None:
+    """Return something that tells a process from a later one with its number; None when there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
+    except ProcessLookupError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _started_without_proc(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return "running"
+    return "running"
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(file: BinaryIO) -> dict[str, object]:
+    file.seek(0)
+    try:
+        value = json.loads(file.read() or b"{}")
+    except ValueError:  # its writer was killed in the middle
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _wait_for_last_jvm(file: BinaryIO, table: str, jvm: int) -> None:
+    holder = _holder(file)
+    pid, started = holder.get("jvm"), holder.get("started")
+    if not isinstance(pid, int) or pid == jvm or holder.get("host") != os.uname().nodename:
+        return
+    end = time.monotonic() + _LAST_BREATH
+    while started is not None and process_started(pid) == started:
+        if time.monotonic() > end:
+            msg = "the last runner is gone, but its Spark process lives on and may still be committing"
+            step = f"End process {pid}, or wait until it has ended; the next run goes on from there."
+            raise TableBusyError(msg, table=table, found=f"process {pid}", next_step=step)
+        time.sleep(_PAUSE)
+
+
+def _write_holder(file: BinaryIO, jvm: int) -> None:
+    holder = {"jvm": jvm, "started": process_started(jvm), "python": os.getpid(), "host": os.uname().nodename}
+    file.truncate(0)
+    file.write(json.dumps(holder).encode())
+    file.flush()

@@ -1,0 +1,47 @@
+"""What a caller may ask of an apply, as one frozen value that every stage reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mirrorlib.apply.plan import Limits
+
+InsertPolicy = Literal["append", "upsert"]
+Evolution = Literal["widen", "add", "strict"]
+Ntz = Literal["utc", "keep"]
+REWRITE_LIMIT = 1 << 30  # bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of `apply` and `plan`.
+
+    Attributes:
+        tables: names or globs; empty is every table.
+        insert_policy: what marker 0 means: "append" inserts without a look (the format's word), "upsert" is marker 4.
+        evolution: how columns may change: "widen", "add" (new columns only) or "strict" (not at all).
+        ntz: timestamps without zone are instants in UTC ("utc") or `timestamp_ntz` ("keep").
+        limits: files and bytes a batch.
+        parallelism: tables at once; None for as many as there are cores, at most eight.
+        retry: try files again that have not changed since they damaged a plan.
+        allow_foreign_writes: go on after somebody else wrote to a table.
+        allow_empty: let a new life replace a table by no rows.
+        quiet: leave rows alone that an update would not change.
+        moved_from: the zone's former URL, when the same zone is now elsewhere.
+        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen to.
+
+    """
+
+    tables: tuple[str, ...] = ()
+    insert_policy: InsertPolicy = "append"
+    evolution: Evolution = "widen"
+    ntz: Ntz = "utc"
+    limits: Limits = Limits()
+    parallelism: int | None = None
+    retry: bool = False
+    allow_foreign_writes: bool = False
+    allow_empty: bool = False
+    quiet: bool = False
+    moved_from: str | None = None
+    rewrite_limit: int = REWRITE_LIMIT

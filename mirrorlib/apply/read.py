@@ -1,0 +1,262 @@
+"""Open change files: footers, row markers, and for small batches the rows themselves.
+
+In: listed files and the table's metadata. Out: `Landed` values. Promises: a file is read from one open handle and its identity
+is compared after the last byte; every marker of every row is seen before anything is planned; whole columns pass through
+memory only for batches that fit `SMALL_BYTES`, else a row group at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
+from mirrorlib.landing.schema import FileSchema, canonical_values, read_footer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.apply.journal import Policies
+    from mirrorlib.landing.schema import FileColumn
+    from mirrorlib.store import Store, StoredFile
+
+INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
+MARKER_NAMES = {INSERT: "inserts", UPDATE: "updates", DELETE: "deletes", UPSERT: "upserts"}
+SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
+SMALL_DECODED = 1 << 30  # of Arrow memory: dictionary pages can hold far more than their size says
+_ROWS_AT_A_TIME = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where one table's change files lie and by which policies they are read."""
+
+    zone: Store
+    table: str
+    folder: str
+    policies: Policies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """A change file that was opened and found sound as far as it was read.
+
+    Attributes:
+        number: its sequence number.
+        file: its listing.
+        schema: its footer.
+        counts: rows by marker.
+        rows: the decoded rows; None for a large batch, whose rows Spark reads.
+        markers: the rows' markers as int8, with `rows`.
+
+    """
+
+    number: int
+    file: StoredFile
+    schema: FileSchema
+    counts: dict[int, int]
+    rows: pa.Table | None
+    markers: pa.ChunkedArray | None
+
+
+def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
+    """Open one change file; *whole* decodes all its rows, otherwise only its marker column is read.
+
+    Raises:
+        ChangeFileError: the file is empty, cut short, damaged, or changed while it was read.
+        MarkerError: a marker is unknown or NULL, or asks for keys that the table does not have.
+        SchemaError: a column cannot be mirrored, or a key column is missing.
+
+    """
+    with source.zone.open_file(file.path) as handle:
+        schema = read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
+        handle.seek(0)
+        try:
+            rows = pq.read_table(handle) if whole else None
+            markers = _markers(source, file, schema, rows, handle)
+        except (pa.ArrowException, OSError) as exc:
+            raise _damaged(source, file, exc) from exc
+    check_identity(source, file)
+    counts = _count(markers)
+    _check_keys(source, file, schema, counts, markers)
+    return Landed(
+        number=number, file=file, schema=schema, counts=counts, rows=rows, markers=markers if rows is not None else None
+    )
+
+
+def check_identity(source: Source, file: StoredFile) -> None:
+    """See that a file is still the one that was listed.
+
+    Raises:
+        FileChangedError: it was replaced, removed or has grown.
+
+    """
+    seen = source.zone.stat(file.path)
+    if seen is None or seen.etag != file.etag:
+        msg = "the change file was removed" if seen is None else "the change file was replaced or has grown while it was read"
+        raise FileChangedError(
+            msg, table=source.table, file=file.name, next_step="Leave it in place; the next run reads it as it is then."
+        )
+
+
+def decode_whole(source: Source, file: StoredFile) -> None:
+    """Decode every page of a file, a row group at a time, and keep nothing.
+
+    Raises:
+        ChangeFileError: a page is damaged.
+
+    """
+    with source.zone.open_file(file.path) as handle:
+        try:
+            for _ in pq.ParquetFile(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
+                pass
+        except (pa.ArrowException, OSError) as exc:
+            raise _damaged(source, file, exc) from exc
+
+
+def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+    """Give a file's rows with their markers, a piece at a time.
+
+    Raises:
+        ChangeFileError: a page is damaged.
+
+    """
+    with source.zone.open_file(landed.file.path) as handle:
+        try:
+            for batch in pq.ParquetFile(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
+                rows = pa.Table.from_batches([batch])
+                schema = replace(landed.schema, rows=len(rows))
+                yield rows, _markers(source, landed.file, schema, rows, handle)
+        except (pa.ArrowException, OSError) as exc:
+            raise _damaged(source, landed.file, exc) from exc
+
+
+def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
+    """Give one column's mirror values, in row order, in pieces that fit into memory.
+
+    Raises:
+        SchemaError: a timestamp is finer than a microsecond.
+        ChangeFileError: a page is damaged.
+
+    """
+    if landed.rows is not None:
+        yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
+        return
+    seen = 0
+    with source.zone.open_file(landed.file.path) as handle:
+        try:
+            parquet = pq.ParquetFile(handle)
+            for batch in parquet.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=[column.name]):
+                yield _canonical(source, landed, column, pa.chunked_array([batch.column(0)]), seen)
+                seen += len(batch)
+        except (pa.ArrowException, OSError) as exc:
+            raise _damaged(source, landed.file, exc) from exc
+
+
+def _canonical(source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int) -> pa.ChunkedArray:
+    try:
+        return canonical_values(values, column.type, source.policies.ntz)
+    except pa.ArrowInvalid as exc:
+        step = "Publish timestamps in microseconds, under the same name."
+        msg = f"a {column.stored} value has no place in a Delta {column.type}"
+        raise SchemaError(
+            msg,
+            table=source.table,
+            file=landed.file.name,
+            column=column.name,
+            row=start + _first_invalid(values, column, source),
+            found=str(column.stored),
+            next_step=step,
+        ) from exc
+
+
+def _first_invalid(values: pa.ChunkedArray, column: FileColumn, source: Source) -> int:
+    def sound(count: int) -> bool:
+        try:
+            canonical_values(values.slice(0, count), column.type, source.policies.ntz)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if sound(middle) else (low, middle)
+    return low
+
+
+def _markers(
+    source: Source, file: StoredFile, schema: FileSchema, rows: pa.Table | None, handle: object
+) -> pa.ChunkedArray:
+    """Return every row's marker as int8; a file without the column gives the table's default to all."""
+    default = UPSERT if source.policies.upsert_default else INSERT
+    if schema.marker is None:
+        return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), schema.rows)])
+    if rows is None:
+        rows = pq.read_table(handle, columns=[schema.marker])
+    values = rows.column(schema.marker)
+    if values.null_count and not source.policies.upsert_default:
+        msg = "the row marker is NULL"
+        raise _marker_error(source, file, schema, msg, "NULL", pc.index(pc.is_null(values), value=True).as_py())
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
+    markers = _as_small_int(values)
+    known = pc.is_in(markers, value_set=pa.array(list(MARKER_NAMES), pa.int8()))
+    bad = pc.and_(pc.invert(known), pc.is_valid(values))
+    if pc.any(bad).as_py():
+        row = pc.index(bad, value=True).as_py()
+        raise _marker_error(source, file, schema, "the row marker is not 0, 1, 2 or 4", str(values[row].as_py())[:20], row)
+    return pc.fill_null(markers, default)
+
+
+def _as_small_int(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Read a marker as int8 whatever its type (Q2); -1 stands for what is no small whole number."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return _as_small_int(values.cast(kind.value_type))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        text = pc.utf8_trim_whitespace(values)
+        return pc.if_else(pc.match_substring_regex(text, r"^[0-9]$"), text, "-1").cast(pa.int8())
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return pc.if_else(pc.is_valid(values), pa.scalar(-1, pa.int8()), pa.scalar(None, pa.int8()))
+    number = values.cast(pa.float64(), safe=False)
+    digits = pc.is_in(number, value_set=pa.array([float(marker) for marker in MARKER_NAMES]))
+    return pc.if_else(pc.or_(digits, pc.is_null(number)), number, -1.0).cast(pa.int8())
+
+
+def _count(markers: pa.ChunkedArray) -> dict[int, int]:
+    counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
+    return {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
+
+
+def _check_keys(
+    source: Source, file: StoredFile, schema: FileSchema, counts: dict[int, int], markers: pa.ChunkedArray
+) -> None:
+    keys = source.policies.keys
+    if not keys and sum(counts.values()) > counts[INSERT]:
+        row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
+        error = _marker_error(
+            source, file, schema, "updates, upserts and deletes need keys", str(markers[row].as_py()), row
+        )
+        error.next_step = "Declare keyColumns in _metadata.json."
+        raise error
+    missing = [key for key in keys if schema.rows and schema.column(key) is None]
+    if missing:
+        msg = "a key column of the table is missing in the file"
+        step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
+        raise SchemaError(msg, table=source.table, file=file.name, column=missing[0], next_step=step)
+
+
+def _marker_error(source: Source, file: StoredFile, schema: FileSchema, msg: str, found: str, row: int) -> MarkerError:
+    return MarkerError(msg, table=source.table, file=file.name, column=schema.marker, row=row, found=found)
+
+
+def _damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:
+    msg = "a page of the change file is damaged"
+    return ChangeFileError(msg, table=source.table, file=file.name, found=str(exc).splitlines()[0][:200])
+
+

@@ -1,0 +1,250 @@
+"""The Delta table of a mirror: where it lies, what it is, how it is created, widened and rewritten.
+
+In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log address it) and `Found` (id, columns,
+properties). Creating and widening are commits of their own and idempotent: a second runner finds what the first has done.
+Names reach SQL only through `quote`. Properties of a new table: design §6, "New tables".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import Column, Columns, find_column, sql_type, to_columns
+from mirrorlib.apply.log import FileLog, HistoryLog, TableLog
+from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
+from mirrorlib.landing.names import TableName, quote
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+LIFE_PROPERTY = "mirrorlib.life"
+STATE_FOLDER = "_mirrorlib"
+_MAPPED = set(" ,;{}()\n\t=")  # what Delta refuses in a column's name without column mapping
+_LONGEST_COLUMN = 255
+_FEED_DAYS = 7
+_LOG_DAYS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where the tables of a zone go.
+
+    Attributes:
+        place: a root path or URL; with a catalog, the schema's name.
+        catalog: the Spark catalog, None for tables by path.
+        state: the state folder's path or URL.
+
+    """
+
+    place: str
+    catalog: str | None
+    state: str
+
+    @classmethod
+    def of(cls, place: str, *, catalog: str | None, state: str | None) -> Target:
+        """Settle where the state lies: beside the tables, or where the caller says.
+
+        Raises:
+            LandingZoneError: a catalog's schema has no place for the state and none is given.
+
+        """
+        if catalog is not None and state is None:
+            msg = "a catalog's schema has no folder for the journal"
+            raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")
+        root = open_store(place).url if catalog is None else place
+        return cls(place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRef:
+    """How one table is addressed.
+
+    Attributes:
+        name: the table in the landing zone.
+        sql: quoted, for SQL.
+        path: for reader and writer by path; None for a table of a catalog.
+
+    """
+
+    name: TableName
+    sql: str
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a Delta table is at this moment: id, size in bytes, columns that a mirror can have, properties and place."""
+
+    id: str
+    bytes: int
+    columns: Columns
+    properties: Mapping[str, str]
+    location: str
+
+
+def refer(target: Target, name: TableName) -> TableRef:
+    """Address a table of the target."""
+    if target.catalog is None:
+        path = open_store(target.place).uri(name.path)
+        return TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
+    parts = (target.catalog, target.place, name.table)
+    return TableRef(name=name, sql=".".join(quote(part) for part in parts), path=None)
+
+
+def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
+    """Look at the Delta table; None when there is none.
+
+    Raises:
+        LandingZoneError: something that is no Delta table has its place.
+
+    """
+    if not _exists(spark, ref):
+        return None
+    detail = spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
+    if detail["format"] != "delta":
+        msg = "the target is not a Delta table"
+        raise LandingZoneError(msg, table=str(ref.name), found=detail["format"], next_step="Choose another target.")
+    schema = read_table(spark, ref).schema
+    return Found(
+        id=detail["id"],
+        bytes=detail["sizeInBytes"] or 0,
+        columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
+        properties=dict(detail["properties"]),
+        location=detail["location"],
+    )
+
+
+def find_location(spark: SparkSession, ref: TableRef) -> str | None:
+    """Return where a catalog keeps the table; None for a table by path, and while there is none."""
+    if ref.path is not None or not _exists(spark, ref):
+        return None
+    return str(spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]["location"])
+
+
+def open_log(spark: SparkSession, ref: TableRef, location: str | None) -> TableLog:
+    """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us."""
+    place = ref.path if ref.path is not None else location
+    if place is None:
+        return HistoryLog(spark, ref.sql)
+    store = open_store(place)
+    try:
+        readable = ref.path is not None or store.list_folder("_delta_log") is not None
+    except StoreError:
+        readable = False
+    return FileLog(store) if readable else HistoryLog(spark, ref.sql)
+
+
+def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
+    """Return the table's rows."""
+    return spark.table(ref.sql) if ref.path is None else spark.read.format("delta").load(ref.path)
+
+
+def create_table(spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], life: str) -> None:
+    """Create an empty mirror table: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
+
+    Raises:
+        TableNameError: a column's name cannot be carried.
+
+    """
+    properties = {
+        "delta.enableChangeDataFeed": "true",
+        "delta.enableDeletionVectors": "true",
+        "delta.deletedFileRetentionDuration": f"interval {_FEED_DAYS} days",
+        "delta.logRetentionDuration": f"interval {_LOG_DAYS} days",
+        LIFE_PROPERTY: life,
+    }
+    for column in columns:
+        _check_column_name(ref, column.name)
+    if any(_MAPPED & set(column.name) for column in columns):
+        properties["delta.columnMapping.mode"] = "name"
+    elif keys:
+        properties["delta.dataSkippingStatsColumns"] = ",".join(
+            quote(found.name) for key in keys if (found := find_column(columns, key)) is not None
+        )
+    ddl = ", ".join(column.ddl for column in columns)
+    told = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+
+
+def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
+    """Write on the table which life it belongs to."""
+    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(LIFE_PROPERTY)} = {_text(life)})")
+
+
+def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
+    """Add columns at the end; those that another runner has added meanwhile are left.
+
+    Raises:
+        TableNameError: a name needs column mapping and the table was created without it.
+
+    """
+    for column in columns:
+        _check_column_name(ref, column.name)
+        if _MAPPED & set(column.name) and found.properties.get("delta.columnMapping.mode", "none") == "none":
+            msg = "the column's name needs column mapping, which the table was created without"
+            step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
+            raise TableNameError(msg, table=str(ref.name), column=column.name, next_step=step)
+    spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({', '.join(column.ddl for column in columns)})")
+
+
+def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
+    """Change types in place (Delta type widening), turning the feature on when it is first needed."""
+    if found.properties.get("delta.enableTypeWidening") != "true":
+        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    for column in columns:
+        spark.sql(f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(_spelled(found, column))} TYPE {column.sql_type}")
+
+
+def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns) -> DataFrame:
+    """Return the table's rows with the new types, to be written over it.
+
+    Raises:
+        SchemaError: a value of the table would change.
+
+    """
+    from pyspark.sql import functions as f
+
+    rows = read_table(spark, ref)
+    for column in columns:
+        old = f.col(quote(column.name))
+        was = rows.schema[_spelled_in(rows.columns, column.name)].dataType
+        lossy = rows.where(~old.cast(column.sql_type).cast(was).eqNullSafe(old)).limit(1).collect()
+        if lossy:
+            msg = "a value of the table itself does not fit the type that would hold both"
+            found = f"{was.simpleString()} in the table, {sql_type(column.type)} wanted"
+            step = f"Start the table over: mirrorlib reset TARGET {ref.name}"
+            raise SchemaError(msg, table=str(ref.name), column=column.name, found=found, next_step=step)
+    types = {column.name.lower(): column.sql_type for column in columns}
+    return rows.select(
+        *[f.col(quote(name)).cast(types[name.lower()]).alias(name) if name.lower() in types else quote(name) for name in rows.columns]
+    )
+
+
+def _spelled(found: Found, column: Column) -> str:
+    return _spelled_in([mine.name for mine in found.columns], column.name)
+
+
+def _spelled_in(names: Sequence[str], name: str) -> str:
+    return next((mine for mine in names if mine.lower() == name.lower()), name)
+
+
+def _exists(spark: SparkSession, ref: TableRef) -> bool:
+    if ref.path is None:
+        return spark.catalog.tableExists(ref.sql)
+    return open_store(ref.path).first_names("_delta_log", 1) != ()
+
+
+def _check_column_name(ref: TableRef, name: str) -> None:
+    if len(name) > _LONGEST_COLUMN or any(ord(character) < ord(" ") and character not in "\n\t" for character in name):
+        msg = "the column's name cannot be carried: it is too long or has a control character in it"
+        raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])
+
+
+def _text(value: str) -> str:
+    """Write a SQL string literal."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

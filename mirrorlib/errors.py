@@ -1,0 +1,187 @@
+"""Say what is wrong, where, and what to do next: one error tree.
+
+MirrorError
+├── LandingZoneError      the landing zone or the target is not where, or what, it has to be
+├── TableNameError        a schema, table or column name cannot be carried
+├── MetadataError         `_metadata.json` cannot be understood
+├── ChangeFileError       a change file is empty, cut short or unreadable
+│   └── FileChangedError  a change file is no longer the one that was planned or applied
+├── MarkerError           a row marker is unknown or NULL, or keys are missing for it
+├── SchemaError           a change file's schema does not fit the table's
+├── JournalError          the state beside the target cannot be read, trusted or written
+├── ForeignWriteError     somebody else wrote to the Delta table
+├── OutcomeUnknownError   nobody can tell any more whether a batch was applied
+├── TableBusyError        another process is applying to this table
+├── StoreError            the object store failed or cannot do what is asked
+└── LocalSparkError       a local Spark session cannot be started
+
+Every error carries its facts as attributes, so that no code needs to parse the text, and its text
+ends in what to do next. No text holds a value of the data, except row markers and type names
+(`found`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MirrorError(Exception):
+    """The base of every error that mirrorlib raises.
+
+    The text is built from the facts: `table: file, row, column: reason (found …). Next step.`
+
+    Args:
+        reason: The broken claim, a clause without a full stop: "the row marker is not 0, 1, 2 or
+            4".
+        table: The table as its user names it, "dbo/orders".
+        file: The change file, relative to its table folder, or the state file.
+        column: The column's name.
+        row: The row's place in its file, counted from 0.
+        found: What was there instead: a marker, a type, a property's value, never data.
+        next_step: What to do, a sentence; the class's own advice when it is not given.
+    """
+
+    advice: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        table: str | None = None,
+        file: str | None = None,
+        column: str | None = None,
+        row: int | None = None,
+        found: str | int | None = None,
+        next_step: str | None = None,
+    ) -> None:
+        self.reason = reason
+        self.table = table
+        self.file = file
+        self.column = column
+        self.row = row
+        self.found = found
+        self.next_step = next_step if next_step is not None else self.advice
+        super().__init__(self._text())
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the attributes when the error crosses a process."""
+        return _rebuilt, (type(self), self.reason, self._facts())
+
+    def _facts(self) -> dict[str, str | int | None]:
+        return {
+            "table": self.table,
+            "file": self.file,
+            "column": self.column,
+            "row": self.row,
+            "found": self.found,
+            "next_step": self.next_step,
+        }
+
+    @property
+    def place(self) -> str:
+        """Where it happened inside the table: file, row and column, as far as known."""
+        parts = (
+            self.file,
+            None if self.row is None else f"row {self.row}",
+            None if self.column is None else f"column {self.column}",
+        )
+        return ", ".join(part for part in parts if part)
+
+    def _text(self) -> str:
+        claim = ": ".join(part for part in (self.table, self.place, self.reason) if part)
+        found = "" if self.found is None else f" (found {self.found})"
+        advice = f" {self.next_step}" if self.next_step else ""
+        return f"{claim}{found}.{advice}"
+
+    def to_dict(self) -> dict[str, str | int | None]:
+        """Give the facts as JSON-ready values: class name, whole text and every attribute."""
+        return {
+            "error": type(self).__name__,
+            "message": str(self),
+            "reason": self.reason,
+            **self._facts(),
+        }
+
+
+def _rebuilt(
+    kind: type[MirrorError], reason: str, facts: dict[str, str | int | None]
+) -> MirrorError:
+    return kind(reason, **facts)  # type: ignore[arg-type]  # the keys are its own parameters
+
+
+class LandingZoneError(MirrorError):
+    """The landing zone or the target is not where, or what, it has to be."""
+
+    advice = "Check both paths."
+
+
+class TableNameError(MirrorError):
+    """A schema, table or column name cannot be carried to the target."""
+
+    advice = "Rename it at the publisher."
+
+
+class MetadataError(MirrorError):
+    """`_metadata.json` cannot be understood, even read leniently."""
+
+    advice = "Correct _metadata.json; the next run reads it again."
+
+
+class ChangeFileError(MirrorError):
+    """A change file is empty, cut short, still growing or unreadable."""
+
+    advice = "Publish a good file under the same name; the next run reads it."
+
+
+class FileChangedError(ChangeFileError):
+    """A change file is no longer the one that was planned or applied."""
+
+    advice = "Change files are never rewritten: publish corrections under the next number."
+
+
+class MarkerError(MirrorError):
+    """A row marker is unknown or NULL, or an update or delete has no keys to go by."""
+
+    advice = "Publish a corrected file under the same name; the next run reads it."
+
+
+class SchemaError(MirrorError):
+    """A change file's schema does not fit the table's, or a column cannot be carried."""
+
+    advice = "Publish a corrected file under the same name, or reset the table."
+
+
+class JournalError(MirrorError):
+    """The state beside the target cannot be read, trusted or written."""
+
+    advice = "Check the target and --state; nothing was applied."
+
+
+class ForeignWriteError(MirrorError):
+    """Somebody else wrote to the Delta table since mirrorlib's last commit."""
+
+    advice = "Run `mirrorlib reset`, or allow it with --allow-foreign-writes."
+
+
+class OutcomeUnknownError(MirrorError):
+    """Nobody can tell any more whether a batch was applied: the table's history is too short."""
+
+    advice = "Run `mirrorlib reset` to load the table again."
+
+
+class TableBusyError(MirrorError):
+    """Another process is applying to this table."""
+
+    advice = "Wait for it to end; the next run goes on from there."
+
+
+class StoreError(MirrorError):
+    """The object store failed, or cannot do what is asked of it."""
+
+    advice = "Try again; if it stays, check the address and the credentials."
+
+
+class LocalSparkError(MirrorError):
+    """A local Spark session cannot be started on this machine."""
+
+    advice = "Install what is missing and try again."

@@ -1,0 +1,227 @@
+"""Read JSON as publishers really write it, and name what had to be repaired.
+
+In: bytes. Out: the value and the repairs, each a short phrase with its line. What is accepted
+beyond JSON is what Microsoft's own examples and known publishers show: byte order marks, trailing
+commas, bare words, an unescaped backslash. Objects come back as pairs, so that the caller sees
+properties that are given twice.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
+
+_T = TypeVar("_T")
+
+Members: TypeAlias = tuple[tuple[str, "Json"], ...]
+Json: TypeAlias = str | float | bool | list["Json"] | Members | None
+
+DEEPEST = 40  # levels; deeper text is no metadata, and would end in a RecursionError
+_BLANK = re.compile(r"\s*")
+_WORD = re.compile(r"[\w.$+-]+")
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_LONE_BACKSLASH = re.compile(r'"\\"(?=\s*[,}\]])')
+_PLAIN = re.compile(r'[^"\\\n]*')
+_HEX = re.compile(r"[0-9a-fA-F]{4}")
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8", "a byte order mark"),
+    (codecs.BOM_UTF16_LE, "utf-16-le", "UTF-16 in place of UTF-8"),
+    (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16 in place of UTF-8"),
+)
+_LITERALS: dict[str, Json] = {"true": True, "false": False, "null": None}
+
+
+class NotJsonError(ValueError):
+    """The bytes are not JSON, even read leniently; says where and what was found."""
+
+    def __init__(self, reason: str, line: int, column: int, found: str) -> None:
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.found = found
+        super().__init__(f"line {line}, column {column}: {reason}, found {found}")
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """A place in the text, and what was repaired up to there."""
+
+    text: str
+    lone_backslash: bool
+    at: int = 0
+    depth: int = 0
+    repairs: list[str] = field(default_factory=list)
+
+
+def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
+    r"""Read one JSON value, and name the repairs it took.
+
+    A backslash alone in its quotes, `"\"`, reads as the beginning of a longer string too. So it is
+    believed only when that reading fails: valid JSON always keeps its meaning.
+
+    Raises:
+        NotJsonError: no repair makes it JSON.
+    """
+    text, repairs = _decoded(data)
+    try:
+        value, repaired = _read(_Cursor(text, lone_backslash=False))
+    except NotJsonError as first:
+        try:
+            value, repaired = _read(_Cursor(text, lone_backslash=True))
+        except NotJsonError:
+            raise first from None
+    return value, repairs + repaired
+
+
+def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
+    for mark, encoding, repair in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return _text(data[len(mark) :], encoding), (repair,)
+    return _text(data, "utf-8"), ()
+
+
+def _text(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as exc:
+        reason = f"it is not {encoding.upper()}"
+        raise NotJsonError(
+            reason, data.count(b"\n", 0, exc.start) + 1, 1, f"byte 0x{data[exc.start]:02x}"
+        ) from exc
+
+
+def _read(cursor: _Cursor) -> tuple[Json, tuple[str, ...]]:
+    value = _value(cursor)
+    if _peek(cursor):
+        raise _error(cursor, "expected the end")
+    return value, tuple(cursor.repairs)
+
+
+def _value(cursor: _Cursor) -> Json:
+    first = _peek(cursor)
+    if first == "{":
+        return tuple(_items(cursor, "}", _member))
+    if first == "[":
+        return list(_items(cursor, "]", _value))
+    if first == '"':
+        return _string(cursor)
+    return _word(cursor)
+
+
+def _items(cursor: _Cursor, close: str, read_item: Callable[[_Cursor], _T]) -> Iterator[_T]:
+    """Read what stands between two brackets; one more comma may stand before the end."""
+    cursor.at += 1
+    cursor.depth += 1
+    if cursor.depth > DEEPEST:
+        raise _error(cursor, "nested too deeply")
+    while _peek(cursor) != close:
+        yield read_item(cursor)
+        if _peek(cursor) == close:
+            break
+        if _peek(cursor) != ",":
+            raise _error(cursor, f"expected ',' or '{close}'")
+        cursor.at += 1
+        if _peek(cursor) == close:
+            _repaired(cursor, "a trailing comma")
+    cursor.depth -= 1
+    cursor.at += 1
+
+
+def _member(cursor: _Cursor) -> tuple[str, Json]:
+    name = _string(cursor) if _peek(cursor) == '"' else _bare(cursor, "a property name")
+    if _peek(cursor) != ":":
+        raise _error(cursor, "expected ':'")
+    cursor.at += 1
+    return name, _value(cursor)
+
+
+def _word(cursor: _Cursor) -> Json:
+    """Read true, false, null, a number, or a bare word as a string."""
+    _peek(cursor)
+    found = _WORD.match(cursor.text, cursor.at)
+    word = found[0] if found else ""
+    if word in _LITERALS or _NUMBER.fullmatch(word):
+        cursor.at += len(word)
+        return _LITERALS[word] if word in _LITERALS else float(word)
+    return _bare(cursor, "a value")
+
+
+def _bare(cursor: _Cursor, what: str) -> str:
+    found = _WORD.match(cursor.text, cursor.at)
+    if not found:
+        raise _error(cursor, f"expected {what}")
+    _repaired(cursor, f"{what} without quotes")
+    cursor.at = found.end()
+    return found[0]
+
+
+def _string(cursor: _Cursor) -> str:
+    if cursor.lone_backslash and (lone := _LONE_BACKSLASH.match(cursor.text, cursor.at)):
+        _repaired(cursor, "a lone backslash")
+        cursor.at = lone.end()
+        return "\\"
+    cursor.at += 1
+    parts: list[str] = []
+    while True:
+        plain = _PLAIN.match(cursor.text, cursor.at)
+        parts.append(plain[0] if plain else "")
+        cursor.at += len(parts[-1])
+        end = cursor.text[cursor.at : cursor.at + 1]
+        if end == '"':
+            cursor.at += 1
+            return _joined(cursor, parts)
+        if end != "\\":
+            raise _error(cursor, "a string without its closing quote")
+        parts.append(_escape(cursor))
+
+
+def _escape(cursor: _Cursor) -> str:
+    """Read what follows a backslash; a backslash that escapes nothing stands for itself."""
+    code = cursor.text[cursor.at + 1 : cursor.at + 2]
+    if code in _ESCAPES:
+        cursor.at += 2
+        return _ESCAPES[code]
+    unit = _HEX.match(cursor.text, cursor.at + 2) if code == "u" else None
+    if unit:
+        cursor.at += 6
+        return chr(int(unit[0], 16))
+    _repaired(cursor, "an unescaped backslash")
+    cursor.at += 1
+    return "\\"
+
+
+def _joined(cursor: _Cursor, parts: list[str]) -> str:
+    r"""Join a string's parts; `\ud83d\ude00` is one character written as two."""
+    try:
+        return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise _error(cursor, "a string that is not valid Unicode") from None
+
+
+def _peek(cursor: _Cursor) -> str:
+    """Skip blanks and give the next character; empty at the end."""
+    blank = _BLANK.match(cursor.text, cursor.at)
+    cursor.at = blank.end() if blank else cursor.at
+    return cursor.text[cursor.at : cursor.at + 1]
+
+
+def _line(cursor: _Cursor) -> int:
+    return cursor.text.count("\n", 0, cursor.at) + 1
+
+
+def _repaired(cursor: _Cursor, what: str) -> None:
+    cursor.repairs.append(f"{what} in line {_line(cursor)}")
+
+
+def _error(cursor: _Cursor, reason: str) -> NotJsonError:
+    column = cursor.at - cursor.text.rfind("\n", 0, cursor.at)
+    found = (
+        ascii(cursor.text[cursor.at : cursor.at + 1])
+        if cursor.at < len(cursor.text)
+        else "the end of the file"
+    )
+    return NotJsonError(reason, _line(cursor), column, found)

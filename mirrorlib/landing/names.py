@@ -1,0 +1,195 @@
+"""Turn names of folders and files into typed values: tables, sequence numbers.
+
+In: names as a listing gives them. Out: `TableName`, numbers, and refusals by name
+(`TableNameError`). Pure: no store, no Spark. What a name may hold was tried on real Delta; only
+what truly cannot be carried is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from urllib.parse import quote as percent_encode
+from urllib.parse import unquote as percent_decode
+
+from mirrorlib.errors import TableNameError
+
+SCHEMA_SUFFIX = ".schema"
+LONGEST_PART = 255  # bytes: what every file system takes as one name
+LONGEST_SEGMENT = 240  # bytes: a name in the state folder gets endings of its own
+LARGEST_NUMBER = 10**20 - 1
+
+_SEQUENTIAL = re.compile(r"([0-9]{20})\.[A-Za-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table of a landing zone: "dbo/orders", or "orders" in a zone without schema folders."""
+
+    schema: str | None
+    table: str
+
+    def __str__(self) -> str:
+        """Give the name as users see it in reports and say it in options."""
+        return self.table if self.schema is None else f"{self.schema}/{self.table}"
+
+    @property
+    def path(self) -> str:
+        """The Delta table's path, relative to the target."""
+        return str(self)
+
+    @property
+    def segment(self) -> str:
+        """The whole name as one path segment that any store takes: "dbo~2Forders".
+
+        Letters and digits of any script, `-`, `_` and `.` stand for themselves; every other
+        character is `~` and two hex digits for each of its bytes (percent-encoding, without the `%`
+        that URLs would decode once too often).
+        """
+        return "".join(_encoded(character) for character in str(self))
+
+    @classmethod
+    def from_segment(cls, segment: str) -> TableName:
+        """Give back the name that `segment` was made of."""
+        return parse_name(percent_decode(segment.replace("~", "%"), errors="strict"))
+
+
+def _encoded(character: str) -> str:
+    if character.isalnum() or character in "-_.":
+        return character
+    if character == "~":  # the one character that percent-encoding leaves alone and we cannot
+        return "~7E"
+    return percent_encode(character, safe="", errors="surrogateescape").replace("%", "~")
+
+
+def parse_name(text: str) -> TableName:
+    """Read a table's name as `str` writes it: "dbo/orders" or "orders"."""
+    parts = text.split("/")
+    if len(parts) == 1:
+        return TableName(None, text)
+    if len(parts) == 2:  # noqa: PLR2004  # schema and table
+        return TableName(parts[0], parts[1])
+    msg = "a table is named as table or schema/table"
+    raise TableNameError(msg, table=text, next_step="Correct the name.")
+
+
+def parse_folder(parts: Sequence[str]) -> TableName | None:
+    """Read a folder below the landing zone's root as a table; None when it is not a table folder.
+
+    `orders` and `a.b` are tables, `dbo.schema` holds tables, `dbo.schema/orders` is one. Folders
+    whose name begins with `_` or `.` are never tables, nor is anything inside them.
+    """
+    if not parts or any(is_ignored(part) for part in parts):
+        return None
+    first = parts[0]
+    if len(parts) == 1 and not first.endswith(SCHEMA_SUFFIX):
+        return TableName(None, first)
+    if len(parts) == 2 and first.endswith(SCHEMA_SUFFIX):  # noqa: PLR2004  # schema folder and table folder
+        return TableName(first.removesuffix(SCHEMA_SUFFIX), parts[1])
+    return None
+
+
+def is_ignored(name: str) -> bool:
+    """Tell whether the format ignores a file or folder: its name begins with `_` or `.`."""
+    return name.startswith(("_", "."))
+
+
+def sequence_number(name: str) -> int | None:
+    """Read the number of a file name of exactly 20 digits and an extension; else None."""
+    found = _SEQUENTIAL.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def sequence_name(number: int, extension: str = "parquet") -> str:
+    """Name the file of a sequence number: `00000000000000000001.parquet` for 1."""
+    if not 1 <= number <= LARGEST_NUMBER:
+        msg = f"a sequence number has at most 20 digits and begins at 1, not {number}"
+        raise ValueError(msg)
+    return f"{number:020d}.{extension.removeprefix('.')}"
+
+
+def matches(name: TableName, patterns: Sequence[str]) -> bool:
+    """Tell whether a table is asked for; without patterns every table is.
+
+    A pattern is a name or a glob (`dbo/*`, `*_log`), case-sensitive; without a slash it also
+    matches the table part alone, whatever its schema.
+    """
+    return not patterns or any(_matches_one(name, pattern) for pattern in patterns)
+
+
+def _matches_one(name: TableName, pattern: str) -> bool:
+    candidates = (str(name),) if "/" in pattern else (str(name), name.table)
+    return any(text == pattern or fnmatchcase(text, pattern) for text in candidates)
+
+
+def refuse_uncarriable(name: TableName) -> None:
+    """Raise `TableNameError` when a name cannot be a folder name of the target and its state."""
+    for part in (name.table,) if name.schema is None else (name.schema, name.table):
+        reason = _uncarriable(part)
+        if reason:
+            raise TableNameError(reason, table=printable(str(name)))
+    if len(name.segment.encode()) > LONGEST_SEGMENT:
+        msg = f"schema and table name together are longer than {LONGEST_SEGMENT} bytes"
+        raise TableNameError(msg, table=str(name))
+
+
+def _uncarriable(part: str) -> str | None:
+    """Say why one part of a name cannot be carried; None when it can."""
+    if part in {"", ".", ".."}:
+        return f"{part!r} is not a name"
+    if any("\ud800" <= character <= "\udfff" for character in part):
+        return "the name is not valid UTF-8"
+    if any(unicodedata.category(character) == "Cc" for character in part):
+        return "the name has a control character in it"
+    if "/" in part or "\\" in part:
+        return "the name has a slash or backslash in it"
+    if len(part.encode()) > LONGEST_PART:
+        return f"the name is longer than {LONGEST_PART} bytes"
+    return None
+
+
+def printable(text: str) -> str:
+    """Make a name safe to print: control characters and broken UTF-8 as escapes."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
+
+
+def find_conflicts(names: Iterable[TableName]) -> Mapping[TableName, TableNameError]:
+    """Find the tables that cannot lie in one target together; every one of a conflict is refused.
+
+    Two names that differ only by case are one on case-insensitive stores and in catalogs. Of two
+    names where one is a path prefix of the other, cleaning up the outer table would delete the
+    inner one's files.
+    """
+    names = tuple(names)
+    by_path: dict[str, list[TableName]] = {}
+    for name in names:
+        by_path.setdefault(_folded(name.path), []).append(name)
+    found: dict[TableName, TableNameError] = {}
+    for name in names:
+        twins = [other for other in by_path[_folded(name.path)] if other != name]
+        if twins:
+            found[name] = _conflict(name, twins[0], "differ only by case")
+        outer = by_path.get(_folded(name.schema), []) if name.schema is not None else []
+        for other in outer:
+            found.setdefault(name, _conflict(name, other, "would lie one inside the other"))
+            found.setdefault(other, _conflict(other, name, "would lie one inside the other"))
+    return found
+
+
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path.casefold())
+
+
+def _conflict(name: TableName, other: TableName, how: str) -> TableNameError:
+    return TableNameError(f"the tables {name} and {other} {how}", table=str(name))
+
+
+def quote(identifier: str) -> str:
+    """Quote a name for Spark SQL; whatever it holds, it stays one identifier."""
+    escaped = identifier.replace("`", "``")
+    return f"`{escaped}`"

@@ -1,0 +1,201 @@
+"""Build a local Spark session with Delta: the only place in the package that builds one.
+
+In: a few numbers and confs. Out: a session on this machine, in UTC, with Delta, that says nothing
+on the console. Clusters and notebooks bring a session of their own; everything else takes it as its
+first argument.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import LocalSparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+NO_CONF: Mapping[str, str] = MappingProxyType({})
+
+_INSTALL_LOCAL = "Run `pip install 'mirrorlib[local]'`."
+_INSTALL_JAVA = (
+    f"Install Java {OLDEST_JAVA} or newer "
+    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
+    "and set JAVA_HOME when it is not on the PATH."
+)
+
+
+def local_spark(
+    app_name: str = "mirrorlib",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    conf: Mapping[str, str] = NO_CONF,
+) -> SparkSession:
+    """Start, or give back, a local Spark session that reads and writes Delta tables.
+
+    The first start on a machine downloads Delta's jars (about 90 MB) from Maven Central and keeps
+    them.
+
+    Args:
+        app_name: The application's name.
+        cores: How many cores it may use; all of this machine's by default.
+        memory: The heap of its one Java process.
+        conf: More Spark confs; they win over the ones chosen here.
+
+    Raises:
+        LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
+    """
+    _require_packages()
+    _require_java()
+    from delta import configure_spark_with_delta_pip  # noqa: PLC0415  # an extra
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415  # an extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
+
+    cores = cores or os.cpu_count() or 1
+    builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
+    for key, value in {**_confs(cores, memory), **conf}.items():
+        builder = builder.config(key, value)
+    with _java_stderr() as said:
+        try:
+            return configure_spark_with_delta_pip(builder).getOrCreate()
+        except PySparkRuntimeError as exc:
+            msg = "Java started, but Spark did not"
+            raise LocalSparkError(msg, next_step=_last_words(said)) from exc
+
+
+def _confs(cores: int, memory: str) -> dict[str, str]:
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": memory,
+        # Nothing outside this machine has any business with it, and odd host names cannot break it.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Otherwise `${env:HOME}` in a name would be replaced inside SQL, quoted or not.
+        "spark.sql.variable.substitute": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Every failure comes back as an exception; logging it as well would print it three times.
+        "spark.log.level": "FATAL",
+        # Spark's default of 200 and Delta's of 50 are for clusters: on one machine they are all
+        # overhead.
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+
+
+def _require_packages() -> None:
+    missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
+    if missing:
+        msg = f"the Python package {' and '.join(missing)} is not installed"
+        raise LocalSparkError(msg, next_step=_INSTALL_LOCAL)
+
+
+def _require_java() -> None:
+    """Refuse a missing or too old Java before Spark does so in a page of text."""
+    version = java_version()
+    if version is None:
+        msg = "there is no Java on this machine"
+        raise LocalSparkError(msg, next_step=_INSTALL_JAVA)
+    if version < OLDEST_JAVA:
+        msg = "the Java on this machine is too old"
+        raise LocalSparkError(msg, found=f"Java {version}", next_step=_INSTALL_JAVA)
+
+
+def java_version() -> int | None:
+    """Tell the major version of the Java that Spark would start: 17; None when there is none."""
+    java = _java_command()
+    if java is None:
+        return None
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603  # Spark runs the same
+    except OSError:
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Java 8 calls itself 1.8
+    return int(found[1]) if found else None
+
+
+def _java_command() -> str | None:
+    """Find Java where spark-submit looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        command = Path(home) / "bin" / "java"
+        return str(command) if command.exists() else None
+    return shutil.which("java")
+
+
+@contextmanager
+def _java_stderr() -> Iterator[list[bytes]]:
+    """Keep what Java says while it starts off the console; pass on what it says later.
+
+    The Java process inherits our standard error for life. So that is a pipe while it is started,
+    and a thread reads the pipe: into the list that this yields until the block ends, to the real
+    standard error from then on.
+    """
+    said: list[bytes] = []
+    started = threading.Event()
+    real = os.dup(2)
+    reading, writing = os.pipe()
+
+    def pump() -> None:
+        with os.fdopen(reading, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                if started.is_set():
+                    os.write(real, chunk)
+                else:
+                    said.append(chunk)
+        os.close(real)
+
+    threading.Thread(target=pump, name="java-stderr", daemon=True).start()
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        with _utf8_file_names():
+            yield said
+    finally:
+        os.dup2(real, 2)
+        started.set()
+
+
+@contextmanager
+def _utf8_file_names() -> Iterator[None]:
+    """Let a Java process started inside write file names as UTF-8.
+
+    Under LC_ALL=C it would write `?` for `é`.
+    """
+    before = os.environ.get("LC_ALL")
+    if before not in {"C", "POSIX"}:
+        yield
+        return
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        os.environ["LC_ALL"] = before
+
+
+def _last_words(said: list[bytes]) -> str:
+    """Give the lines of Java's start that tell why it failed."""
+    lines = b"".join(said).decode(errors="replace").splitlines()
+    telling = [
+        line.strip()
+        for line in lines
+        if re.search(r"(?i)error|exception|unresolved|not found|unable", line)
+    ]
+    return (
+        "It said: "
+        + (" | ".join(telling[:5]) or "nothing")
+        + ". Delta's jars come from Maven Central: is it in reach?"
+    )

@@ -1,0 +1,48 @@
+"""Show rows to people: as aligned text in a terminal, as a table in a notebook. The base of every report.
+
+A value that names its columns, its rows and its notes gets both for nothing; hosts with colours (see `cli.py`) draw the same
+three lists their own way.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+
+class Tabular:
+    """A value that prints as a table. Subclasses give `header`, `rows` and `notes`."""
+
+    __slots__ = ()
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ()
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the rows, every cell as text."""
+        return []
+
+    def notes(self) -> list[str]:
+        """Return sentences to be shown below the table."""
+        return []
+
+    def __str__(self) -> str:
+        """Align the columns; numbers stand right."""
+        lines = [self.header(), *self.rows()]
+        widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+        text = ["  ".join(_aligned(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+        rule = "  ".join("-" * width for width in widths)
+        return "\n".join([text[0], rule, *text[1:], *self.notes()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Render in a notebook."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header())
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows())
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+def _aligned(cell: str, width: int) -> str:
+    return cell.rjust(width) if cell.replace(",", "").replace(".", "").isdigit() else cell.ljust(width)
