@@ -1,0 +1,102 @@
+"""Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
+
+`apply` brings every table up to date, `plan` says what it would do, `status` says where every table
+stands, `reset` begins a table anew; `local_spark` starts a Spark session on this machine. Every
+name is imported when it is first used: importing this package costs nothing and needs no Spark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.report import (
+        ApplyReport,
+        BatchReport,
+        Event,
+        PlanReport,
+        TableReport,
+    )
+    from mirrorlib.apply.run import apply_zone as apply
+    from mirrorlib.apply.run import plan_zone as plan
+    from mirrorlib.apply.run import reset_table as reset
+    from mirrorlib.errors import (
+        ChangeFileError,
+        FileChangedError,
+        ForeignWriteError,
+        JournalError,
+        LandingZoneError,
+        LocalSparkError,
+        MarkerError,
+        MetadataError,
+        MirrorError,
+        OutcomeUnknownError,
+        SchemaError,
+        StoreError,
+        TableBusyError,
+        TableNameError,
+    )
+    from mirrorlib.operate.status import StatusReport
+    from mirrorlib.operate.status import read_status as status
+    from mirrorlib.session import local_spark
+    from mirrorlib.version import VERSION as __version__  # noqa: N811  # its name is the standard
+
+__all__ = [
+    "ApplyReport",
+    "BatchReport",
+    "ChangeFileError",
+    "Event",
+    "FileChangedError",
+    "ForeignWriteError",
+    "JournalError",
+    "LandingZoneError",
+    "LocalSparkError",
+    "MarkerError",
+    "MetadataError",
+    "MirrorError",
+    "OutcomeUnknownError",
+    "PlanReport",
+    "SchemaError",
+    "StatusReport",
+    "StoreError",
+    "TableBusyError",
+    "TableNameError",
+    "TableReport",
+    "__version__",
+    "apply",
+    "local_spark",
+    "plan",
+    "reset",
+    "status",
+]
+
+_ELSEWHERE = {
+    "ApplyReport": "mirrorlib.apply.report:ApplyReport",
+    "BatchReport": "mirrorlib.apply.report:BatchReport",
+    "Event": "mirrorlib.apply.report:Event",
+    "PlanReport": "mirrorlib.apply.report:PlanReport",
+    "StatusReport": "mirrorlib.operate.status:StatusReport",
+    "TableReport": "mirrorlib.apply.report:TableReport",
+    "__version__": "mirrorlib.version:VERSION",
+    "local_spark": "mirrorlib.session:local_spark",
+    "plan": "mirrorlib.apply.run:plan_zone",
+    "reset": "mirrorlib.apply.run:reset_table",
+    "status": "mirrorlib.operate.status:read_status",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "apply":  # the package of that name, which can be called: see there
+        return import_module("mirrorlib.apply")
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    module, _, attribute = _ELSEWHERE.get(name, f"mirrorlib.errors:{name}").partition(":")
+    value: object = getattr(import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.plan import Run
     from mirrorlib.apply.protocol import Standing
-    from mirrorlib.apply.report import TableReport
+    from mirrorlib.apply.report import State, TableReport
     from mirrorlib.apply.tally import Tally
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import StoredFile
@@ -53,21 +53,25 @@ def advance_table(
     entry = tally.entry = work.journal.newest(work.life)
     if entry is not None and entry.done is None:
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
-    _check_zone(work, options, entry)
-    _check_keys(work, entry)
+    check_zone(work, options, entry)
+    check_keys(work, entry)
     if entry is not None and entry.position and entry.plan.zone == work.source.zone.url:
         for name in changed_files(opened.listing, entry.plan, entry.position[WHOLE_FOLDER]):
             tally.warn(f"{name} was applied and has been changed since; it is not read again")
     while True:
         clock = {}
         standing = stand(work, entry.done if entry and entry.position else None)
-        coming = next_files(opened, entry, options, first_of_new_life=len(work.lives) > 1 and not (entry and entry.position))
+        cause = cause_of(entry)
+        # A new life replaces the table in one commit, so that nobody reads it half: it takes everything.
+        limits = Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
+        coming = next_files(opened, number_of(entry), limits, {} if options.retry else cause)
         if not coming.files:
-            return _idle(coming, tally)
+            state, reason, file = idle_state(coming)
+            return tally.end(state, reason, file=file, error=cause.get("error") if state == "failed" else None)
         if stop():
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
-            prepared = prepare_next(work, standing, coming, entry, options)
+            prepared = prepare_next(work, standing, coming, cause, options)
         tally.warn(*warnings_of(work.source, prepared))
         if not prepared.landed and prepared.fault is not None:
             raise prepared.fault
@@ -80,27 +84,35 @@ def advance_table(
         opened = open_folder(work.source.zone, folder)
 
 
-def next_files(opened: Folder, entry: Entry | None, options: Options, *, first_of_new_life: bool) -> Next:
+def number_of(entry: Entry | None) -> int:
+    """Return the last applied sequence number, 0 while there is none."""
+    return entry.position.get(WHOLE_FOLDER, 0) if entry else 0
+
+
+def cause_of(entry: Entry | None) -> Mapping[str, str]:
+    """Return what voided an earlier plan and still lies ahead: its file and that file's etag; empty when nothing did."""
+    return (entry.done.cause if entry and entry.done else None) or {}
+
+
+def next_files(opened: Folder, position: int, limits: Limits, cause: Mapping[str, str]) -> Next:
     """Choose the next batch's files; a file that voided a plan stands in the way until it has changed."""
-    position = entry.position.get(WHOLE_FOLDER, 0) if entry else 0
-    # A new life replaces the table in one commit, so that nobody reads it half: it takes everything.
-    run = next_run(opened.listing, position, Limits() if first_of_new_life else options.limits)
-    cause = (entry.done.cause if entry and entry.done else None) or {}
+    run = next_run(opened.listing, position, limits)
     for place, (_, file) in enumerate(run.files):
-        if file.name == cause.get("file") and file.etag == cause.get("etag") and not options.retry:
-            fault = MirrorError(str(cause.get("reason")), file=file.name, next_step="")
+        if file.name == cause.get("file") and file.etag == cause.get("etag"):
+            fault = MirrorError(cause["reason"], file=file.name, next_step="")
             return Next(run=run, files=run.files[:place], fault=fault)
     return Next(run=run, files=run.files, fault=None)
 
 
-def prepare_next(work: Work, standing: Standing, coming: Next, entry: Entry | None, options: Options) -> Prepared:
+def prepare_next(
+    work: Work, standing: Standing, coming: Next, cause: Mapping[str, str], options: Options
+) -> Prepared:
     """Open the next files and see that the table can have the columns that they need.
 
     Raises:
         SchemaError: no file has the key columns.
 
     """
-    cause: Mapping[str, str] = (entry.done.cause if entry and entry.done else None) or {}
     prepared = prepare_files(
         work.source,
         coming.files,
@@ -116,12 +128,13 @@ def prepare_next(work: Work, standing: Standing, coming: Next, entry: Entry | No
     return prepared
 
 
-def _idle(coming: Next, tally: Tally) -> TableReport:
+def idle_state(coming: Next) -> tuple[State, str, str | None]:
+    """Say why there is nothing to apply: the state, the reason and the file that it is about."""
     if coming.fault is not None:
-        return tally.end("failed", coming.fault.reason, file=coming.fault.file, error="ChangeFileError")
+        return "failed", coming.fault.reason, coming.fault.file
     if coming.run.gap is not None:
-        return tally.end("blocked", str(coming.run.gap), file=coming.run.gap.awaited)
-    return tally.end("current")
+        return "blocked", str(coming.run.gap), coming.run.gap.awaited
+    return "current", "", None
 
 
 def _write_plan(
@@ -182,7 +195,7 @@ def _check_emptiness(work: Work, entry: Entry | None, prepared: Prepared, option
         raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)
 
 
-def _check_keys(work: Work, entry: Entry | None) -> None:
+def check_keys(work: Work, entry: Entry | None) -> None:
     """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
     if entry is None or not entry.position:
         return
@@ -195,7 +208,7 @@ def _check_keys(work: Work, entry: Entry | None) -> None:
         raise JournalError(msg, table=work.table, file="_metadata.json", found=found, next_step=step)
 
 
-def _check_zone(work: Work, options: Options, entry: Entry | None) -> None:
+def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
     """Take another zone than recorded only if it proves to be the same one, or is said to be."""
     zone = work.source.zone
     if entry is None or not entry.position or entry.plan.zone in (zone.url, options.moved_from):

@@ -131,25 +131,12 @@ def apply_zone(  # noqa: PLR0913 - the one call with everything a user may ask f
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
     )
-    places = Target.of(target, catalog=catalog, state=state)
-    zone = open_store(landing_zone)
-    refuse_overlap(zone.url, places)
-    folders = choose_tables(list_tables(zone), options)
-    job = Job(
-        spark=spark,
-        zone=zone,
-        target=places,
-        state=open_store(places.state),
-        options=options,
-        observe=observe or (lambda event: None),
-        stop=stop or (lambda: False),
-        jvm=jvm_process(spark),
-        sessions=threading.local(),
-    )
+    job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop)
+    folders = choose_tables(list_tables(job.zone), options)
     open_state(job.state)
     reports = _apply_all(job, folders)
     seconds = round(time.perf_counter() - began, 3)
-    return ApplyReport(landing_zone=zone.url, target=_shown(places), tables=reports, seconds=seconds)
+    return ApplyReport(landing_zone=job.zone.url, target=job.target.shown, tables=reports, seconds=seconds)
 
 
 def reset_table(
@@ -185,6 +172,35 @@ def reset_table(
         word = {**journal.read_status(), "state": "behind", "reason": "The table was reset; the next apply replaces its content."}
         journal.write_status({**word, "since": life.started_at, "position": None, "error": None, "file": None})
     return life
+
+
+def open_job(
+    spark: SparkSession,
+    landing_zone: str,
+    target: Target,
+    options: Options,
+    observe: Observer | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Job:
+    """Gather what all tables of one call share.
+
+    Raises:
+        LandingZoneError: the zone lies inside its target, or the reverse.
+
+    """
+    zone = open_store(landing_zone)
+    refuse_overlap(zone.url, target)
+    return Job(
+        spark=spark,
+        zone=zone,
+        target=target,
+        state=open_store(target.state),
+        options=options,
+        observe=observe or (lambda event: None),
+        stop=stop or (lambda: False),
+        jvm=jvm_process(spark),
+        sessions=threading.local(),
+    )
 
 
 def choose_tables(folders: Sequence[TableFolder], options: Options) -> tuple[TableFolder, ...]:
@@ -296,6 +312,8 @@ def _session(job: Job) -> SparkSession:
     if not hasattr(job.sessions, "spark"):
         job.sessions.spark = job.spark.newSession()
         job.sessions.spark.conf.set("spark.sql.session.timeZone", "UTC")
+        # Else Spark puts ${env:HOME} in before it parses, inside quoted names too.
+        job.sessions.spark.conf.set("spark.sql.variable.substitute", "false")
     session: SparkSession = job.sessions.spark
     return session
 
@@ -308,7 +326,3 @@ def _locked(state: Store, segment: str, table: str, jvm: int, stop: Callable[[],
         return
     with hold_table(Path(state.url) / "locks" / f"{segment}.lock", table, jvm, stop):
         yield
-
-
-def _shown(target: Target) -> str:
-    return target.place if target.catalog is None else f"{target.catalog}.{target.place}"

@@ -59,6 +59,12 @@ class Target:
         return cls(place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url)
 
 
+    @property
+    def shown(self) -> str:
+        """Return the target as its users name it."""
+        return self.place if self.catalog is None else f"{self.catalog}.{self.place}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRef:
     """How one table is addressed.

@@ -124,9 +124,10 @@ def _items(cursor: _Cursor, close: str, read_item: Callable[[_Cursor], _T]) -> I
             break
         if _peek(cursor) != ",":
             raise _error(cursor, f"expected ',' or '{close}'")
+        comma = cursor.at
         cursor.at += 1
         if _peek(cursor) == close:
-            _repaired(cursor, "a trailing comma")
+            cursor.repairs.append(f"a trailing comma in line {_line(cursor, comma)}")
     cursor.depth -= 1
     cursor.at += 1
 
@@ -209,12 +210,12 @@ def _peek(cursor: _Cursor) -> str:
     return cursor.text[cursor.at : cursor.at + 1]
 
 
-def _line(cursor: _Cursor) -> int:
-    return cursor.text.count("\n", 0, cursor.at) + 1
+def _line(cursor: _Cursor, at: int) -> int:
+    return cursor.text.count("\n", 0, at) + 1
 
 
 def _repaired(cursor: _Cursor, what: str) -> None:
-    cursor.repairs.append(f"{what} in line {_line(cursor)}")
+    cursor.repairs.append(f"{what} in line {_line(cursor, cursor.at)}")
 
 
 def _error(cursor: _Cursor, reason: str) -> NotJsonError:
@@ -224,4 +225,4 @@ def _error(cursor: _Cursor, reason: str) -> NotJsonError:
         if cursor.at < len(cursor.text)
         else "the end of the file"
     )
-    return NotJsonError(reason, _line(cursor), column, found)
+    return NotJsonError(reason, _line(cursor, cursor.at), column, found)

@@ -1,0 +1,1 @@
+"""See what stands in a target: which table is where, and why it is not further."""

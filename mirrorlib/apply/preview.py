@@ -1,0 +1,140 @@
+"""Say what `apply` would do, and write nothing.
+
+In: the same zone, target and options. Out: `PlanReport`. Files are opened and checked as apply opens them, batch after batch, so
+what is promised here is what happens, as long as nobody publishes in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.advance import cause_of, check_keys, check_zone, idle_state, next_files, number_of, prepare_next
+from mirrorlib.apply.journal import Journal, Life
+from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.plan import Limits
+from mirrorlib.apply.protocol import stand
+from mirrorlib.apply.report import PlannedTable, PlanReport
+from mirrorlib.apply.run import Job, choose_tables, open_job, open_work
+from mirrorlib.apply.table import Target
+from mirrorlib.apply.warn import warnings_of
+from mirrorlib.errors import MirrorError
+from mirrorlib.landing.listing import list_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.onboard import Folder
+    from mirrorlib.apply.protocol import Work
+    from mirrorlib.landing.listing import TableFolder
+
+_UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
+
+
+def plan_zone(  # noqa: PLR0913 - the same options as apply
+    spark: SparkSession,
+    landing_zone: str,
+    target: str,
+    *,
+    tables: Sequence[str] = (),
+    insert_policy: InsertPolicy = "append",
+    evolution: Evolution = "widen",
+    ntz: Ntz = "utc",
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    catalog: str | None = None,
+    state: str | None = None,
+    retry: bool = False,
+    allow_foreign_writes: bool = False,
+    moved_from: str | None = None,
+    rewrite_limit: int = REWRITE_LIMIT,
+) -> PlanReport:
+    """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
+
+    Arguments have the same meaning as for `apply`. Nothing is written.
+
+    Raises:
+        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
+
+    """
+    options = Options(
+        tables=tuple(tables),
+        insert_policy=insert_policy,
+        evolution=evolution,
+        ntz=ntz,
+        limits=Limits(max_files=max_files, max_bytes=max_bytes),
+        retry=retry,
+        allow_foreign_writes=allow_foreign_writes,
+        moved_from=moved_from,
+        rewrite_limit=rewrite_limit,
+    )
+    job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
+    folders = choose_tables(list_tables(job.zone), options)
+    planned = tuple(_plan_table(job, folder) for folder in folders)
+    return PlanReport(landing_zone=job.zone.url, target=job.target.shown, tables=planned)
+
+
+def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
+    table = str(folder.name)
+    try:
+        if folder.refusal is not None:
+            raise folder.refusal
+        opened = open_folder(job.zone, folder)
+        if opened.waits_for:
+            return PlannedTable(table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings)
+        lives = Journal(job.state, folder.name).lives() or (_UNBORN,)
+        return _look_ahead(open_work(job, folder, opened, lives), opened, job.options)
+    except MirrorError as exc:
+        return PlannedTable(table=table, state="failed", reason=str(exc), file=exc.file)
+
+
+def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
+    """Go through the batches that apply would make, each on the columns that the one before would leave."""
+    entry = work.journal.newest(work.life) if work.life.uuid else None
+    check_zone(work, options, entry)
+    check_keys(work, entry)
+    standing = stand(work, entry.done if entry and entry.position else None)
+    planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
+    position, cause = number_of(entry), cause_of(entry)
+    if entry is not None and entry.done is None:  # a runner was stopped in the middle: its plan is carried out first
+        names = [file.name for file in entry.plan.files]
+        planned = _with_batch(planned, names, entry.plan.rows)
+        position = max(entry.plan.after.values())
+    while True:
+        limits = Limits() if len(work.lives) > 1 and not position else options.limits
+        coming = next_files(opened, position, limits, {} if options.retry else cause)
+        if not coming.files:
+            state, reason, file = idle_state(coming)
+            return replace(planned, state="behind" if state == "current" and planned.batches else state, reason=reason, file=file)
+        prepared = prepare_next(work, standing, coming, cause, options)
+        if prepared.landed:
+            names = [landed.file.name for landed in prepared.landed]
+            planned = _with_batch(planned, names, prepared.rows)
+            changes = prepared.growth.changes(standing.columns) if standing.columns else _creation(work, prepared.growth.columns)
+            warnings = (*planned.warnings, *warnings_of(work.source, prepared))
+            planned = replace(
+                planned, schema_changes=(*planned.schema_changes, *changes), warnings=tuple(dict.fromkeys(warnings))
+            )
+            standing = replace(standing, columns=prepared.growth.columns)
+            position = prepared.landed[-1].number
+        if prepared.fault is not None:
+            return replace(planned, state="failed", reason=str(prepared.fault), file=prepared.fault.file)
+
+
+def _with_batch(planned: PlannedTable, names: Sequence[str], rows: int) -> PlannedTable:
+    return replace(
+        planned,
+        batches=planned.batches + 1,
+        files=planned.files + len(names),
+        rows=planned.rows + rows,
+        first_file=planned.first_file or names[0],
+        last_file=names[-1],
+    )
+
+
+def _creation(work: Work, columns: Sequence[object]) -> tuple[str, ...]:
+    verb = "creates the table" if len(work.lives) == 1 else "replaces the table"
+    return (f"{verb} with {len(columns)} columns",)

@@ -1,0 +1,227 @@
+"""Say how every table of a target stands, from its journal and a look at its landing zone; no Spark is started.
+
+In: a target. Out: `StatusReport`. The journal's last word tells what stopped a table; the zone's listing tells what has come
+since. A zone that cannot be reached leaves the last word as it is, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.apply.journal import WHOLE_FOLDER, Journal
+from mirrorlib.apply.plan import Limits, next_run
+from mirrorlib.apply.report import STOPPED, State
+from mirrorlib.apply.table import Target
+from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
+from mirrorlib.landing.names import TableName
+from mirrorlib.store import open_store
+from mirrorlib.tabular import Tabular
+
+if TYPE_CHECKING:
+    from mirrorlib.landing.listing import FolderListing
+    from mirrorlib.store import Store
+
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """How one table stands.
+
+    Attributes:
+        table: "dbo/orders".
+        state: current, behind, blocked, failed or waiting.
+        reason: why it is not current, "" when it is.
+        file: the change file that it is about.
+        since: when it came into this state, ISO 8601.
+        position: the last applied sequence number.
+        version: the Delta version of the last commit.
+        last_commit: when that was, ISO 8601.
+        lag_seconds: age of the newest change file that is not applied, None when there is none.
+        waiting_seconds: age of the oldest one.
+        unapplied: how many files are not applied.
+        newest_file: the newest change file.
+        landing_zone: where they come from.
+        life: how many lives the table folder has had.
+        warnings: what was repaired or left out.
+
+    """
+
+    table: str
+    state: State
+    reason: str
+    file: str | None
+    since: str | None
+    position: int | None
+    version: int | None
+    last_commit: str | None
+    lag_seconds: float | None
+    waiting_seconds: float | None
+    unapplied: int
+    newest_file: str | None
+    landing_zone: str | None
+    life: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StatusReport(Tabular):
+    """How every table of a target stands."""
+
+    target: str
+    tables: tuple[TableStatus, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no table is blocked or failed."""
+        return not any(table.state in STOPPED for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values; the shape is a contract."""
+        return {"ok": self.ok, **asdict(self)}
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of the table that the report prints as."""
+        return ("table", "state", "position", "version", "last commit", "waiting", "lag")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [
+            (
+                t.table,
+                t.state,
+                "-" if t.position is None else str(t.position),
+                "-" if t.version is None else str(t.version),
+                t.last_commit[:19].replace("T", " ") if t.last_commit else "-",
+                str(t.unapplied),
+                "-" if t.lag_seconds is None else _duration(t.lag_seconds),
+            )
+            for t in self.tables
+        ]
+
+    def notes(self) -> list[str]:
+        """Say for each table why it is not current, then what it warns about."""
+        told = [f"{t.table} is {t.state}{_since(t)}: {t.reason}" for t in self.tables if t.reason]
+        return told + [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
+
+
+def read_status(target: str, *, catalog: str | None = None, state: str | None = None) -> StatusReport:
+    """Read how every table of a target stands.
+
+    Args:
+        target: as for `apply`.
+        catalog: as for `apply`.
+        state: as for `apply`.
+
+    Raises:
+        JournalError: nothing has ever been applied to this target.
+
+    """
+    places = Target.of(target, catalog=catalog, state=state)
+    store = open_store(places.state)
+    listed = store.list_folder("journal")
+    if listed is None:
+        msg = "nothing has been applied to this target yet"
+        raise JournalError(msg, found=places.state, next_step="Start with: mirrorlib apply LANDING_ZONE TARGET")
+    names = sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
+    moment = datetime.now(UTC)
+    return StatusReport(target=places.shown, tables=tuple(_table_status(store, name, moment) for name in names))
+
+
+def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus:
+    try:
+        return _read_table(state, name, moment)
+    except MirrorError as exc:
+        return replace(_from_word(name, {}), state="failed", reason=str(exc), file=exc.file)
+
+
+def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus:
+    journal = Journal(state, name)
+    lives = journal.lives()
+    entry = journal.newest(lives[-1]) if lives else None
+    word = journal.read_status()
+    status = _from_word(name, word)
+    if entry is not None:
+        done = entry.done
+        status = replace(
+            status,
+            position=entry.position.get(WHOLE_FOLDER),
+            version=done.version if done else status.version,
+            last_commit=done.finished_at if done else status.last_commit,
+            landing_zone=entry.plan.zone,
+        )
+    status = replace(status, life=len(lives))
+    try:
+        listing = _listing(status, name)
+    except MirrorError as exc:
+        return replace(status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}"))
+    return status if listing is None else _with_listing(status, listing, moment)
+
+
+def _listing(status: TableStatus, name: TableName) -> FolderListing | None:
+    if status.landing_zone is None:
+        return None
+    path = name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
+    return list_files(open_store(status.landing_zone), TableFolder(name=name, path=path))
+
+
+def _with_listing(status: TableStatus, listing: FolderListing, moment: datetime) -> TableStatus:
+    """Compare the last word with what the zone shows now."""
+    position = status.position or 0
+    run = next_run(listing, position, Limits())
+    unapplied = [file for number, file in listing.files.items() if number > position]
+    newest = listing.files[max(listing.files)].name if listing.files else None
+    ages = [round(max((moment - file.modified).total_seconds(), 0.0), 1) for file in unapplied]
+    status = replace(
+        status,
+        unapplied=len(unapplied),
+        newest_file=newest,
+        lag_seconds=min(ages, default=None),
+        waiting_seconds=max(ages, default=None),
+    )
+    if status.state == "failed":
+        return status
+    if run.gap is not None and not run.files:
+        return replace(status, state="blocked", reason=str(run.gap), file=run.gap.awaited)
+    if run.files and status.state != "waiting":
+        files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
+        reason = f"{files} not applied yet. Run: mirrorlib apply"
+        return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
+    if status.state in ("behind", "blocked") and not unapplied:
+        return replace(status, state="current", reason="", file=None)
+    return status
+
+
+def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
+    return TableStatus(
+        table=str(name),
+        state=word.get("state", "behind"),
+        reason=word.get("reason", ""),
+        file=word.get("file"),
+        since=word.get("since"),
+        position=word.get("position"),
+        version=word.get("version"),
+        last_commit=word.get("last_commit"),
+        lag_seconds=None,
+        waiting_seconds=None,
+        unapplied=0,
+        newest_file=None,
+        landing_zone=word.get("zone"),
+        life=0,
+        warnings=tuple(word.get("warnings", ())),
+    )
+
+
+def _since(status: TableStatus) -> str:
+    return f" since {status.since[:19].replace('T', ' ')}" if status.since and status.state in STOPPED else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.0f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} d"
