@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mirrorlib.apply.preview import plan_zone as plan
     from mirrorlib.apply.report import (
         ApplyReport,
         BatchReport,
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
         TableReport,
     )
     from mirrorlib.apply.run import apply_zone as apply
-    from mirrorlib.apply.run import plan_zone as plan
     from mirrorlib.apply.run import reset_table as reset
     from mirrorlib.errors import (
         ChangeFileError,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.session import local_spark
-    from mirrorlib.version import VERSION as __version__  # noqa: N811  # its name is the standard
+    from mirrorlib.version import VERSION as __version__  # its name is the standard
 
 __all__ = [
     "ApplyReport",
@@ -80,7 +80,7 @@ _ELSEWHERE = {
     "TableReport": "mirrorlib.apply.report:TableReport",
     "__version__": "mirrorlib.version:VERSION",
     "local_spark": "mirrorlib.session:local_spark",
-    "plan": "mirrorlib.apply.run:plan_zone",
+    "plan": "mirrorlib.apply.preview:plan_zone",
     "reset": "mirrorlib.apply.run:reset_table",
     "status": "mirrorlib.operate.status:read_status",
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.options import REWRITE_LIMIT
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
-from mirrorlib.show import show_report, show_progress
+from mirrorlib.show import show_progress, show_report
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -75,7 +75,11 @@ def _apply(arguments: argparse.Namespace) -> int:
             )
         if arguments.json:
             _say_json(report.to_dict(), lines=arguments.watch is not None)
-        elif arguments.watch is None or not report.ok or any(table.batches for table in report.tables):
+        elif (
+            arguments.watch is None
+            or not report.ok
+            or any(table.batches for table in report.tables)
+        ):
             show_report(report)
         if arguments.watch is None or stop.wait(arguments.watch) or stop.is_set():
             return OK if report.ok else STOPPED
@@ -84,7 +88,9 @@ def _apply(arguments: argparse.Namespace) -> int:
 def _plan(arguments: argparse.Namespace) -> int:
     from mirrorlib.apply.preview import plan_zone
 
-    report = plan_zone(_spark(arguments), arguments.landing_zone, arguments.target, **_options(arguments))
+    report = plan_zone(
+        _spark(arguments), arguments.landing_zone, arguments.target, **_options(arguments)
+    )
     _say(report, as_json=arguments.json)
     return OK if report.ok else STOPPED
 
@@ -101,10 +107,17 @@ def _reset(arguments: argparse.Namespace) -> int:
     from mirrorlib.apply.run import reset_table
 
     life = reset_table(
-        _spark(arguments), arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
+        _spark(arguments),
+        arguments.target,
+        arguments.table,
+        catalog=arguments.catalog,
+        state=arguments.state,
     )
     if arguments.json:
-        _say_json({"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}, lines=False)
+        _say_json(
+            {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at},
+            lines=False,
+        )
     else:
         sys.stdout.write(
             f"{arguments.table} begins life {life.ordinal}: the next apply replaces its content in one commit. "
@@ -168,7 +181,9 @@ def _say(report: Any, *, as_json: bool) -> None:
 
 
 def _say_json(value: dict[str, Any], *, lines: bool) -> None:
-    sys.stdout.write(json.dumps(value, indent=None if lines else 2, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(
+        json.dumps(value, indent=None if lines else 2, ensure_ascii=False, default=str) + "\n"
+    )
     sys.stdout.flush()
 
 
@@ -195,12 +210,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: Any, name: str, run: Any, text: str, more: str = "") -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, run: Any, text: str, more: str = ""
+) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".strip()
     )
     command.set_defaults(run=run, json=False, memory="2g")
-    command.add_argument("-v", "--verbose", action="store_true", help="log each table and commit to standard error")
+    command.add_argument(
+        "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
+    )
     return command
 
 
@@ -208,10 +227,26 @@ def _add_apply(commands: Any) -> None:
     more = "A table that is blocked or failed says why and stops alone; it is tried again on every run."
     command = _command(commands, "apply", _apply, "bring every table up to date", more)
     _add_zone(command)
-    command.add_argument("--parallelism", type=_positive, metavar="N", help="tables at once (default: cores, at most 8)")
-    command.add_argument("--watch", type=_seconds, metavar="SECONDS", help="keep applying, pausing this long in between, until Ctrl-C")
-    command.add_argument("--quiet-updates", action="store_true", help="leave rows alone that an update would not change; the change feed shrinks")
-    command.add_argument("--allow-empty", action="store_true", help="let a reset table be replaced by no rows")
+    command.add_argument(
+        "--parallelism",
+        type=_positive,
+        metavar="N",
+        help="tables at once (default: cores, at most 8)",
+    )
+    command.add_argument(
+        "--watch",
+        type=_seconds,
+        metavar="SECONDS",
+        help="keep applying, pausing this long in between, until Ctrl-C",
+    )
+    command.add_argument(
+        "--quiet-updates",
+        action="store_true",
+        help="leave rows alone that an update would not change; the change feed shrinks",
+    )
+    command.add_argument(
+        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
+    )
 
 
 def _add_plan(commands: Any) -> None:
@@ -232,30 +267,88 @@ def _add_reset(commands: Any) -> None:
 
 
 def _add_demo(commands: Any) -> None:
-    command = _command(commands, "demo", _demo, "publish and apply real data, and show what happened")
-    command.add_argument("--folder", metavar="PATH", default="mirrorlib-demo", help="where to (default: ./mirrorlib-demo)")
+    command = _command(
+        commands, "demo", _demo, "publish and apply real data, and show what happened"
+    )
+    command.add_argument(
+        "--folder",
+        metavar="PATH",
+        default="mirrorlib-demo",
+        help="where to (default: ./mirrorlib-demo)",
+    )
 
 
 def _add_zone(command: argparse.ArgumentParser) -> None:
-    command.add_argument("landing_zone", metavar="LANDING_ZONE", help="folder or URL that holds the table folders")
+    command.add_argument(
+        "landing_zone", metavar="LANDING_ZONE", help="folder or URL that holds the table folders"
+    )
     _add_target(command)
-    command.add_argument("--table", action="append", default=[], metavar="NAME", help="only this table; a glob such as 'dbo/*' too; may be repeated")
-    command.add_argument("--insert-policy", choices=("append", "upsert"), default="append", help="marker 0 inserts without a look (append, the format's word) or replaces the row of its key (upsert)")
-    command.add_argument("--evolution", choices=("widen", "add", "strict"), default="widen", help="how columns may change (default: widen)")
-    command.add_argument("--ntz", choices=("utc", "keep"), default="utc", help="timestamps without zone are instants in UTC, or stay without zone")
+    command.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this table; a glob such as 'dbo/*' too; may be repeated",
+    )
+    command.add_argument(
+        "--insert-policy",
+        choices=("append", "upsert"),
+        default="append",
+        help="marker 0 inserts without a look (append, the format's word) or replaces the row of its key (upsert)",
+    )
+    command.add_argument(
+        "--evolution",
+        choices=("widen", "add", "strict"),
+        default="widen",
+        help="how columns may change (default: widen)",
+    )
+    command.add_argument(
+        "--ntz",
+        choices=("utc", "keep"),
+        default="utc",
+        help="timestamps without zone are instants in UTC, or stay without zone",
+    )
     command.add_argument("--max-files", type=_positive, metavar="N", help="change files a commit")
-    command.add_argument("--max-bytes", type=_size, metavar="N", help="bytes of change files a commit (500m, 2g)")
-    command.add_argument("--retry", action="store_true", help="try files again that damaged a plan, though they have not changed")
-    command.add_argument("--allow-foreign-writes", action="store_true", help="go on although somebody else wrote to a table")
-    command.add_argument("--moved-from", metavar="URL", help="the same landing zone was there before")
-    command.add_argument("--rewrite-limit", type=_size, default=REWRITE_LIMIT, metavar="N", help="rewrite a table for a new type up to this size (default: 1g)")
-    command.add_argument("--memory", default="2g", metavar="SIZE", help="heap of the local Spark (default: 2g)")
+    command.add_argument(
+        "--max-bytes", type=_size, metavar="N", help="bytes of change files a commit (500m, 2g)"
+    )
+    command.add_argument(
+        "--retry",
+        action="store_true",
+        help="try files again that damaged a plan, though they have not changed",
+    )
+    command.add_argument(
+        "--allow-foreign-writes",
+        action="store_true",
+        help="go on although somebody else wrote to a table",
+    )
+    command.add_argument(
+        "--moved-from", metavar="URL", help="the same landing zone was there before"
+    )
+    command.add_argument(
+        "--rewrite-limit",
+        type=_size,
+        default=REWRITE_LIMIT,
+        metavar="N",
+        help="rewrite a table for a new type up to this size (default: 1g)",
+    )
+    command.add_argument(
+        "--memory", default="2g", metavar="SIZE", help="heap of the local Spark (default: 2g)"
+    )
 
 
 def _add_target(command: argparse.ArgumentParser) -> None:
-    command.add_argument("target", metavar="TARGET", help="root path or URL of the Delta tables; with --catalog, a schema's name")
-    command.add_argument("--catalog", metavar="NAME", help="write tables of this Spark catalog, CATALOG.TARGET.table")
-    command.add_argument("--state", metavar="PATH", help="where the journal lives (default: TARGET/_mirrorlib)")
+    command.add_argument(
+        "target",
+        metavar="TARGET",
+        help="root path or URL of the Delta tables; with --catalog, a schema's name",
+    )
+    command.add_argument(
+        "--catalog", metavar="NAME", help="write tables of this Spark catalog, CATALOG.TARGET.table"
+    )
+    command.add_argument(
+        "--state", metavar="PATH", help="where the journal lives (default: TARGET/_mirrorlib)"
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -58,9 +58,9 @@ def local_spark(
     """
     _require_packages()
     _require_java()
-    from delta import configure_spark_with_delta_pip  # noqa: PLC0415  # an extra
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415  # an extra
-    from pyspark.sql import SparkSession  # noqa: PLC0415  # an extra
+    from delta import configure_spark_with_delta_pip  # an extra
+    from pyspark.errors import PySparkRuntimeError  # an extra
+    from pyspark.sql import SparkSession  # an extra
 
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
@@ -120,7 +120,9 @@ def java_version() -> int | None:
     if java is None:
         return None
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603  # Spark runs the same
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, check=False
+        )  # Spark runs the same
     except OSError:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Java 8 calls itself 1.8

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 try:
     from rich.console import Console
     from rich.markup import escape
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.table import Table
 except ImportError:  # the bare wheel on a platform: reports print themselves
     HAS_RICH = False
@@ -26,8 +34,20 @@ if TYPE_CHECKING:
     from mirrorlib.apply.report import Event, Observer
     from mirrorlib.tabular import Tabular
 
-_COLOURS = {"current": "green", "behind": "yellow", "waiting": "cyan", "blocked": "bold yellow", "failed": "bold red"}
-_TOLD = {"list": "looking", "read": "reading", "stage": "folding", "commit": "committing", "void": "voiding"}
+_COLOURS = {
+    "current": "green",
+    "behind": "yellow",
+    "waiting": "cyan",
+    "blocked": "bold yellow",
+    "failed": "bold red",
+}
+_TOLD = {
+    "list": "looking",
+    "read": "reading",
+    "stage": "folding",
+    "commit": "committing",
+    "void": "voiding",
+}
 
 
 def show_report(report: Tabular) -> None:
@@ -68,7 +88,7 @@ class _Bars:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._tasks: dict[str, object] = {}
+        self._tasks: dict[str, TaskID] = {}
         self._lock = threading.Lock()
 
     def observe(self, event: Event) -> None:
@@ -78,11 +98,16 @@ class _Bars:
                 task = self._progress.add_task(escape(event.table), total=None, doing="")
                 self._tasks[event.table] = task
         if event.when == "before" and event.step in _TOLD:
-            self._progress.update(task, doing=f"{_TOLD[event.step]} {event.rows:,} rows" if event.rows else _TOLD[event.step])  # type: ignore[arg-type]  # rich's TaskID is an int of its own
+            self._progress.update(
+                task,
+                doing=f"{_TOLD[event.step]} {event.rows:,} rows"
+                if event.rows
+                else _TOLD[event.step],
+            )
         elif event.step == "read":
-            self._progress.update(task, total=event.files)  # type: ignore[arg-type]  # as above
+            self._progress.update(task, total=event.files)
         elif event.step == "done" and event.when == "after":
-            self._progress.update(task, advance=event.files)  # type: ignore[arg-type]  # as above
+            self._progress.update(task, advance=event.files)
 
 
 def _coloured(cell: str) -> str:

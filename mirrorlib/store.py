@@ -113,13 +113,17 @@ def open_store(url: str) -> Store:
     scheme = urlsplit(url).scheme
     if scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))
-    if len(scheme) <= 1 or "://" not in url:  # one letter is a Windows drive, no "//" a name with a colon
+    if (
+        len(scheme) <= 1 or "://" not in url
+    ):  # one letter is a Windows drive, no "//" a name with a colon
         return LocalStore(Path(url))
     try:
-        return ObjectStore(url, cast("obstore.store.ObjectStore", obstore.store.from_url(url)))
+        return ObjectStore(url, obstore.store.from_url(url))
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
-        raise StoreError(msg, found=str(exc), next_step="use a local path or a URL of s3, abfss, gs or file") from exc
+        raise StoreError(
+            msg, found=str(exc), next_step="use a local path or a URL of s3, abfss, gs or file"
+        ) from exc
 
 
 class LocalStore:
@@ -127,7 +131,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         """Take *root* as it is; it need not exist yet."""
-        self._root = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100 - resolve() would follow links, which may change
+        self._root = Path(os.path.abspath(root.expanduser()))
 
     @property
     def url(self) -> str:
@@ -143,17 +147,23 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError):
                 return None
             folders = tuple(entry.name for entry in found if entry.is_dir())
-            files = [self._stored(f"{folder}/{entry.name}".lstrip("/"), entry) for entry in found if not entry.is_dir()]
+            files = [
+                self._stored(f"{folder}/{entry.name}".lstrip("/"), entry)
+                for entry in found
+                if not entry.is_dir()
+            ]
             return Folder(folders=folders, files=tuple(file for file in files if file is not None))
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Pick the smallest names; drafts of `put` are left out."""
         with _told("list", self._path(folder)):
             try:
-                names = os.listdir(self._path(folder))  # noqa: PTH208 - names only, thousands of them
+                names = os.listdir(self._path(folder))
             except (FileNotFoundError, NotADirectoryError):
                 return ()
-            return tuple(heapq.nsmallest(count, (name for name in names if not name.startswith("."))))
+            return tuple(
+                heapq.nsmallest(count, (name for name in names if not name.startswith(".")))
+            )
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size, time and identity."""
@@ -229,7 +239,10 @@ class LocalStore:
         with _told("look at", entry):
             try:
                 stat = entry.stat()
-            except (FileNotFoundError, NotADirectoryError):  # removed since it was listed, or a dangling link
+            except (
+                FileNotFoundError,
+                NotADirectoryError,
+            ):  # removed since it was listed, or a dangling link
                 return None
             return StoredFile(
                 path=path,
@@ -256,14 +269,22 @@ class ObjectStore:
         """List one level with as many requests as the store has pages."""
         with _told("list", f"{self._url}/{folder}"):
             result = obstore.list_with_delimiter(self._store, prefix=folder or None)
-            files = tuple(sorted((_listed(meta) for meta in result["objects"]), key=lambda file: file.path))
-            folders = tuple(sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"]))
+            files = tuple(
+                sorted((_listed(meta) for meta in result["objects"]), key=lambda file: file.path)
+            )
+            folders = tuple(
+                sorted(
+                    prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"]
+                )
+            )
             return Folder(folders=folders, files=files) if files or folders else None
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Read one page: object stores list in byte order."""
         with _told("list", f"{self._url}/{folder}"):
-            page = next(iter(obstore.list(self._store, prefix=folder, chunk_size=max(count, 50))), [])
+            page = next(
+                iter(obstore.list(self._store, prefix=folder, chunk_size=max(count, 50))), []
+            )
             return tuple(sorted(meta["path"].rpartition("/")[2] for meta in page)[:count])
 
     def stat(self, path: str) -> StoredFile | None:
@@ -336,7 +357,11 @@ def _told(verb: str, place: object) -> Iterator[None]:
         yield
     except (OSError, obstore.exceptions.BaseError) as exc:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
-        raise StoreError(msg, found=str(exc), next_step="see that the place is reachable and may be read and written") from exc
+        raise StoreError(
+            msg,
+            found=str(exc),
+            next_step="see that the place is reachable and may be read and written",
+        ) from exc
 
 
 def _flush_folder(folder: Path) -> None:

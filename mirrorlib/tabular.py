@@ -30,7 +30,12 @@ class Tabular:
         """Align the columns; numbers stand right."""
         lines = [self.header(), *self.rows()]
         widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-        text = ["  ".join(_aligned(cell, width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+        text = [
+            "  ".join(
+                _aligned(cell, width) for cell, width in zip(line, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
         rule = "  ".join("-" * width for width in widths)
         return "\n".join([text[0], rule, *text[1:], *self.notes()])
 
@@ -39,10 +44,15 @@ class Tabular:
     def _repr_html_(self) -> str:
         """Render in a notebook."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header())
-        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows())
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows()
+        )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
 
 def _aligned(cell: str, width: int) -> str:
-    return cell.rjust(width) if cell.replace(",", "").replace(".", "").isdigit() else cell.ljust(width)
+    return (
+        cell.rjust(width) if cell.replace(",", "").replace(".", "").isdigit() else cell.ljust(width)
+    )

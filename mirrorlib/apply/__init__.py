@@ -25,7 +25,7 @@ class _CallablePackage(ModuleType):
     @property
     def __wrapped__(self) -> Callable[..., ApplyReport]:
         """Where `inspect.signature`, and so a notebook's help, finds the parameters."""
-        from mirrorlib.apply.run import apply_zone  # noqa: PLC0415  # the stages import each other
+        from mirrorlib.apply.run import apply_zone  # the stages import each other
 
         return apply_zone
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column
+from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import WHOLE_FOLDER, Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
-from mirrorlib.apply.protocol import Work, carry_out, stand
+from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import JournalError, MirrorError, SchemaError
 from mirrorlib.landing.schema import read_footer
@@ -21,12 +22,13 @@ from mirrorlib.landing.schema import read_footer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mirrorlib.apply.guard import Standing
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.plan import Run
-    from mirrorlib.apply.protocol import Standing
     from mirrorlib.apply.report import State, TableReport
     from mirrorlib.apply.tally import Tally
+    from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import StoredFile
 
@@ -41,7 +43,12 @@ class Next:
 
 
 def advance_table(
-    work: Work, folder: TableFolder, opened: Folder, options: Options, tally: Tally, stop: Callable[[], bool]
+    work: Work,
+    folder: TableFolder,
+    opened: Folder,
+    options: Options,
+    tally: Tally,
+    stop: Callable[[], bool],
 ) -> TableReport:
     """Apply what the folder shows, as far as it goes.
 
@@ -63,11 +70,15 @@ def advance_table(
         standing = stand(work, entry.done if entry and entry.position else None)
         cause = cause_of(entry)
         # A new life replaces the table in one commit, so that nobody reads it half: it takes everything.
-        limits = Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
+        limits = (
+            Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
+        )
         coming = next_files(opened, number_of(entry), limits, {} if options.retry else cause)
         if not coming.files:
             state, reason, file = idle_state(coming)
-            return tally.end(state, reason, file=file, error=cause.get("error") if state == "failed" else None)
+            return tally.end(
+                state, reason, file=file, error=cause.get("error") if state == "failed" else None
+            )
         if stop():
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
@@ -76,11 +87,17 @@ def advance_table(
         if not prepared.landed and prepared.fault is not None:
             raise prepared.fault
         if not prepared.growth.columns:
-            return tally.end("waiting", "No published file has a column with a type yet.", file=coming.files[0][1].name)
+            return tally.end(
+                "waiting",
+                "No published file has a column with a type yet.",
+                file=coming.files[0][1].name,
+            )
         _check_emptiness(work, entry, prepared, options)
         plan = _write_plan(work, entry, standing, prepared, opened.listed_at, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
-        entry = tally.entry = _end_plan(work, tally, plan, prepared if mine else None, clock, standing.bytes)
+        entry = tally.entry = _end_plan(
+            work, tally, plan, prepared if mine else None, clock, standing.bytes
+        )
         opened = open_folder(work.source.zone, folder)
 
 
@@ -120,11 +137,21 @@ def prepare_next(
         rewritable=standing.bytes <= options.rewrite_limit,
         suspects={cause["file"]: cause["etag"]} if cause.get("file") else {},
     )
-    untyped = [key for key in work.source.policies.keys if find_column(prepared.growth.columns, key) is None]
+    untyped = [
+        key
+        for key in work.source.policies.keys
+        if find_column(prepared.growth.columns, key) is None
+    ]
     if prepared.rows and untyped:
         msg = "a key column has no type in any file yet"
         file = prepared.landed[0].file.name
-        raise SchemaError(msg, table=work.table, file=file, column=untyped[0], next_step="Publish it with a type, under the same name.")
+        raise SchemaError(
+            msg,
+            table=work.table,
+            file=file,
+            column=untyped[0],
+            next_step="Publish it with a type, under the same name.",
+        )
     return prepared
 
 
@@ -138,7 +165,12 @@ def idle_state(coming: Next) -> tuple[State, str, str | None]:
 
 
 def _write_plan(
-    work: Work, entry: Entry | None, standing: Standing, prepared: Prepared, listed_at: str, clock: dict[str, float]
+    work: Work,
+    entry: Entry | None,
+    standing: Standing,
+    prepared: Prepared,
+    listed_at: str,
+    clock: dict[str, float],
 ) -> Plan:
     before = dict(entry.position) if entry else {}
     plan = Plan(
@@ -160,7 +192,9 @@ def _write_plan(
 
 def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
     return tuple(
-        PlannedFile(name=one.file.name, size=one.file.size, etag=one.file.etag, rows=one.schema.rows)
+        PlannedFile(
+            name=one.file.name, size=one.file.size, etag=one.file.etag, rows=one.schema.rows
+        )
         for one in prepared.landed
     )
 
@@ -180,7 +214,12 @@ def _outcome(entry: Entry | None, standing: Standing) -> Mapping[str, object] | 
 
 
 def _end_plan(
-    work: Work, tally: Tally, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int
+    work: Work,
+    tally: Tally,
+    plan: Plan,
+    prepared: Prepared | None,
+    clock: dict[str, float],
+    table_bytes: int,
 ) -> Entry:
     done = carry_out(work, plan, prepared, clock, table_bytes)
     tally.add(plan, done)
@@ -205,7 +244,9 @@ def check_keys(work: Work, entry: Entry | None) -> None:
         msg = "the key columns changed, and the rows already there were applied by the old ones"
         found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
         step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
-        raise JournalError(msg, table=work.table, file="_metadata.json", found=found, next_step=step)
+        raise JournalError(
+            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        )
 
 
 def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
@@ -215,12 +256,20 @@ def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
         return
     newest = entry.plan.files[-1]
     stored = zone.stat(f"{work.source.folder}/{newest.name}")
-    if entry.done and entry.done.outcome == "applied" and stored is not None and stored.size == newest.size:
+    if (
+        entry.done
+        and entry.done.outcome == "applied"
+        and stored is not None
+        and stored.size == newest.size
+    ):
         with zone.open_file(stored.path) as handle:
-            if read_footer(handle, stored, table=work.table, ntz=work.source.policies.ntz).rows == newest.rows:
+            if (
+                read_footer(handle, stored, table=work.table, ntz=work.source.policies.ntz).rows
+                == newest.rows
+            ):
                 return
     msg = "the table was filled from another landing zone"
     step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
-    raise JournalError(msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step)
-
-
+    raise JournalError(
+        msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+    )

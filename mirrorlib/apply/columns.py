@@ -64,7 +64,9 @@ def find_column(columns: Iterable[Column], name: str) -> Column | None:
 
 def sql_type(kind: pa.DataType) -> str:
     """Return the Spark SQL name of a mirror type."""
-    return f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _SQL_TYPES[kind]
+    return (
+        f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _SQL_TYPES[kind]
+    )
 
 
 def to_columns(pairs: Iterable[tuple[str, str]]) -> Columns:

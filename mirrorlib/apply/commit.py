@@ -68,7 +68,15 @@ def mark_nothing(spark: SparkSession, ref: TableRef, mark: Mark) -> None:
 
 
 def merge_changes(
-    spark: SparkSession, ref: TableRef, staged: Staged, columns: Columns, keys: Sequence[str], mark: Mark, *, quiet: bool, table_bytes: int
+    spark: SparkSession,
+    ref: TableRef,
+    staged: Staged,
+    columns: Columns,
+    keys: Sequence[str],
+    mark: Mark,
+    *,
+    quiet: bool,
+    table_bytes: int,
 ) -> None:
     """Carry out folded changes by one MERGE.
 
@@ -91,7 +99,9 @@ def merge_changes(
         spark.catalog.dropTempView(_SOURCE)
 
 
-def _merge_sql(ref: TableRef, ops: frozenset[int], columns: Columns, keys: Sequence[str], *, quiet: bool) -> str:
+def _merge_sql(
+    ref: TableRef, ops: frozenset[int], columns: Columns, keys: Sequence[str], *, quiet: bool
+) -> str:
     names = [quote(column.name) for column in columns]
     same = " AND ".join(f"t.{quote(key)} <=> s.{quote(key)}" for key in keys)
     matches = f"s.{OP} <> {ADD} AND {same}" if ADD in ops else same
@@ -104,7 +114,9 @@ def _merge_sql(ref: TableRef, ops: frozenset[int], columns: Columns, keys: Seque
         clauses.append(f"WHEN MATCHED{f' AND ({unlike})' if quiet else ''} THEN UPDATE SET {sets}")
     if ops & {PUT, ADD}:
         values = ", ".join(f"s.{name}" for name in names)
-        clauses.append(f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({values})")
+        clauses.append(
+            f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({values})"
+        )
     return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
 
 
@@ -133,11 +145,11 @@ def _configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
             spark.conf.set(name, value)
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
+        for name, old in before.items():
+            if old is None:
                 spark.conf.unset(name)
             else:
-                spark.conf.set(name, value)
+                spark.conf.set(name, old)
 
 
 def _marked(rows: DataFrame, mark: Mark) -> DataFrameWriter:
@@ -154,5 +166,3 @@ def _save(writer: DataFrameWriter, ref: TableRef) -> None:
         writer.saveAsTable(ref.sql)
     else:
         writer.save(ref.path)
-
-

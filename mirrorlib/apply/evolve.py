@@ -43,12 +43,19 @@ class Growth:
         """Say each change in words."""
         added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
         old = {column.name: column.sql_type for column in before}
-        wide = [f"widens {c.name} from {old[c.name]} to {c.sql_type} in place" for c in self.widened]
-        rewrites = [f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}" for c in self.rewritten]
+        wide = [
+            f"widens {c.name} from {old[c.name]} to {c.sql_type} in place" for c in self.widened
+        ]
+        rewrites = [
+            f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}"
+            for c in self.rewritten
+        ]
         return tuple(added + wide + rewrites)
 
 
-def grow_columns(source: Source, before: Columns, columns: Columns, landed: Landed, *, rewritable: bool) -> Columns:
+def grow_columns(
+    source: Source, before: Columns, columns: Columns, landed: Landed, *, rewritable: bool
+) -> Columns:
     """Return *columns* as they have to be to take one more file; *before* is what the table really has.
 
     Args:
@@ -70,20 +77,26 @@ def grow_columns(source: Source, before: Columns, columns: Columns, landed: Land
             columns = (*columns, _added(source, before, landed, file_column))
         elif _has_misfit(source, landed, file_column, mine) is not None:
             wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
-            columns = tuple(replace(mine, type=wider) if column is mine else column for column in columns)
+            columns = tuple(
+                replace(mine, type=wider) if column is mine else column for column in columns
+            )
     return columns
 
 
 def growth_of(before: Columns, after: Columns) -> Growth:
     """Tell added, widened and rewritten columns apart."""
-    added, widened, rewritten = [], [], []
+    added: list[Column] = []
+    widened: list[Column] = []
+    rewritten: list[Column] = []
     for column in after:
         old = find_column(before, column.name)
         if old is None:
             added.append(column)
         elif old.type != column.type:
             (widened if widens_in_place(old.type, column.type) else rewritten).append(column)
-    return Growth(columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten))
+    return Growth(
+        columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten)
+    )
 
 
 def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
@@ -97,7 +110,13 @@ def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) 
 
 
 def _widened(
-    source: Source, landed: Landed, column: FileColumn, mine: Column, before: Columns, *, rewritable: bool
+    source: Source,
+    landed: Landed,
+    column: FileColumn,
+    mine: Column,
+    before: Columns,
+    *,
+    rewritable: bool,
 ) -> pa.DataType:
     wider = widen_type(mine.type, column.type)
     row = _has_misfit(source, landed, column, mine)
@@ -132,12 +151,24 @@ def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column
 
 def _may_be_lossy(column: FileColumn) -> bool:
     """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
-    return pa.types.is_timestamp(column.stored) and column.stored.unit == "ns"
+    return bool(pa.types.is_timestamp(column.stored) and column.stored.unit == "ns")
 
 
 def _error(
-    source: Source, landed: Landed, column: FileColumn, msg: str, found: str, step: str, row: int | None = None
+    source: Source,
+    landed: Landed,
+    column: FileColumn,
+    msg: str,
+    found: str,
+    step: str,
+    row: int | None = None,
 ) -> SchemaError:
     return SchemaError(
-        msg, table=source.table, file=landed.file.name, column=column.name, row=row, found=found, next_step=step
+        msg,
+        table=source.table,
+        file=landed.file.name,
+        column=column.name,
+        row=row,
+        found=found,
+        next_step=step,
     )

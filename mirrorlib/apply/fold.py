@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.landing.names import quote
 from mirrorlib.apply.read import DELETE, INSERT, UPDATE, UPSERT
+from mirrorlib.landing.names import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 OP = "_mirror_op"
 MARKER = "_mirror_marker"
 ORDER = "_mirror_order"
-DROP, PUT, CHANGE, ADD = 1, 2, 3, 4  # delete · update or insert · update only · insert without a look
+DROP, PUT, CHANGE, ADD = (
+    1,
+    2,
+    3,
+    4,
+)  # delete · update or insert · update only · insert without a look
 _NEVER = 1 << 62  # a place behind every row
 
 
@@ -59,7 +64,9 @@ def _key_numbers(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
         if numbers is None:
             numbers = codes.indices.cast(pa.int64())
         else:  # encoded again each time, so numbers stay below the row count and the product never overflows
-            pairs = pc.add(pc.multiply(numbers, len(codes.dictionary)), codes.indices.cast(pa.int64()))
+            pairs = pc.add(
+                pc.multiply(numbers, len(codes.dictionary)), codes.indices.cast(pa.int64())
+            )
             numbers = pairs.dictionary_encode().indices.cast(pa.int64())
     return numbers
 
@@ -105,7 +112,12 @@ def _fold_places(keys: pa.Array, markers: pa.ChunkedArray) -> tuple[pa.Array, pa
 
 def _per_key(keys: pa.Array, values: pa.Array, what: str) -> pa.Array:
     """Aggregate per key and give each row its key's result; key numbers are 0, 1, 2 … without gaps."""
-    grouped = pa.table({"key": keys, "value": values}).group_by("key").aggregate([("value", what)]).sort_by("key")
+    grouped = (
+        pa.table({"key": keys, "value": values})
+        .group_by("key")
+        .aggregate([("value", what)])
+        .sort_by("key")
+    )
     return grouped.column(f"value_{what}").combine_chunks().take(keys)
 
 
@@ -138,7 +150,9 @@ def fold_frame(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         }
     )
     last = f.col("_mirror_last")
-    rows = rows.withColumn("_mirror_copies", f.sum(f.when(is_insert & (place < last), 1).otherwise(0)).over(key))
+    rows = rows.withColumn(
+        "_mirror_copies", f.sum(f.when(is_insert & (place < last), 1).otherwise(0)).over(key)
+    )
     alone = f.col("_mirror_first") < f.col("_mirror_insert")
     deleted = f.col("_mirror_deleted") >= 0
     adds = f.array_repeat(f.lit(ADD), f.col("_mirror_copies").cast("int"))
@@ -153,10 +167,17 @@ def fold_frame(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         .when(place == last, of_v)
         .when(is_insert & (place > last), f.array(f.lit(ADD)))
     )
-    helpers = ("_mirror_deleted", "_mirror_last", "_mirror_first", "_mirror_insert", "_mirror_copies", "_mirror_ops")
+    helpers = (
+        "_mirror_deleted",
+        "_mirror_last",
+        "_mirror_first",
+        "_mirror_insert",
+        "_mirror_copies",
+        "_mirror_ops",
+    )
     return (
         rows.withColumn("_mirror_ops", ops)
         .where(f.col("_mirror_ops").isNotNull())
-        .withColumn(OP, f.explode("_mirror_ops").cast("tinyint"))
+        .withColumn(OP, f.explode(f.col("_mirror_ops").cast("array<tinyint>")))
         .drop(*helpers, MARKER, ORDER)
     )

@@ -160,7 +160,11 @@ class Entry:
     @property
     def position(self) -> Mapping[str, int]:
         """Return the last applied sequence number per partition folder, after this batch."""
-        return self.plan.after if self.done is not None and self.done.outcome == "applied" else self.plan.before
+        return (
+            self.plan.after
+            if self.done is not None and self.done.outcome == "applied"
+            else self.plan.before
+        )
 
 
 V = TypeVar("V", Life, Plan, Done)
@@ -179,14 +183,18 @@ class Journal:
         """Return all lives, first to newest."""
         listed = self._state.list_folder(f"{self._folder}/lives")
         paths = [file.path for file in listed.files] if listed else []
-        return tuple(self._value(Life, path) for path in paths if path.endswith(".json") and "/." not in path)
+        return tuple(
+            self._value(Life, path) for path in paths if path.endswith(".json") and "/." not in path
+        )
 
     def begin_life(self, why: str, zone: str, ordinal: int) -> Life:
         """Begin life *ordinal*, or return the one that another runner began first."""
         life = Life(ordinal=ordinal, uuid=str(uuid.uuid4()), why=why, zone=zone, started_at=now())
         path = f"{self._folder}/lives/{ordinal:06d}.json"
         self._state.put_new(path, _text(life))
-        return self._value(Life, path)  # never ours by belief: an answer of put-if-absent may have been lost
+        return self._value(
+            Life, path
+        )  # never ours by belief: an answer of put-if-absent may have been lost
 
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
@@ -240,7 +248,12 @@ class Journal:
             value = json.loads(data or b"")
         except ValueError as exc:
             msg = "the journal cannot be read"
-            raise JournalError(msg, table=self._table, file=path, next_step="Restore the file from a backup, or reset the table.") from exc
+            raise JournalError(
+                msg,
+                table=self._table,
+                file=path,
+                next_step="Restore the file from a backup, or reset the table.",
+            ) from exc
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             msg = "the journal is written in another format"
             step = "Use the mirrorlib version that wrote it, or a newer one."
@@ -281,7 +294,9 @@ def open_state(state: Store) -> None:
     finally:
         state.delete(probe)
     if not kept_out:
-        msg = f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
+        msg = (
+            f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
+        )
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
     state.put_new("state.json", _json_bytes({"format": FORMAT, "created_at": now()}))
 
@@ -290,7 +305,9 @@ def _from_json(kind: type[V], value: Mapping[str, Any]) -> V:
     known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
     if kind is Plan:
         known["files"] = tuple(PlannedFile(**file) for file in known["files"])
-        known["policies"] = Policies(**{**known["policies"], "keys": tuple(known["policies"]["keys"])})
+        known["policies"] = Policies(
+            **{**known["policies"], "keys": tuple(known["policies"]["keys"])}
+        )
     if kind is Done:
         known["columns"] = tuple((name, sql_type) for name, sql_type in known["columns"])
     return kind(**known)

@@ -96,7 +96,9 @@ class FileLog:
 
     def commits(self, after: int, until: int) -> tuple[Commit, ...]:
         """Read each version's file."""
-        found = ((version, self._table.read(_path(version))) for version in range(after + 1, until + 1))
+        found = (
+            (version, self._table.read(_path(version))) for version in range(after + 1, until + 1)
+        )
         return tuple(_from_actions(version, data) for version, data in found if data is not None)
 
 
@@ -118,12 +120,20 @@ class HistoryLog:
         """Ask for the whole history: it has no lower bound to ask with."""
         rows = self._spark.sql(f"DESCRIBE HISTORY {self._table}").collect()
         found = (_commit(int(row["version"]), row.asDict(recursive=True)) for row in rows)
-        return tuple(sorted((c for c in found if after < c.version <= until), key=lambda commit: commit.version))
+        return tuple(
+            sorted(
+                (c for c in found if after < c.version <= until), key=lambda commit: commit.version
+            )
+        )
 
 
 def find_commit(commits: Iterable[Commit], life: str, batch: int) -> Commit | None:
     """Find the commit that a batch made, applied or void."""
-    mine = (c for c in commits if c.ours is not None and c.ours.get("life") == life and c.ours.get("batch") == batch)
+    mine = (
+        c
+        for c in commits
+        if c.ours is not None and c.ours.get("life") == life and c.ours.get("batch") == batch
+    )
     return next(mine, None)
 
 
@@ -133,7 +143,7 @@ def _path(version: int) -> str:
 
 def _version(name: str) -> int | None:
     stem, _, extension = name.partition(".")
-    return int(stem) if extension == "json" and len(stem) == 20 and stem.isdigit() else None  # noqa: PLR2004 - 20 digits
+    return int(stem) if extension == "json" and len(stem) == 20 and stem.isdigit() else None
 
 
 def _from_actions(version: int, data: bytes) -> Commit:
@@ -160,4 +170,8 @@ def _ours(text: str | None) -> Mapping[str, Any] | None:
         value = json.loads(text or "")
     except ValueError:
         return None
-    return value.get("mirrorlib") if isinstance(value, dict) and isinstance(value.get("mirrorlib"), dict) else None
+    return (
+        value.get("mirrorlib")
+        if isinstance(value, dict) and isinstance(value.get("mirrorlib"), dict)
+        else None
+    )

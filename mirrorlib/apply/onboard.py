@@ -60,7 +60,10 @@ def open_folder(zone: Store, folder: TableFolder) -> Folder:
     metadata = parse_metadata(data, str(folder.name))
     _refuse_unsupported(metadata, str(folder.name))
     return Folder(
-        listing=listing, metadata=metadata, warnings=_warnings(metadata, listing), listed_at=listed_at
+        listing=listing,
+        metadata=metadata,
+        warnings=_warnings(metadata, listing),
+        listed_at=listed_at,
     )
 
 
@@ -95,6 +98,8 @@ def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...
     if metadata.conditional_update:
         told.append("ConditionalUpdateColumn is not honoured: changes apply in file order")
     if listing.foreign:
-        named = ", ".join(listing.foreign[:3]) + (" …" if len(listing.foreign) > 3 else "")  # noqa: PLR2004 - a few names
-        told.append(f"{len(listing.foreign)} files are no change files and were left alone: {named}")
+        named = ", ".join(listing.foreign[:3]) + (" …" if len(listing.foreign) > 3 else "")
+        told.append(
+            f"{len(listing.foreign)} files are no change files and were left alone: {named}"
+        )
     return tuple(told)

@@ -71,7 +71,9 @@ class Run:
 def next_run(listing: FolderListing, position: int, limits: Limits) -> Run:
     """Find the consecutive files after *position* (exclusive; 0 while nothing is applied)."""
     later = [number for number in listing.files if number > position]
-    consecutive = [number for place, number in enumerate(later, start=1) if number == position + place]
+    consecutive = [
+        number for place, number in enumerate(later, start=1) if number == position + place
+    ]
     behind = later[len(consecutive) :]
     gap = None
     if behind:
@@ -105,7 +107,9 @@ def position_after(before: Mapping[str, int], folder: str, number: int) -> dict[
     return {**before, folder: number}
 
 
-def _within(files: tuple[tuple[int, StoredFile], ...], limits: Limits) -> tuple[tuple[int, StoredFile], ...]:
+def _within(
+    files: tuple[tuple[int, StoredFile], ...], limits: Limits
+) -> tuple[tuple[int, StoredFile], ...]:
     taken, size = 0, 0
     for _, file in files[: limits.max_files]:
         size += file.size

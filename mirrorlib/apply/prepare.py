@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.apply.evolve import Growth, grow_columns, growth_of
-from mirrorlib.apply.read import MARKER_NAMES, SMALL_BYTES, SMALL_DECODED, column_values, decode_whole, read_landed
+from mirrorlib.apply.read import (
+    MARKER_NAMES,
+    SMALL_BYTES,
+    SMALL_DECODED,
+    column_values,
+    decode_whole,
+    read_landed,
+)
 from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError
 from mirrorlib.landing.schema import fit_values
 
@@ -54,7 +61,9 @@ class Prepared:
     @property
     def counts(self) -> dict[int, int]:
         """Return the rows by marker."""
-        return {marker: sum(landed.counts[marker] for landed in self.landed) for marker in MARKER_NAMES}
+        return {
+            marker: sum(landed.counts[marker] for landed in self.landed) for marker in MARKER_NAMES
+        }
 
 
 def prepare_files(
@@ -101,7 +110,12 @@ def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArr
     """Return a small batch's rows in the table's types, in (file, row) order, and their markers."""
     schema = pa.schema([pa.field(column.name, column.type) for column in prepared.growth.columns])
     tables = [fitted_rows(source, landed, prepared.growth.columns) for landed in prepared.landed]
-    markers = [chunk for landed in prepared.landed if landed.markers is not None for chunk in landed.markers.chunks]
+    markers = [
+        chunk
+        for landed in prepared.landed
+        if landed.markers is not None
+        for chunk in landed.markers.chunks
+    ]
     return pa.concat_tables([schema.empty_table(), *tables]), pa.chunked_array(markers, pa.int8())
 
 

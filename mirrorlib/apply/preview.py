@@ -9,12 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.advance import cause_of, check_keys, check_zone, idle_state, next_files, number_of, prepare_next
+from mirrorlib.apply.advance import (
+    cause_of,
+    check_keys,
+    check_zone,
+    idle_state,
+    next_files,
+    number_of,
+    prepare_next,
+)
+from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Journal, Life
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import Limits
-from mirrorlib.apply.protocol import stand
 from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.run import Job, choose_tables, open_job, open_work
 from mirrorlib.apply.table import Target
@@ -28,13 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.onboard import Folder
-    from mirrorlib.apply.protocol import Work
+    from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
 
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
-def plan_zone(  # noqa: PLR0913 - the same options as apply
+def plan_zone(
     spark: SparkSession,
     landing_zone: str,
     target: str,
@@ -84,7 +92,9 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
             raise folder.refusal
         opened = open_folder(job.zone, folder)
         if opened.waits_for:
-            return PlannedTable(table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings)
+            return PlannedTable(
+                table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings
+            )
         lives = Journal(job.state, folder.name).lives() or (_UNBORN,)
         return _look_ahead(open_work(job, folder, opened, lives), opened, job.options)
     except MirrorError as exc:
@@ -99,7 +109,9 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     standing = stand(work, entry.done if entry and entry.position else None)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
     position, cause = number_of(entry), cause_of(entry)
-    if entry is not None and entry.done is None:  # a runner was stopped in the middle: its plan is carried out first
+    if (
+        entry is not None and entry.done is None
+    ):  # a runner was stopped in the middle: its plan is carried out first
         names = [file.name for file in entry.plan.files]
         planned = _with_batch(planned, names, entry.plan.rows)
         position = max(entry.plan.after.values())
@@ -108,20 +120,33 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         coming = next_files(opened, position, limits, {} if options.retry else cause)
         if not coming.files:
             state, reason, file = idle_state(coming)
-            return replace(planned, state="behind" if state == "current" and planned.batches else state, reason=reason, file=file)
+            return replace(
+                planned,
+                state="behind" if state == "current" and planned.batches else state,
+                reason=reason,
+                file=file,
+            )
         prepared = prepare_next(work, standing, coming, cause, options)
         if prepared.landed:
             names = [landed.file.name for landed in prepared.landed]
             planned = _with_batch(planned, names, prepared.rows)
-            changes = prepared.growth.changes(standing.columns) if standing.columns else _creation(work, prepared.growth.columns)
+            changes = (
+                prepared.growth.changes(standing.columns)
+                if standing.columns
+                else _creation(work, prepared.growth.columns)
+            )
             warnings = (*planned.warnings, *warnings_of(work.source, prepared))
             planned = replace(
-                planned, schema_changes=(*planned.schema_changes, *changes), warnings=tuple(dict.fromkeys(warnings))
+                planned,
+                schema_changes=(*planned.schema_changes, *changes),
+                warnings=tuple(dict.fromkeys(warnings)),
             )
             standing = replace(standing, columns=prepared.growth.columns)
             position = prepared.landed[-1].number
         if prepared.fault is not None:
-            return replace(planned, state="failed", reason=str(prepared.fault), file=prepared.fault.file)
+            return replace(
+                planned, state="failed", reason=str(prepared.fault), file=prepared.fault.file
+            )
 
 
 def _with_batch(planned: PlannedTable, names: Sequence[str], rows: int) -> PlannedTable:

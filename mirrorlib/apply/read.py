@@ -84,7 +84,12 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
     counts = _count(markers)
     _check_keys(source, file, schema, counts, markers)
     return Landed(
-        number=number, file=file, schema=schema, counts=counts, rows=rows, markers=markers if rows is not None else None
+        number=number,
+        file=file,
+        schema=schema,
+        counts=counts,
+        rows=rows,
+        markers=markers if rows is not None else None,
     )
 
 
@@ -97,9 +102,16 @@ def check_identity(source: Source, file: StoredFile) -> None:
     """
     seen = source.zone.stat(file.path)
     if seen is None or seen.etag != file.etag:
-        msg = "the change file was removed" if seen is None else "the change file was replaced or has grown while it was read"
+        msg = (
+            "the change file was removed"
+            if seen is None
+            else "the change file was replaced or has grown while it was read"
+        )
         raise FileChangedError(
-            msg, table=source.table, file=file.name, next_step="Leave it in place; the next run reads it as it is then."
+            msg,
+            table=source.table,
+            file=file.name,
+            next_step="Leave it in place; the next run reads it as it is then.",
         )
 
 
@@ -157,7 +169,9 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
             raise _damaged(source, landed.file, exc) from exc
 
 
-def _canonical(source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int) -> pa.ChunkedArray:
+def _canonical(
+    source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
+) -> pa.ChunkedArray:
     try:
         return canonical_values(values, column.type, source.policies.ntz)
     except pa.ArrowInvalid as exc:
@@ -201,7 +215,9 @@ def _markers(
     values = rows.column(schema.marker)
     if values.null_count and not source.policies.upsert_default:
         msg = "the row marker is NULL"
-        raise _marker_error(source, file, schema, msg, "NULL", pc.index(pc.is_null(values), value=True).as_py())
+        raise _marker_error(
+            source, file, schema, msg, "NULL", pc.index(pc.is_null(values), value=True).as_py()
+        )
     if values.null_count == len(values):
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
     markers = _as_small_int(values)
@@ -209,7 +225,14 @@ def _markers(
     bad = pc.and_(pc.invert(known), pc.is_valid(values))
     if pc.any(bad).as_py():
         row = pc.index(bad, value=True).as_py()
-        raise _marker_error(source, file, schema, "the row marker is not 0, 1, 2 or 4", str(values[row].as_py())[:20], row)
+        raise _marker_error(
+            source,
+            file,
+            schema,
+            "the row marker is not 0, 1, 2 or 4",
+            str(values[row].as_py())[:20],
+            row,
+        )
     return pc.fill_null(markers, default)
 
 
@@ -234,13 +257,22 @@ def _count(markers: pa.ChunkedArray) -> dict[int, int]:
 
 
 def _check_keys(
-    source: Source, file: StoredFile, schema: FileSchema, counts: dict[int, int], markers: pa.ChunkedArray
+    source: Source,
+    file: StoredFile,
+    schema: FileSchema,
+    counts: dict[int, int],
+    markers: pa.ChunkedArray,
 ) -> None:
     keys = source.policies.keys
     if not keys and sum(counts.values()) > counts[INSERT]:
         row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
         error = _marker_error(
-            source, file, schema, "updates, upserts and deletes need keys", str(markers[row].as_py()), row
+            source,
+            file,
+            schema,
+            "updates, upserts and deletes need keys",
+            str(markers[row].as_py()),
+            row,
         )
         error.next_step = "Declare keyColumns in _metadata.json."
         raise error
@@ -248,15 +280,21 @@ def _check_keys(
     if missing:
         msg = "a key column of the table is missing in the file"
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
-        raise SchemaError(msg, table=source.table, file=file.name, column=missing[0], next_step=step)
+        raise SchemaError(
+            msg, table=source.table, file=file.name, column=missing[0], next_step=step
+        )
 
 
-def _marker_error(source: Source, file: StoredFile, schema: FileSchema, msg: str, found: str, row: int) -> MarkerError:
-    return MarkerError(msg, table=source.table, file=file.name, column=schema.marker, row=row, found=found)
+def _marker_error(
+    source: Source, file: StoredFile, schema: FileSchema, msg: str, found: str, row: int
+) -> MarkerError:
+    return MarkerError(
+        msg, table=source.table, file=file.name, column=schema.marker, row=row, found=found
+    )
 
 
 def _damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:
     msg = "a page of the change file is damaged"
-    return ChangeFileError(msg, table=source.table, file=file.name, found=str(exc).splitlines()[0][:200])
-
-
+    return ChangeFileError(
+        msg, table=source.table, file=file.name, found=str(exc).splitlines()[0][:200]
+    )

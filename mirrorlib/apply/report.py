@@ -124,7 +124,18 @@ class ApplyReport(Tabular):
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
-        return ("table", "state", "files", "insert", "update", "delete", "upsert", "version", "seconds", "rows/s")
+        return (
+            "table",
+            "state",
+            "files",
+            "insert",
+            "update",
+            "delete",
+            "upsert",
+            "version",
+            "seconds",
+            "rows/s",
+        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -176,25 +187,41 @@ class PlanReport(Tabular):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
         return [
-            (t.table, t.state, str(t.batches), str(t.files), f"{t.rows:,}", t.first_file or "-", t.last_file or "-")
+            (
+                t.table,
+                t.state,
+                str(t.batches),
+                str(t.files),
+                f"{t.rows:,}",
+                t.first_file or "-",
+                t.last_file or "-",
+            )
             for t in self.tables
         ]
 
     def notes(self) -> list[str]:
         """Return schema changes, then what stops tables, then warnings."""
-        changes = [f"{table.table}: {change}" for table in self.tables for change in table.schema_changes]
+        changes = [
+            f"{table.table}: {change}" for table in self.tables for change in table.schema_changes
+        ]
         return changes + notes_of(self.tables)
 
 
 def notes_of(tables: tuple[TableReport, ...] | tuple[PlannedTable, ...]) -> list[str]:
     """Say for each table why it is not current, then what it warns about."""
-    reasons = [f"{table.table} is {table.state}: {table.reason}" for table in tables if table.reason]
-    return reasons + [f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings]
+    reasons = [
+        f"{table.table} is {table.state}: {table.reason}" for table in tables if table.reason
+    ]
+    return reasons + [
+        f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings
+    ]
 
 
 def _row(table: TableReport) -> tuple[str, ...]:
     rows = table.total("rows")
     rate = f"{rows / table.seconds:,.0f}" if rows and table.seconds else "-"
-    counts = tuple(f"{table.total(name):,}" for name in ("files", "inserts", "updates", "deletes", "upserts"))
+    counts = tuple(
+        f"{table.total(name):,}" for name in ("files", "inserts", "updates", "deletes", "upserts")
+    )
     version = "-" if table.version is None else str(table.version)
     return (table.table, table.state, *counts, version, f"{table.seconds:.1f}", rate)

@@ -22,11 +22,11 @@ from mirrorlib.apply.lock import hold_table
 from mirrorlib.apply.onboard import open_folder, policies_of
 from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import Limits
-from mirrorlib.apply.protocol import Work
 from mirrorlib.apply.read import Source
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
 from mirrorlib.apply.table import Target, find_location, open_log, refer
 from mirrorlib.apply.tally import Tally, record_status
+from mirrorlib.apply.work import Work
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.names import matches, parse_name
@@ -61,7 +61,7 @@ class Job:
     sessions: threading.local
 
 
-def apply_zone(  # noqa: PLR0913 - the one call with everything a user may ask for
+def apply_zone(
     spark: SparkSession,
     landing_zone: str,
     target: str,
@@ -131,16 +131,25 @@ def apply_zone(  # noqa: PLR0913 - the one call with everything a user may ask f
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
     )
-    job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop)
+    job = open_job(
+        spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
+    )
     folders = choose_tables(list_tables(job.zone), options)
     open_state(job.state)
     reports = _apply_all(job, folders)
     seconds = round(time.perf_counter() - began, 3)
-    return ApplyReport(landing_zone=job.zone.url, target=job.target.shown, tables=reports, seconds=seconds)
+    return ApplyReport(
+        landing_zone=job.zone.url, target=job.target.shown, tables=reports, seconds=seconds
+    )
 
 
 def reset_table(
-    spark: SparkSession, target: str, table: str, *, catalog: str | None = None, state: str | None = None
+    spark: SparkSession,
+    target: str,
+    table: str,
+    *,
+    catalog: str | None = None,
+    state: str | None = None,
 ) -> Life:
     """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.
 
@@ -166,11 +175,19 @@ def reset_table(
     lives = journal.lives()
     if not lives:
         msg = "the target has no such table"
-        raise JournalError(msg, table=table, next_step="See its tables with: mirrorlib status TARGET")
+        raise JournalError(
+            msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
+        )
     with _locked(store, parse_name(table).segment, table, jvm_process(spark), lambda: False):
         life = journal.begin_life("reset", lives[-1].zone, lives[-1].ordinal + 1)
-        word = {**journal.read_status(), "state": "behind", "reason": "The table was reset; the next apply replaces its content."}
-        journal.write_status({**word, "since": life.started_at, "position": None, "error": None, "file": None})
+        word = {
+            **journal.read_status(),
+            "state": "behind",
+            "reason": "The table was reset; the next apply replaces its content.",
+        }
+        journal.write_status(
+            {**word, "since": life.started_at, "position": None, "error": None, "file": None}
+        )
     return life
 
 
@@ -214,7 +231,9 @@ def choose_tables(folders: Sequence[TableFolder], options: Options) -> tuple[Tab
         if not any(matches(folder.name, [pattern]) for folder in folders):
             msg = "no table of the landing zone matches"
             known = ", ".join(str(folder.name) for folder in folders[:10]) or "none"
-            raise LandingZoneError(msg, table=pattern, found=f"tables {known}", next_step="Correct --table.")
+            raise LandingZoneError(
+                msg, table=pattern, found=f"tables {known}", next_step="Correct --table."
+            )
     return tuple(folder for folder in folders if matches(folder.name, options.tables))
 
 
@@ -229,7 +248,9 @@ def refuse_overlap(zone: str, target: Target) -> None:
         outer, inner = sorted((f"{zone.rstrip('/')}/", f"{place.rstrip('/')}/"), key=len)
         if inner.startswith(outer):
             msg = "the landing zone and the target lie one inside the other"
-            raise LandingZoneError(msg, found=f"{zone} and {place}", next_step="Keep them in two folders.")
+            raise LandingZoneError(
+                msg, found=f"{zone} and {place}", next_step="Keep them in two folders."
+            )
 
 
 def jvm_process(spark: SparkSession) -> int:
@@ -245,7 +266,10 @@ def open_work(job: Job, folder: TableFolder, opened: Folder, lives: tuple[Life, 
     if opened.metadata is None:  # callers ask `waits_for` first
         raise JournalError("the table has no metadata", table=str(folder.name))
     source = Source(
-        zone=job.zone, table=str(folder.name), folder=folder.path, policies=policies_of(opened.metadata, job.options)
+        zone=job.zone,
+        table=str(folder.name),
+        folder=folder.path,
+        policies=policies_of(opened.metadata, job.options),
     )
     return Work(
         spark=spark,
@@ -280,8 +304,16 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         report = tally.fail(exc)
     except Exception as exc:
         _LOG.exception("%s: failed unexpectedly", folder.name)
-        report = tally.fail(MirrorError(f"{type(exc).__name__}", table=str(folder.name), found=str(exc)[:300]))
-    _LOG.log(logging.INFO if report.state == "current" else logging.WARNING, "%s: %s %s", folder.name, report.state, report.reason)
+        report = tally.fail(
+            MirrorError(f"{type(exc).__name__}", table=str(folder.name), found=str(exc)[:300])
+        )
+    _LOG.log(
+        logging.INFO if report.state == "current" else logging.WARNING,
+        "%s: %s %s",
+        folder.name,
+        report.state,
+        report.reason,
+    )
     try:
         since = record_status(Journal(job.state, folder.name), tally, report)
     except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
@@ -302,9 +334,13 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         journal = Journal(job.state, folder.name)
         lives = journal.lives() or (journal.begin_life("first seen", job.zone.url, 1),)
         if isinstance(job.state, LocalStore):
-            job.state.delete_folder(f"staged/{folder.name.segment}")  # what a killed runner left; the lock says it is gone
+            job.state.delete_folder(
+                f"staged/{folder.name.segment}"
+            )  # what a killed runner left; the lock says it is gone
         opened = open_folder(job.zone, folder)
-        return advance_table(open_work(job, folder, opened, lives), folder, opened, job.options, tally, job.stop)
+        return advance_table(
+            open_work(job, folder, opened, lives), folder, opened, job.options, tally, job.stop
+        )
 
 
 def _session(job: Job) -> SparkSession:
@@ -319,7 +355,9 @@ def _session(job: Job) -> SparkSession:
 
 
 @contextlib.contextmanager
-def _locked(state: Store, segment: str, table: str, jvm: int, stop: Callable[[], bool]) -> Iterator[None]:
+def _locked(
+    state: Store, segment: str, table: str, jvm: int, stop: Callable[[], bool]
+) -> Iterator[None]:
     """Lock a table where the state is on a local file system, which is where Delta needs it."""
     if not isinstance(state, LocalStore):
         yield

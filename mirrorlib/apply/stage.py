@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.read import Landed, Source
     from mirrorlib.landing.schema import FileSchema
-    from mirrorlib.store import Store
+    from mirrorlib.store import Store, StoredFile
 
 _ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
@@ -71,7 +71,9 @@ class Stage:
         self.state.delete_folder(self.folder)
 
 
-def stage_batch(stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool) -> Staged:
+def stage_batch(
+    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
+) -> Staged:
     """Fold a batch and stage it.
 
     Args:
@@ -105,7 +107,9 @@ def stage_batch(stage: Stage, source: Source, prepared: Prepared, keys: Sequence
     return Staged(frame=frame, plain=replaces, ops=ops, rows=None, bytes=size, private=True)
 
 
-def _stage_small(stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool) -> Staged:
+def _stage_small(
+    stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
+) -> Staged:
     rows, markers = rows_of(source, prepared)
     if source.policies.insert_policy == "upsert" and keys:
         markers = pc.if_else(pc.equal(markers, INSERT), pa.scalar(UPSERT, pa.int8()), markers)
@@ -113,11 +117,16 @@ def _stage_small(stage: Stage, source: Source, prepared: Prepared, keys: Sequenc
     if replaces:
         left = pc.is_in(changes.column(OP), value_set=pa.array([PUT, ADD], pa.int8()))
         changes = changes.filter(left)
-        changes = changes.set_column(changes.num_columns - 1, OP, pa.repeat(pa.scalar(ADD, pa.int8()), len(changes)))
+        changes = changes.set_column(
+            changes.num_columns - 1, OP, pa.repeat(pa.scalar(ADD, pa.int8()), len(changes))
+        )
     ops = frozenset(pc.unique(changes.column(OP)).to_pylist())
     plain = ops <= {ADD}
     path = f"{stage.folder}/changes.parquet"
-    with stage.state.open_new(path) as file, pq.ParquetWriter(file, changes.schema, compression="zstd") as writer:
+    with (
+        stage.state.open_new(path) as file,
+        pq.ParquetWriter(file, changes.schema, compression="zstd") as writer,
+    ):
         writer.write_table(changes)
     staged = stage.state.stat(path)
     frame = _read(stage, prepared.growth.columns, [stage.state.uri(path)], op=not plain)
@@ -130,7 +139,7 @@ def _inserts(source: Source, prepared: Prepared) -> int:
 
 
 def _possible_ops(prepared: Prepared) -> frozenset[int]:
-    only_deletes = all(count == 0 for marker, count in prepared.counts.items() if marker != 2)  # noqa: PLR2004 - DELETE
+    only_deletes = all(count == 0 for marker, count in prepared.counts.items() if marker != 2)
     return frozenset({DROP}) if only_deletes else frozenset({DROP, PUT, CHANGE, ADD})
 
 
@@ -152,10 +161,14 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     columns = prepared.growth.columns
     frames = []
     for group in _same_shape(prepared.landed):
-        if all(column.native for column in group[0].schema.columns if not pa.types.is_null(column.type)):
+        if all(
+            column.native for column in group[0].schema.columns if not pa.types.is_null(column.type)
+        ):
             frames.append(_native(stage.spark, source, prepared, group, ordered=ordered))
         else:
-            frames += [_rewritten(stage, source, prepared, landed, ordered=ordered) for landed in group]
+            frames += [
+                _rewritten(stage, source, prepared, landed, ordered=ordered) for landed in group
+            ]
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
@@ -180,7 +193,9 @@ def _native(
     paths = [source.zone.uri(landed.file.path) for landed in group]
     rows = (
         spark.read.schema(_read_ddl(schema))
-        .option("datetimeRebaseMode", "CORRECTED")  # dates before 1582 are meant as they stand, not refused
+        .option(
+            "datetimeRebaseMode", "CORRECTED"
+        )  # dates before 1582 are meant as they stand, not refused
         .option("int96RebaseMode", "CORRECTED")
         .option("__globPaths__", "false")  # a path is a path, whatever brackets it has
         .parquet(*paths)
@@ -190,7 +205,8 @@ def _native(
         return rows.select(*values)
     ordinal = {landed.number: place for place, landed in enumerate(prepared.landed)}
     names = spark.createDataFrame(
-        [(landed.file.name, ordinal[landed.number]) for landed in group], "_mirror_file string, _mirror_ordinal long"
+        [(landed.file.name, ordinal[landed.number]) for landed in group],
+        "_mirror_file string, _mirror_ordinal long",
     )
     place = f.col("_mirror_ordinal") * _ROWS_PER_FILE + f.col("_mirror_row")
     placed = rows.select(
@@ -204,14 +220,20 @@ def _native(
 
 def _read_ddl(schema: FileSchema) -> str:
     known = [(c.name, c.stored) for c in schema.columns if not pa.types.is_null(c.type)]
-    if schema.marker is not None and schema.marker_type is not None and not pa.types.is_null(schema.marker_type):
+    if (
+        schema.marker is not None
+        and schema.marker_type is not None
+        and not pa.types.is_null(schema.marker_type)
+    ):
         known.append((schema.marker, schema.marker_type))
     return ", ".join(f"{quote(name)} {_spark_reads(stored)}" for name, stored in known)
 
 
 def _spark_reads(stored: pa.DataType) -> str:
     """Return the type that Spark's Parquet reader has for a stored type that it reads as it is."""
-    kind = mirror_type(stored, "keep", instant=pa.types.is_timestamp(stored) and stored.unit == "ns")  # INT96
+    kind = mirror_type(
+        stored, "keep", instant=pa.types.is_timestamp(stored) and stored.unit == "ns"
+    )  # INT96
     return sql_type(kind if kind is not None else stored)
 
 
@@ -243,21 +265,37 @@ def _as_upsert(source: Source, marker: SparkColumn) -> SparkColumn:
     return f.when(marker == INSERT, UPSERT).otherwise(marker)
 
 
-def _rewritten(stage: Stage, source: Source, prepared: Prepared, landed: Landed, *, ordered: bool) -> DataFrame:
+def _rewritten(
+    stage: Stage, source: Source, prepared: Prepared, landed: Landed, *, ordered: bool
+) -> DataFrame:
     """Write a file again in the table's types, a piece at a time, and read that."""
     columns = prepared.growth.columns
     path = f"{stage.folder}/{landed.file.name}"
-    schema = pa.schema([(c.name, c.type) for c in columns] + [(MARKER, pa.int8()), (ORDER, pa.int64())])
+    schema = pa.schema(
+        [(c.name, c.type) for c in columns] + [(MARKER, pa.int8()), (ORDER, pa.int64())]
+    )
     first = prepared.landed.index(landed) * _ROWS_PER_FILE
-    with stage.state.open_new(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with (
+        stage.state.open_new(path) as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
         for rows, markers in open_batches(source, landed):
             part = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            place = pc.add(pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(rows))), 1), first)
-            fitted = fitted_rows(source, part, columns).append_column(MARKER, markers).append_column(ORDER, place)
+            place = pc.add(
+                pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(rows))), 1),
+                first,
+            )
+            fitted = (
+                fitted_rows(source, part, columns)
+                .append_column(MARKER, markers)
+                .append_column(ORDER, place)
+            )
             writer.write_table(fitted.cast(schema))
             first += len(rows)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} tinyint", f"{ORDER} bigint"])
-    frame = stage.spark.read.schema(ddl).option("__globPaths__", "false").parquet(stage.state.uri(path))
+    frame = (
+        stage.spark.read.schema(ddl).option("__globPaths__", "false").parquet(stage.state.uri(path))
+    )
     from pyspark.sql import functions as f
 
     marker = _as_upsert(source, f.col(MARKER).cast("int"))
@@ -270,6 +308,6 @@ def _read(stage: Stage, columns: Columns, paths: Sequence[str], *, op: bool) -> 
     return stage.spark.read.schema(ddl).option("__globPaths__", "false").parquet(*paths)
 
 
-def _files(state: Store, folder: str) -> tuple[object, ...]:
+def _files(state: Store, folder: str) -> tuple[StoredFile, ...]:
     listed = state.list_folder(folder)
     return listed.files if listed else ()

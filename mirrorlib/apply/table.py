@@ -56,8 +56,9 @@ class Target:
             msg = "a catalog's schema has no folder for the journal"
             raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")
         root = open_store(place).url if catalog is None else place
-        return cls(place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url)
-
+        return cls(
+            place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url
+        )
 
     @property
     def shown(self) -> str:
@@ -113,7 +114,9 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
     detail = spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
     if detail["format"] != "delta":
         msg = "the target is not a Delta table"
-        raise LandingZoneError(msg, table=str(ref.name), found=detail["format"], next_step="Choose another target.")
+        raise LandingZoneError(
+            msg, table=str(ref.name), found=detail["format"], next_step="Choose another target."
+        )
     schema = read_table(spark, ref).schema
     return Found(
         id=detail["id"],
@@ -149,7 +152,9 @@ def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
     return spark.table(ref.sql) if ref.path is None else spark.read.format("delta").load(ref.path)
 
 
-def create_table(spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], life: str) -> None:
+def create_table(
+    spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], life: str
+) -> None:
     """Create an empty mirror table: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
 
     Raises:
@@ -190,7 +195,10 @@ def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Fou
     """
     for column in columns:
         _check_column_name(ref, column.name)
-        if _MAPPED & set(column.name) and found.properties.get("delta.columnMapping.mode", "none") == "none":
+        if (
+            _MAPPED & set(column.name)
+            and found.properties.get("delta.columnMapping.mode", "none") == "none"
+        ):
             msg = "the column's name needs column mapping, which the table was created without"
             step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
             raise TableNameError(msg, table=str(ref.name), column=column.name, next_step=step)
@@ -202,7 +210,9 @@ def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: F
     if found.properties.get("delta.enableTypeWidening") != "true":
         spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     for column in columns:
-        spark.sql(f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(_spelled(found, column))} TYPE {column.sql_type}")
+        spark.sql(
+            f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(_spelled(found, column))} TYPE {column.sql_type}"
+        )
 
 
 def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns) -> DataFrame:
@@ -223,10 +233,17 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns) -> Data
             msg = "a value of the table itself does not fit the type that would hold both"
             found = f"{was.simpleString()} in the table, {sql_type(column.type)} wanted"
             step = f"Start the table over: mirrorlib reset TARGET {ref.name}"
-            raise SchemaError(msg, table=str(ref.name), column=column.name, found=found, next_step=step)
+            raise SchemaError(
+                msg, table=str(ref.name), column=column.name, found=found, next_step=step
+            )
     types = {column.name.lower(): column.sql_type for column in columns}
     return rows.select(
-        *[f.col(quote(name)).cast(types[name.lower()]).alias(name) if name.lower() in types else quote(name) for name in rows.columns]
+        *[
+            f.col(quote(name)).cast(types[name.lower()]).alias(name)
+            if name.lower() in types
+            else quote(name)
+            for name in rows.columns
+        ]
     )
 
 
@@ -245,7 +262,9 @@ def _exists(spark: SparkSession, ref: TableRef) -> bool:
 
 
 def _check_column_name(ref: TableRef, name: str) -> None:
-    if len(name) > _LONGEST_COLUMN or any(ord(character) < ord(" ") and character not in "\n\t" for character in name):
+    if len(name) > _LONGEST_COLUMN or any(
+        ord(character) < ord(" ") and character not in "\n\t" for character in name
+    ):
         msg = "the column's name cannot be carried: it is too long or has a control character in it"
         raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])
 

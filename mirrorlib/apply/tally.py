@@ -39,7 +39,9 @@ class Tally:
         """End with something wrong."""
         return self.end("failed", str(error), file=error.file, error=type(error).__name__)
 
-    def end(self, state: State, reason: str = "", *, file: str | None = None, error: str | None = None) -> TableReport:
+    def end(
+        self, state: State, reason: str = "", *, file: str | None = None, error: str | None = None
+    ) -> TableReport:
         """End in a state."""
         return TableReport(
             table=self.table,

@@ -24,11 +24,15 @@ def warnings_of(source: Source, prepared: Prepared) -> tuple[str, ...]:
     for landed in prepared.landed:
         nulls = sum(_null_keys(source, landed, key) for key in source.policies.keys)
         if nulls:
-            told.append(f"{landed.file.name} has {nulls} NULL key values; NULL is a key like any other here")
+            told.append(
+                f"{landed.file.name} has {nulls} NULL key values; NULL is a key like any other here"
+            )
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
             named = ", ".join(missing[:_NAMED]) + (" …" if len(missing) > _NAMED else "")
-            told.append(f"updates lack columns of the table, which become NULL in the updated rows: {named}")
+            told.append(
+                f"updates lack columns of the table, which become NULL in the updated rows: {named}"
+            )
     return tuple(dict.fromkeys(told))
 
 
@@ -41,8 +45,13 @@ def _null_keys(source: Source, landed: Landed, key: str) -> int:
         return int(landed.rows.column(column.name).null_count)
     with source.zone.open_file(landed.file.path) as handle:
         metadata = pq.ParquetFile(handle).metadata
-    place = next((i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column.name), None)
+    place = next(
+        (i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column.name),
+        None,
+    )
     if place is None:
         return 0
-    statistics = [metadata.row_group(i).column(place).statistics for i in range(metadata.num_row_groups)]
+    statistics = [
+        metadata.row_group(i).column(place).statistics for i in range(metadata.num_row_groups)
+    ]
     return sum(one.null_count for one in statistics if one is not None and one.has_null_count)

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import ChangeFileError, LandingZoneError, MirrorError, TableNameError
-from mirrorlib.landing.names import TableName, find_conflicts, is_ignored, refuse_uncarriable, sequence_number
+from mirrorlib.landing.names import (
+    TableName,
+    find_conflicts,
+    is_ignored,
+    refuse_uncarriable,
+    sequence_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -73,7 +79,11 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
             schema = folder.removesuffix(SCHEMA_SUFFIX)
             inner = zone.list_folder(folder)
             tables = inner.folders if inner else ()
-            found += [_folder(TableName(schema, table), f"{folder}/{table}") for table in tables if not is_ignored(table)]
+            found += [
+                _folder(TableName(schema, table), f"{folder}/{table}")
+                for table in tables
+                if not is_ignored(table)
+            ]
         else:
             found.append(_folder(TableName(None, folder), folder))
     return tuple(_without_conflicts(found))
@@ -105,7 +115,9 @@ def list_files(zone: Store, folder: TableFolder) -> FolderListing:
             files[number] = file
         elif not is_ignored(file.name):
             foreign.append(file.name)
-    return FolderListing(metadata=metadata, files=dict(sorted(files.items())), foreign=tuple(foreign))
+    return FolderListing(
+        metadata=metadata, files=dict(sorted(files.items())), foreign=tuple(foreign)
+    )
 
 
 def _folder(name: TableName, path: str) -> TableFolder:
@@ -121,4 +133,8 @@ def _without_conflicts(folders: list[TableFolder]) -> Iterator[TableFolder]:
     conflicts = find_conflicts([folder.name for folder in folders])
     for folder in folders:
         error = conflicts.get(folder.name)
-        yield folder if error is None else TableFolder(name=folder.name, path=folder.path, refusal=error)
+        yield (
+            folder
+            if error is None
+            else TableFolder(name=folder.name, path=folder.path, refusal=error)
+        )

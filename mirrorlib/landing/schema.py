@@ -65,7 +65,9 @@ class FileSchema:
 
     def column(self, name: str) -> FileColumn | None:
         """Find a column as Delta does, without regard to case."""
-        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+        return next(
+            (column for column in self.columns if column.name.lower() == name.lower()), None
+        )
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
@@ -90,7 +92,10 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     markers = [name for name in arrow.names if name.lower() == MARKER]
     _check_names(names, markers, table=table, file=file.name)
     columns = tuple(
-        _file_column(arrow.field(name), physical.get(name, ""), table=table, file=file.name, ntz=ntz) for name in names
+        _file_column(
+            arrow.field(name), physical.get(name, ""), table=table, file=file.name, ntz=ntz
+        )
+        for name in names
     )
     decoded = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return FileSchema(
@@ -130,7 +135,9 @@ def widens_in_place(table: pa.DataType, wider: pa.DataType) -> bool:
         return table in _EXACT_IN_DOUBLE
     if pa.types.is_decimal(wider):
         digits, scale = _digits(table)
-        return digits is not None and wider.precision - wider.scale >= digits and wider.scale >= scale
+        return (
+            digits is not None and wider.precision - wider.scale >= digits and wider.scale >= scale
+        )
     return False
 
 
@@ -152,7 +159,9 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy)
     if pa.types.is_dictionary(stored):
         return canonical_values(values.cast(stored.value_type), kind, ntz)
     if isinstance(stored, pa.BaseExtensionType):
-        return pa.chunked_array([chunk.storage for chunk in values.chunks], stored.storage_type).cast(kind)
+        return pa.chunked_array(
+            [chunk.storage for chunk in values.chunks], stored.storage_type
+        ).cast(kind)
     if pa.types.is_float16(stored):
         return values.cast(pa.float32())
     return values.cast(kind)
@@ -202,16 +211,24 @@ def first_misfit(values: pa.ChunkedArray, target: pa.DataType) -> int | None:
     return low
 
 
-def _file_column(field: pa.Field, physical: str, *, table: str, file: str, ntz: NtzPolicy) -> FileColumn:
+def _file_column(
+    field: pa.Field, physical: str, *, table: str, file: str, ntz: NtzPolicy
+) -> FileColumn:
     kind = mirror_type(field.type, ntz, instant=physical == "INT96")
     if kind is None:
         msg = "this type has no place in the open mirroring format"
         step = "Publish nested values as a JSON string and numbers with at most 38 digits."
-        raise SchemaError(msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step)
-    return FileColumn(name=field.name, stored=field.type, type=kind, native=_is_native(field.type, physical))
+        raise SchemaError(
+            msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step
+        )
+    return FileColumn(
+        name=field.name, stored=field.type, type=kind, native=_is_native(field.type, physical)
+    )
 
 
-def mirror_type(stored: pa.DataType, ntz: NtzPolicy, *, instant: bool = False) -> pa.DataType | None:
+def mirror_type(
+    stored: pa.DataType, ntz: NtzPolicy, *, instant: bool = False
+) -> pa.DataType | None:
     """Return the mirror type of a stored type, None when it has none; *instant* says that it is INT96."""
     types = pa.types
     if types.is_dictionary(stored):
@@ -246,7 +263,10 @@ _MIRROR_TYPES = (
     (pa.types.is_float64, pa.float64()),
     (pa.types.is_date, pa.date32()),
     (pa.types.is_time, pa.string()),
-    (pa.types.is_duration, pa.int64()),  # Parquet has no duration: other readers see the plain number too
+    (
+        pa.types.is_duration,
+        pa.int64(),
+    ),  # Parquet has no duration: other readers see the plain number too
     (pa.types.is_string, pa.string()),
     (pa.types.is_large_string, pa.string()),
     (pa.types.is_binary, pa.binary()),
@@ -272,11 +292,19 @@ def _check_names(names: list[str], markers: list[str], *, table: str, file: str)
     for name in names:
         if name.lower() in seen:
             msg = "two columns differ only by case, which Delta cannot hold"
-            raise SchemaError(msg, table=table, file=file, column=name, found=f"{seen[name.lower()]} and {name}")
+            raise SchemaError(
+                msg, table=table, file=file, column=name, found=f"{seen[name.lower()]} and {name}"
+            )
         seen[name.lower()] = name
         if name.lower() in RESERVED or name.lower().startswith(OURS) or not name or "\0" in name:
             msg = "the column's name is reserved" if name else "a column has no name"
-            raise SchemaError(msg, table=table, file=file, column=name, next_step="Rename the column at its publisher.")
+            raise SchemaError(
+                msg,
+                table=table,
+                file=file,
+                column=name,
+                next_step="Rename the column at its publisher.",
+            )
 
 
 def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
@@ -300,7 +328,11 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_decimal(target) and _is_binary_float(values.type):
         return values.cast(pa.float64()).cast(target)
     if pa.types.is_decimal(values.type) and target in _INTEGERS:
-        return values.cast(pa.decimal128(MAX_PRECISION, values.type.scale)).cast(pa.int64()).cast(target)
+        return (
+            values.cast(pa.decimal128(MAX_PRECISION, values.type.scale))
+            .cast(pa.int64())
+            .cast(target)
+        )
     if pa.types.is_timestamp(values.type) and pa.types.is_date(target):
         return values.cast(WALL_CLOCK).cast(pa.date32(), safe=False)
     if pa.types.is_date(values.type) and target == INSTANT:
@@ -327,7 +359,11 @@ def _is_binary_float(kind: pa.DataType) -> bool:
 
 def _clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
     """Write a time of day as `HH:mm:ss.ffffff`: Delta has no TIME."""
-    return pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S") if len(micros) else micros.cast(pa.string())
+    return (
+        pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")
+        if len(micros)
+        else micros.cast(pa.string())
+    )
 
 
 def _brief(exc: Exception) -> str:

@@ -105,10 +105,14 @@ class StatusReport(Tabular):
     def notes(self) -> list[str]:
         """Say for each table why it is not current, then what it warns about."""
         told = [f"{t.table} is {t.state}{_since(t)}: {t.reason}" for t in self.tables if t.reason]
-        return told + [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
+        return told + [
+            f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings
+        ]
 
 
-def read_status(target: str, *, catalog: str | None = None, state: str | None = None) -> StatusReport:
+def read_status(
+    target: str, *, catalog: str | None = None, state: str | None = None
+) -> StatusReport:
     """Read how every table of a target stands.
 
     Args:
@@ -125,10 +129,14 @@ def read_status(target: str, *, catalog: str | None = None, state: str | None = 
     listed = store.list_folder("journal")
     if listed is None:
         msg = "nothing has been applied to this target yet"
-        raise JournalError(msg, found=places.state, next_step="Start with: mirrorlib apply LANDING_ZONE TARGET")
+        raise JournalError(
+            msg, found=places.state, next_step="Start with: mirrorlib apply LANDING_ZONE TARGET"
+        )
     names = sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
     moment = datetime.now(UTC)
-    return StatusReport(target=places.shown, tables=tuple(_table_status(store, name, moment) for name in names))
+    return StatusReport(
+        target=places.shown, tables=tuple(_table_status(store, name, moment) for name in names)
+    )
 
 
 def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus:
@@ -157,7 +165,9 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus:
     try:
         listing = _listing(status, name)
     except MirrorError as exc:
-        return replace(status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}"))
+        return replace(
+            status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}")
+        )
     return status if listing is None else _with_listing(status, listing, moment)
 
 
@@ -216,7 +226,11 @@ def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
 
 
 def _since(status: TableStatus) -> str:
-    return f" since {status.since[:19].replace('T', ' ')}" if status.since and status.state in STOPPED else ""
+    return (
+        f" since {status.since[:19].replace('T', ' ')}"
+        if status.since and status.state in STOPPED
+        else ""
+    )
 
 
 def _duration(seconds: float) -> str:

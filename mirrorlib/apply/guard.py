@@ -1,0 +1,135 @@
+"""Look at what was committed: did a batch of ours go through, and did anybody else write?
+
+In: a `Work` and the version to look from. Out: `Standing`, or the commit that a plan has made. Promise: an outcome is read from
+the commit that names (life, batch), never guessed; after RESTORE, REPLACE, TRUNCATE or foreign DML nothing goes on, because the
+transaction record survives them and rows would be lost (design §4, steps 2 and 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import to_columns
+from mirrorlib.apply.log import find_commit
+from mirrorlib.apply.table import find_table
+from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.columns import Columns
+    from mirrorlib.apply.journal import Done, Plan
+    from mirrorlib.apply.log import Commit
+    from mirrorlib.apply.work import Work
+
+_NAMED = 3  # how many foreign commits an error names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the next batch stands on: the table's columns, its id, its newest version, its size in bytes (a guess)."""
+
+    columns: Columns
+    table_id: str | None
+    version: int | None
+    bytes: int
+
+
+def stand(work: Work, last: Done | None) -> Standing:
+    """See that the table is as our last commit left it, but for operations that change no row.
+
+    Raises:
+        ForeignWriteError: somebody else wrote, restored, replaced or removed the table.
+
+    """
+    if last is None:
+        return Standing(columns=(), table_id=None, version=work.log.newest(), bytes=0)
+    newest = work.log.newest(at_least=last.version)
+    if newest is None or newest < last.version:
+        raise _gone(
+            work, "the Delta table is gone, or was replaced by another, since our last commit", last
+        )
+    if newest == last.version and _is_ours(work, work.log.commits(newest - 1, newest)):
+        return Standing(
+            columns=to_columns(last.columns),
+            table_id=last.table_id,
+            version=newest,
+            bytes=last.table_bytes,
+        )
+    found = find_table(work.spark, work.ref)
+    if found is None or (last.table_id is not None and found.id != last.table_id):
+        raise _gone(work, "the Delta table was replaced by another since our last commit", last)
+    _guard(work, work.log.commits(last.version - 1, newest), last.version, newest)
+    return Standing(columns=found.columns, table_id=found.id, version=newest, bytes=found.bytes)
+
+
+def find_outcome(work: Work, plan: Plan) -> tuple[int | None, Commit | None]:
+    """Return the table's newest version and the commit that the plan made, if it has made one.
+
+    Everything that was committed since the plan is looked at, so this is also the guard.
+    """
+    start = -1 if plan.table_version is None else plan.table_version
+    newest = work.log.newest(at_least=start)
+    if newest is None and plan.table_version is None:
+        return None, None
+    if newest is None or newest < start:
+        msg = "the Delta table is gone, or was replaced by another, since the batch was planned"
+        raise _gone(work, msg, None)
+    commits = work.log.commits(start, newest)
+    mine = find_commit(commits, plan.life, plan.batch)
+    if mine is None and len(commits) < newest - start:
+        msg = f"the outcome of batch {plan.batch} is unknown: the table's history no longer reaches back to version {start}"
+        step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
+    if mine is None and plan.before:
+        _guard(work, commits, start, newest)
+    return newest, mine
+
+
+def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> None:
+    """Refuse to go on after commits of others that may have changed rows."""
+    if work.allow_foreign_writes:
+        return
+    lives = {life.uuid for life in work.lives}
+    foreign = [
+        c
+        for c in commits
+        if not c.harmless and not (c.ours is not None and c.ours.get("life") in lives)
+    ]
+    if foreign:
+        named = "; ".join(
+            f"version {c.version}: {c.operation} by {c.user}" for c in foreign[:_NAMED]
+        )
+        msg = (
+            "somebody else wrote to the table since our last commit"
+            if not foreign[0].forgets
+            else "somebody lets Delta forget transactions"
+        )
+        raise ForeignWriteError(msg, table=work.table, found=named, next_step=_next_step(work))
+    present = {c.version for c in commits}
+    if any(version not in present for version in range(first + 1, newest + 1)):
+        msg = "the table's history no longer reaches back to our last commit, so nobody can tell who wrote since"
+        raise ForeignWriteError(
+            msg, table=work.table, found=f"version {first}", next_step=_next_step(work)
+        )
+
+
+def _is_ours(work: Work, commits: tuple[Commit, ...]) -> bool:
+    return (
+        len(commits) == 1
+        and commits[0].ours is not None
+        and commits[0].ours.get("life") == work.life.uuid
+    )
+
+
+def _gone(work: Work, msg: str, last: Done | None) -> ForeignWriteError:
+    found = None if last is None else f"expected version {last.version} of table {last.table_id}"
+    return ForeignWriteError(
+        msg,
+        table=work.table,
+        found=found,
+        next_step=f"Start the table over: mirrorlib reset TARGET {work.table}",
+    )
+
+
+def _next_step(work: Work) -> str:
+    return f"Start the table over, mirrorlib reset TARGET {work.table}, or accept it with --allow-foreign-writes."

@@ -1,0 +1,105 @@
+"""Make the Delta table ready for a batch: created, owned by this life, wide enough for its columns.
+
+In: a plan and its prepared files. Out: nothing but the table. Each change is a commit of its own, made after the plan and before
+the batch's commit, and idempotent: whoever comes second finds it done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import find_column, to_pairs
+from mirrorlib.apply.commit import FENCE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.apply.table import (
+    LIFE_PROPERTY,
+    add_columns,
+    create_table,
+    find_table,
+    rewritten_rows,
+    set_life,
+    widen_columns,
+)
+from mirrorlib.apply.work import facts_of
+from mirrorlib.errors import ForeignWriteError
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.columns import Columns
+    from mirrorlib.apply.evolve import Growth
+    from mirrorlib.apply.journal import Plan
+    from mirrorlib.apply.prepare import Prepared
+    from mirrorlib.apply.table import Found
+    from mirrorlib.apply.work import Work
+
+
+def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> bool:
+    """Create or widen the table as the batch needs it; say whether the batch has to replace its columns too.
+
+    Raises:
+        ForeignWriteError: the table is not this mirror's.
+        SchemaError: a value of the table itself does not fit a type that it would have to have.
+        TableNameError: a column's name cannot be carried.
+
+    """
+    growth = prepared.growth
+    if not plan.before:
+        found = _owned_table(work, plan, growth.columns, clock)
+        return to_pairs(found.columns) != to_pairs(growth.columns)
+    if growth.added or growth.widened or growth.rewritten:
+        _grow_table(work, plan, growth, clock)
+    return False
+
+
+def _grow_table(work: Work, plan: Plan, growth: Growth, clock: dict[str, float]) -> None:
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
+    added = tuple(c for c in growth.added if find_column(found.columns, c.name) is None)
+    widened = _still_narrow(growth.widened, found)
+    rewritten = _still_narrow(growth.rewritten, found)
+    if rewritten:
+        with work.step("rewrite", clock, plan):
+            rows = rewritten_rows(work.spark, work.ref, rewritten)
+            facts = facts_of(work, plan, {"batch": None, "outcome": "rewrite"})
+            mark = Mark(app_id=f"{work.life.app_id}:rewrite", version=plan.batch, facts=facts)
+            overwrite_rows(work.ref, rows, mark, schema=True)
+    if added or widened:
+        with work.step("widen", clock, plan):
+            if widened:
+                widen_columns(work.spark, work.ref, widened, found)
+            if added:
+                add_columns(work.spark, work.ref, added, found)
+
+
+def _still_narrow(columns: Columns, found: Found) -> Columns:
+    """Leave out what another runner has widened meanwhile."""
+    return tuple(
+        c for c in columns if (mine := find_column(found.columns, c.name)) and mine.type != c.type
+    )
+
+
+def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
+    """Make sure of a table that this life owns and that no earlier life can write to any more."""
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        with work.step("create", clock, plan):
+            create_table(work.spark, work.ref, columns, plan.policies.keys, work.life.uuid)
+        found = find_table(work.spark, work.ref)
+    owner = found.properties.get(LIFE_PROPERTY) if found else None
+    if found is None or owner not in {life.uuid for life in work.lives}:
+        msg = (
+            "the target is a table that this mirror did not make"
+            if owner is None
+            else "the table belongs to a mirror whose state is not here"
+        )
+        step = "Choose another target, remove the table, or name its state folder with --state."
+        raise ForeignWriteError(msg, table=work.table, found=owner, next_step=step)
+    if len(work.lives) > 1:
+        with work.step("fence", clock, plan):
+            for life in work.lives[:-1]:
+                facts = {"life": life.uuid, "outcome": "fence"}
+                mark_nothing(
+                    work.spark, work.ref, Mark(app_id=life.app_id, version=FENCE, facts=facts)
+                )
+            if owner != work.life.uuid:
+                set_life(work.spark, work.ref, work.life.uuid)
+    return found
