@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.session import local_spark
-    from mirrorlib.version import VERSION as __version__  # its name is the standard
+    from mirrorlib.version import VERSION as __version__
 
 __all__ = [
     "ApplyReport",

@@ -19,10 +19,15 @@ from mirrorlib.show import show_progress, show_report
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
     from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import PlanReport
+    from mirrorlib.operate.status import StatusReport
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # it has no public name  # noqa: SLF001  # it has no public name
 
 OK, STOPPED, USAGE = 0, 1, 2
 
@@ -173,7 +178,7 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _say(report: Any, *, as_json: bool) -> None:
+def _say(report: PlanReport | StatusReport, *, as_json: bool) -> None:
     if as_json:
         _say_json(report.to_dict(), lines=False)
     else:
@@ -211,7 +216,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, name: str, run: Any, text: str, more: str = ""
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    text: str,
+    more: str = "",
 ) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}. {more}".strip()
@@ -223,7 +232,7 @@ def _command(
     return command
 
 
-def _add_apply(commands: Any) -> None:
+def _add_apply(commands: Commands) -> None:
     more = "A table that is blocked or failed says why and stops alone; it is tried again on every run."
     command = _command(commands, "apply", _apply, "bring every table up to date", more)
     _add_zone(command)
@@ -249,24 +258,30 @@ def _add_apply(commands: Any) -> None:
     )
 
 
-def _add_plan(commands: Any) -> None:
+def _add_plan(commands: Commands) -> None:
     _add_zone(_command(commands, "plan", _plan, "say what apply would do, and write nothing"))
 
 
-def _add_status(commands: Any) -> None:
-    more = "States: current, behind (files wait), blocked (a file is missing), failed (something is wrong), waiting (no metadata or data yet)."
+def _add_status(commands: Commands) -> None:
+    more = (
+        "States: current, behind (files wait), blocked (a file is missing), failed (something is wrong), "
+        "waiting (no metadata or data yet)."
+    )
     command = _command(commands, "status", _status, "show how every table of a target stands", more)
     _add_target(command)
 
 
-def _add_reset(commands: Any) -> None:
-    more = "The next apply replaces its content, in one commit, by what the landing zone shows then. Nothing is deleted before."
+def _add_reset(commands: Commands) -> None:
+    more = (
+        "The next apply replaces its content, in one commit, by what the landing zone shows then. "
+        "Nothing is deleted before."
+    )
     command = _command(commands, "reset", _reset, "start one table over", more)
     _add_target(command)
     command.add_argument("table", metavar="TABLE", help="the table, as status shows it: dbo/orders")
 
 
-def _add_demo(commands: Any) -> None:
+def _add_demo(commands: Commands) -> None:
     command = _command(
         commands, "demo", _demo, "publish and apply real data, and show what happened"
     )

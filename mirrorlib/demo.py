@@ -46,7 +46,7 @@ _COLUMNS = (
     "flat", "street", "locality", "town", "district", "county", "category", "record_status",
 )  # fmt: skip
 _INITIAL_ROWS, _INITIAL_FILES, _CHANGE_FILES = 60_000, 4, 6
-_SHOWN = ("_change_type", KEY, "price", "street", "town")
+_SHOWN = ("_change_type", "postcode", "street", "price")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,7 @@ class FeedRows(Tabular):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows as text."""
-        return [
-            tuple("-" if row[name] is None else str(row[name]) for name in _SHOWN)
-            for row in self.found
-        ]
+        return [tuple(_cell(row[name]) for name in _SHOWN) for row in self.found]
 
 
 def run_demo(folder: str | Path) -> None:
@@ -80,7 +77,7 @@ def run_demo(folder: str | Path) -> None:
     began = time.perf_counter()
     zone, target = _begin(Path(folder))
     data = read_price_paid(find_data())
-    additions, changes = _split(data)
+    additions, changes = split(data)
     published = publish_all(zone, additions, changes)
     _say(
         f"Published {data.num_rows:,} rows of HM Land Registry's price paid register "
@@ -98,7 +95,8 @@ def run_demo(folder: str | Path) -> None:
     publish_file(zone / TABLE_FOLDER, published + 1, more)
     _say(
         "",
-        f"Published {more.num_rows} more changes, made up for this demo: 3 corrected prices, 1 deletion, 1 new sale.",
+        f"Published {more.num_rows} more changes, made up for this demo: "
+        "3 corrected prices, 1 deletion, 1 new sale.",
         "",
     )
     report = _apply(spark, zone, target)
@@ -123,9 +121,9 @@ def find_data() -> Path:
 
 
 def read_price_paid(path: Path) -> pa.Table:
-    """Read the zipped CSV file as published: prices as numbers, dates as dates, empty text as NULL."""
-    import pyarrow as pa  # noqa: PLC0415  # only the demo and the readers need it
-    from pyarrow import csv  # noqa: PLC0415
+    """Read the zipped CSV file: prices as numbers, dates as dates, empty text as NULL."""
+    import pyarrow as pa  # only the demo and the readers need it
+    from pyarrow import csv
 
     types = dict.fromkeys(_COLUMNS, pa.string()) | {
         "price": pa.int64(),
@@ -163,8 +161,8 @@ def publish_all(zone: Path, additions: pa.Table, changes: pa.Table) -> int:
 
 def publish_file(folder: Path, number: int, rows: pa.Table) -> None:
     """Publish one change file under its sequence number."""
-    import pyarrow as pa  # noqa: PLC0415  # only the demo and the readers need it
-    from pyarrow import parquet  # noqa: PLC0415
+    import pyarrow as pa  # only the demo and the readers need it
+    from pyarrow import parquet
 
     sink = pa.BufferOutputStream()
     parquet.write_table(rows, sink, compression="zstd")
@@ -192,7 +190,13 @@ def read_feed_rows(spark: SparkSession, target: Path, report: ApplyReport) -> li
         .option("endingVersion", version)
         .load(str(target / TABLE))
     )
-    return feed.select(*_SHOWN).orderBy(KEY, feed["_change_type"].desc()).collect()
+    return feed.orderBy(KEY, feed["_change_type"].desc()).select(*_SHOWN).collect()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _begin(folder: Path) -> tuple[Path, Path]:
@@ -209,10 +213,10 @@ def _begin(folder: Path) -> tuple[Path, Path]:
     return zone, target
 
 
-def _split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Split the register into the initial load, without markers, and the changes that follow, with them."""
-    import pyarrow as pa  # noqa: PLC0415  # only the demo and the readers need it
-    import pyarrow.compute as pc  # noqa: PLC0415
+def split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Split the register into an initial load without markers and the changes with them."""
+    import pyarrow as pa  # only the demo and the readers need it
+    import pyarrow.compute as pc
 
     added = pc.equal(data["record_status"], "A")
     first = pc.and_(added, pc.less_equal(pc.cumulative_sum(added.cast(pa.int32())), _INITIAL_ROWS))
@@ -227,7 +231,7 @@ def _split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def _with_marker(schema: pa.Schema) -> pa.Schema:
-    import pyarrow as pa  # noqa: PLC0415  # only the demo and the readers need it
+    import pyarrow as pa  # only the demo and the readers need it
 
     return schema.append(pa.field(_MARKER, pa.int32()))
 
@@ -241,7 +245,7 @@ def _publish(folder: Path, name: str, content: bytes) -> None:
     """Write under a name that readers ignore, then rename: nobody ever sees half a file."""
     hidden = folder / f"_{name}.temp"
     hidden.write_bytes(content)
-    os.replace(hidden, folder / name)  # noqa: PTH105  # Path.replace hides that it overwrites
+    os.replace(hidden, folder / name)  # Path.replace hides that it overwrites
 
 
 def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:
@@ -267,12 +271,14 @@ def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[
     landing, tables = (_short(place) for place in (zone, target))
     return (
         "",
-        f"All of it took {seconds:.0f} s. The tables are plain Delta tables: {_short(target / TABLE)}",
+        f"All of it took {seconds:.0f} s. The tables are plain Delta: {_short(target / TABLE)}",
         "Try next:",
         f"  {command} status {tables}",
         f"  {command} plan {landing} {tables}",
-        f"  {command} apply {landing} {tables}            applies nothing: every file has its effect once",
-        f"  {command} apply {landing} {tables} --watch 5  then publish files of your own; Ctrl-C ends it",
+        f"  {command} apply {landing} {tables}",
+        "      (applies nothing: every change file has its effect once)",
+        f"  {command} apply {landing} {tables} --watch 5",
+        "      (then publish files of your own; Ctrl-C ends it)",
         f"  rm -r {_short(folder.resolve())}",
     )
 

@@ -120,7 +120,7 @@ def java_version() -> int | None:
     if java is None:
         return None
     try:
-        said = subprocess.run(
+        said = subprocess.run(  # noqa: S603  # Spark runs the same command
             [java, "-version"], capture_output=True, text=True, check=False
         )  # Spark runs the same
     except OSError:

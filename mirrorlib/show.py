@@ -69,7 +69,7 @@ def show_report(report: Tabular) -> None:
 def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
     """Give an observer that draws one bar a table in work, and nothing where nobody looks."""
     if quiet or not (HAS_RICH and sys.stderr.isatty()):
-        yield lambda event: None
+        yield _ignore
         return
     columns = (
         SpinnerColumn(),
@@ -81,6 +81,10 @@ def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         yield _Bars(progress).observe
+
+
+def _ignore(event: Event) -> None:
+    del event
 
 
 class _Bars:

@@ -1,11 +1,12 @@
 """One door to where files lie: a local folder or an object store, behind the same eight verbs.
 
-In: a path or URL. Out: a `Store`, whose paths are relative to that root and use "/". Promises: `put` replaces a file as a
-whole, `put_new` writes a file as a whole or not at all and says which, both are on disk when they return; listings are sorted
-by name. Everything that talks to Spark (`uri`) or to pyarrow (`open_file`) starts from the same root.
+In: a path or URL. Out: a `Store`, whose paths are relative to that root and use "/". Promises:
+`put` replaces a file as a whole, `put_new` writes a file as a whole or not at all and says which,
+both are on disk when they return; listings are sorted by name. Everything that talks to Spark
+(`uri`) or to pyarrow (`open_file`) starts from the same root.
 
-The local listing is ours, not obstore's: its local store omits names such as ``x.parquet#123`` and fails a whole listing on
-one odd name.
+The local listing is ours, not obstore's: its local store omits names such as ``x.parquet#123`` and
+fails a whole listing on one odd name.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Store(Protocol):
         """List one level, sorted by name; None when there is no such folder."""
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
-        """Return the first *count* file names of a folder in byte order, without listing the rest where the store can."""
+        """Return the first *count* file names of a folder in byte order, listing no more where the store can."""
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file at *path*, None when there is none."""
@@ -131,7 +132,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         """Take *root* as it is; it need not exist yet."""
-        self._root = Path(os.path.abspath(root.expanduser()))
+        self._root = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100  # resolve() would follow links, which may change
 
     @property
     def url(self) -> str:
@@ -158,7 +159,7 @@ class LocalStore:
         """Pick the smallest names; drafts of `put` are left out."""
         with _told("list", self._path(folder)):
             try:
-                names = os.listdir(self._path(folder))
+                names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
             except (FileNotFoundError, NotADirectoryError):
                 return ()
             return tuple(

@@ -1,7 +1,7 @@
 """Show rows to people: as aligned text in a terminal, as a table in a notebook. The base of every report.
 
-A value that names its columns, its rows and its notes gets both for nothing; hosts with colours (see `cli.py`) draw the same
-three lists their own way.
+A value that names its columns, its rows and its notes gets both for nothing; hosts with colours
+(see `cli.py`) draw the same three lists their own way.
 """
 
 from __future__ import annotations

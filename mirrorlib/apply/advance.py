@@ -1,6 +1,7 @@
 """Advance one table: batch after batch until nothing is left to apply or something stands in the way.
 
-In: a `Work` and options. Out: a `TableReport`. The loop is: list, prepare, plan, carry out; every round starts from the journal.
+In: a `Work` and options. Out: a `TableReport`. The loop is: list, prepare, plan, carry out; every
+round starts from the journal.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def advance_table(
         clock = {}
         standing = stand(work, entry.done if entry and entry.position else None)
         cause = cause_of(entry)
-        # A new life replaces the table in one commit, so that nobody reads it half: it takes everything.
+        # A new life replaces the table in one commit, so that nobody reads it half: it takes
+        # everything.
         limits = (
             Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
         )
@@ -107,7 +109,7 @@ def number_of(entry: Entry | None) -> int:
 
 
 def cause_of(entry: Entry | None) -> Mapping[str, str]:
-    """Return what voided an earlier plan and still lies ahead: its file and that file's etag; empty when nothing did."""
+    """Return what voided an earlier plan and still lies ahead: file and etag; empty when nothing did."""
     return (entry.done.cause if entry and entry.done else None) or {}
 
 

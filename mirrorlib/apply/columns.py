@@ -1,7 +1,8 @@
 """The columns of a Delta table as Arrow types and as Spark SQL types, and how the two words map.
 
-In: Spark type names, as a schema or the journal writes them. Out: `Column` values and back. Only the types that a mirror has;
-a column of any other type (somebody added it by hand) is left out and stays NULL in new rows.
+In: Spark type names, as a schema or the journal writes them. Out: `Column` values and back. Only
+the types that a mirror has; a column of any other type (somebody added it by hand) is left out and
+stays NULL in new rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Write one batch as one Delta commit that carries its own position.
 
-In: staged changes and a `Mark`. Out: nothing; what became of it is read from the log (see `protocol.py`), because a repeat is
-skipped by Delta without a word. Promise: whatever happens, the commit is there as a whole or not at all, and at most once for
-its (application id, version). Sources: Delta idempotent writes (`txnAppId`, `txnVersion`), design §9 for the kinds.
+In: staged changes and a `Mark`. Out: nothing; what became of it is read from the log (see
+`protocol.py`), because a repeat is skipped by Delta without a word. Promise: whatever happens, the
+commit is there as a whole or not at all, and at most once for its (application id, version).
+Sources: Delta idempotent writes (`txnAppId`, `txnVersion`), design §9 for the kinds.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def _merge_sql(
     if ops & {PUT, ADD}:
         values = ", ".join(f"s.{name}" for name in names)
         clauses.append(
-            f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({values})"
+            f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608  # every name in it is quoted
         )
     return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
 

@@ -1,8 +1,9 @@
 """Let a table's columns grow with its change files, or say which file does not fit and why.
 
-In: the table's columns and opened files, in order. Out: `Growth`: the columns afterwards and what has to be done to the table.
-Promises: a value that fits the table's type is cast, a type that holds both is widened to, nothing is ever rounded; every file
-alone decides in its turn, so any cut of a backlog into batches gives the same columns. Rules: design §6.
+In: the table's columns and opened files, in order. Out: `Growth`: the columns afterwards and what
+has to be done to the table. Promises: a value that fits the table's type is cast, a type that holds
+both is widened to, nothing is ever rounded; every file alone decides in its turn, so any cut of a
+backlog into batches gives the same columns. Rules: design §6.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def grow_columns(
         before: the table's columns now.
         columns: the columns as earlier files of the batch want them.
         landed: the file.
-        rewritable: the table is small enough to be rewritten for a type that Delta does not widen to.
+        rewritable: the table is small enough to be rewritten for a type that Delta does not widen
+            to.
 
     Raises:
         SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.

@@ -1,11 +1,13 @@
 """Fold a batch to what one commit can do: per key at most one row that matches, and the inserts that match nothing.
 
-In: rows of a batch in (file, row) order with their markers. Out: the same columns plus `_mirror_op`, one of the `Op` codes. Two
-roads, one meaning: `fold_rows` for small batches in Arrow, `fold_frame` for large ones in Spark. Promise: carrying out the
-result at once gives the same multiset of rows as replaying the batch row by row (design §5; judged by an oracle in the tests).
+In: rows of a batch in (file, row) order with their markers. Out: the same columns plus
+`_mirror_op`, one of the `Op` codes. Two roads, one meaning: `fold_rows` for small batches in Arrow,
+`fold_frame` for large ones in Spark. Promise: carrying out the result at once gives the same
+multiset of rows as replaying the batch row by row (design §5; judged by an oracle in the tests).
 
-Per key, *tail* is what comes after the last delete, *v* the tail's last update or upsert, *m* the plain inserts before v, and
-*alone* says that no plain insert precedes the tail's first update. Plain inserts behind v stay as they are.
+Per key, *tail* is what comes after the last delete, *v* the tail's last update or upsert, *m* the
+plain inserts before v, and *alone* says that no plain insert precedes the tail's first update.
+Plain inserts behind v stay as they are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Look at what was committed: did a batch of ours go through, and did anybody else write?
 
-In: a `Work` and the version to look from. Out: `Standing`, or the commit that a plan has made. Promise: an outcome is read from
-the commit that names (life, batch), never guessed; after RESTORE, REPLACE, TRUNCATE or foreign DML nothing goes on, because the
-transaction record survives them and rows would be lost (design §4, steps 2 and 4).
+In: a `Work` and the version to look from. Out: `Standing`, or the commit that a plan has made.
+Promise: an outcome is read from the commit that names (life, batch), never guessed; after RESTORE,
+REPLACE, TRUNCATE or foreign DML nothing goes on, because the transaction record survives them and
+rows would be lost (design §4, steps 2 and 4).
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ def find_outcome(work: Work, plan: Plan) -> tuple[int | None, Commit | None]:
     commits = work.log.commits(start, newest)
     mine = find_commit(commits, plan.life, plan.batch)
     if mine is None and len(commits) < newest - start:
-        msg = f"the outcome of batch {plan.batch} is unknown: the table's history no longer reaches back to version {start}"
+        msg = (
+            f"the outcome of batch {plan.batch} is unknown: "
+            f"the table's history no longer reaches back to version {start}"
+        )
         step = f"Start the table over: mirrorlib reset TARGET {work.table}"
         raise OutcomeUnknownError(msg, table=work.table, next_step=step)
     if mine is None and plan.before:

@@ -1,14 +1,17 @@
 """The journal: what a table's lives, plans and outcomes are, on disk, beside the target.
 
-In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files that a person can read:
+In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files
+that a person can read:
 
-    journal/<table>/lives/000001.json            one life of the table folder; its uuid is the Delta txn application id
-    journal/<table>/000001/<inverse>-<batch>.plan.json    what a batch is; written once, never changed
-    journal/<table>/000001/<inverse>-<batch>.done.json    how it ended; written once
-    journal/<table>/status.json                  the last word about the table, for people; nothing rests on it
+    journal/<table>/lives/000001.json            one life of the table folder; its uuid is the Delta
+    txn application id journal/<table>/000001/<inverse>-<batch>.plan.json    what a batch is;
+    written once, never changed journal/<table>/000001/<inverse>-<batch>.done.json    how it ended;
+    written once journal/<table>/status.json                  the last word about the table, for
+    people; nothing rests on it
 
-`<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans and outcomes are written
-by put-if-absent, so whoever comes second reads what the first has written. Protocol: design §4.
+`<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans
+and outcomes are written by put-if-absent, so whoever comes second reads what the first has written.
+Protocol: design §4.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """What a plan's outcome depends on beside its files: whoever carries the plan out uses these, not his own options."""
+    """What a plan's outcome depends on beside its files; whoever carries it out uses these, not his own options."""
 
     keys: tuple[str, ...]
     upsert_default: bool
@@ -89,7 +92,8 @@ class Plan:
         attempt: random, names this plan in `userMetadata`.
         zone: the landing zone's URL.
         files: in order.
-        before: last applied sequence number per partition folder; empty while the life has applied nothing.
+        before: last applied sequence number per partition folder; empty while the life has applied
+            nothing.
         after: the same once this batch is applied.
         table_version: the newest Delta version when it was planned, None when there was no table.
         previous: how batch - 1 ended: applied or void, and its version.
@@ -283,7 +287,8 @@ def open_state(state: Store) -> None:
     """See that the state folder can be trusted: its put-if-absent must refuse a second writer. Tried once a folder.
 
     Raises:
-        JournalError: the store does not keep a second writer out, or the folder is of another format.
+        JournalError: the store does not keep a second writer out, or the folder is of another
+            format.
 
     """
     if state.stat("state.json"):

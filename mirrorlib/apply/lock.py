@@ -1,9 +1,10 @@
 """Keep a second runner off a table where Delta itself cannot: on a local file system.
 
-Delta's local log store is safe inside one JVM only; two can overwrite each other's commit. So a runner holds an `flock`, whose
-file names its JVM: killing Python frees the lock half a second before its JVM dies, so the next holder waits for that process
-to be gone. Elsewhere (abfss, GCS, HDFS) Delta's own commit is safe; on S3 without a multi-writer log store one runner is a
-documented condition. Design §4, "Locks".
+Delta's local log store is safe inside one JVM only; two can overwrite each other's commit. So a
+runner holds an `flock`, whose file names its JVM: killing Python frees the lock half a second
+before its JVM dies, so the next holder waits for that process to be gone. Elsewhere (abfss, GCS,
+HDFS) Delta's own commit is safe; on S3 without a multi-writer log store one runner is a documented
+condition. Design §4, "Locks".
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         stop: asked while waiting.
 
     Raises:
-        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while waiting.
+        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while
+            waiting.
 
     """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,9 @@
 """Read what was committed to a Delta table: which version is the newest, and what each commit says of itself.
 
-In: a `Store` over the table's folder, or a session where the folder cannot be read (a catalog that manages it). Out: `Commit`
-values. The log's own files are read because that takes milliseconds where `DESCRIBE HISTORY` takes a Spark job; both give the
-same facts. Source: Delta PROTOCOL.md, "Delta Log Entries" and "Commit Provenance Information".
+In: a `Store` over the table's folder, or a session where the folder cannot be read (a catalog that
+manages it). Out: `Commit` values. The log's own files are read because that takes milliseconds
+where `DESCRIBE HISTORY` takes a Spark job; both give the same facts. Source: Delta PROTOCOL.md,
+"Delta Log Entries" and "Commit Provenance Information".
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _HARMLESS = frozenset(
         "CREATE TABLE",
     }
 )
+_DIGITS = 20
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 
@@ -143,7 +145,7 @@ def _path(version: int) -> str:
 
 def _version(name: str) -> int | None:
     stem, _, extension = name.partition(".")
-    return int(stem) if extension == "json" and len(stem) == 20 and stem.isdigit() else None
+    return int(stem) if extension == "json" and len(stem) == _DIGITS and stem.isdigit() else None
 
 
 def _from_actions(version: int, data: bytes) -> Commit:

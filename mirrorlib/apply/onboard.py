@@ -1,6 +1,7 @@
 """Open one table folder: its listing, its metadata, and the policies that follow from both.
 
-In: a table folder. Out: `Folder`, or the reason why the table waits. Metadata is read leniently; what was repaired is told.
+In: a table folder. Out: `Folder`, or the reason why the table waits. Metadata is read leniently;
+what was repaired is told.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from mirrorlib.apply.options import Options
     from mirrorlib.landing.listing import FolderListing, TableFolder
     from mirrorlib.store import Store
+
+
+_NAMED = 3  # how many names a warning lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,8 @@ def open_folder(zone: Store, folder: TableFolder) -> Folder:
     """List a table folder and read its metadata.
 
     Raises:
-        MetadataError: the metadata cannot be understood, or asks for a part of the format that is not supported.
+        MetadataError: the metadata cannot be understood, or asks for a part of the format that is
+            not supported.
         ChangeFileError: two files carry one sequence number.
 
     """
@@ -98,7 +103,9 @@ def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...
     if metadata.conditional_update:
         told.append("ConditionalUpdateColumn is not honoured: changes apply in file order")
     if listing.foreign:
-        named = ", ".join(listing.foreign[:3]) + (" …" if len(listing.foreign) > 3 else "")
+        named = ", ".join(listing.foreign[:_NAMED]) + (
+            " …" if len(listing.foreign) > _NAMED else ""
+        )
         told.append(
             f"{len(listing.foreign)} files are no change files and were left alone: {named}"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mirrorlib.apply.plan import Limits
@@ -19,8 +19,10 @@ class Options:
 
     Attributes:
         tables: names or globs; empty is every table.
-        insert_policy: what marker 0 means: "append" inserts without a look (the format's word), "upsert" is marker 4.
-        evolution: how columns may change: "widen", "add" (new columns only) or "strict" (not at all).
+        insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
+            "upsert" is marker 4.
+        evolution: how columns may change: "widen", "add" (new columns only) or "strict" (not at
+            all).
         ntz: timestamps without zone are instants in UTC ("utc") or `timestamp_ntz` ("keep").
         limits: files and bytes a batch.
         parallelism: tables at once; None for as many as there are cores, at most eight.
@@ -29,7 +31,8 @@ class Options:
         allow_empty: let a new life replace a table by no rows.
         quiet: leave rows alone that an update would not change.
         moved_from: the zone's former URL, when the same zone is now elsewhere.
-        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen to.
+        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
+            to.
 
     """
 
@@ -37,7 +40,7 @@ class Options:
     insert_policy: InsertPolicy = "append"
     evolution: Evolution = "widen"
     ntz: Ntz = "utc"
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     parallelism: int | None = None
     retry: bool = False
     allow_foreign_writes: bool = False

@@ -1,7 +1,8 @@
 """Choose the next batch: the longest run of consecutive change files that have not been applied.
 
-In: a folder's listing, the position, the size limits. Out: `Run`, which also says what it waits for. Pure: nothing is opened.
-Rules: landing-zone best practices 2026-09-18 (a gap blocks every later file), design §4 step 1.
+In: a folder's listing, the position, the size limits. Out: `Run`, which also says what it waits
+for. Pure: nothing is opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every
+later file), design §4 step 1.
 """
 
 from __future__ import annotations
@@ -88,9 +89,10 @@ def next_run(listing: FolderListing, position: int, limits: Limits) -> Run:
 
 
 def changed_files(listing: FolderListing, newest: Plan, position: int) -> tuple[str, ...]:
-    """Name the applied files whose content is no longer what was applied; the format forbids it and they are not read again.
+    """Name the applied files whose content has changed since; the format forbids it and they are not read again.
 
-    Files of the newest plan are compared by identity, older ones by whether they were written after that plan's listing.
+    Files of the newest plan are compared by identity, older ones by whether they were written after
+    that plan's listing.
     """
     planned = {file.name: file.etag for file in newest.files}
     listed_at = datetime.fromisoformat(newest.listed_at)

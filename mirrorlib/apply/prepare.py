@@ -1,7 +1,8 @@
 """Open a run of change files and keep the longest part that can be applied as it is.
 
-In: listed files in order, the table's columns. Out: `Prepared`: the sound files, the columns they need, and what stopped at the
-next one. A small batch is decoded here, before anything is planned, so that damage is found while nothing has to be undone.
+In: listed files in order, the table's columns. Out: `Prepared`: the sound files, the columns they
+need, and what stopped at the next one. A small batch is decoded here, before anything is planned,
+so that damage is found while nothing has to be undone.
 """
 
 from __future__ import annotations

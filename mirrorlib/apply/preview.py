@@ -1,7 +1,8 @@
 """Say what `apply` would do, and write nothing.
 
-In: the same zone, target and options. Out: `PlanReport`. Files are opened and checked as apply opens them, batch after batch, so
-what is promised here is what happens, as long as nobody publishes in between.
+In: the same zone, target and options. Out: `PlanReport`. Files are opened and checked as apply
+opens them, batch after batch, so what is promised here is what happens, as long as nobody publishes
+in between.
 """
 
 from __future__ import annotations

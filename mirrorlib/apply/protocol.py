@@ -1,8 +1,9 @@
 """The commit protocol of one table: plan, guard, commit, outcome, done; and void where a plan cannot be carried out.
 
-In: a `Work` (one table's journal, life, source and session). Out: `Done` values. Promise: each batch takes effect exactly once,
-whoever runs, whatever dies when (design §4). The chain of plans is the truth; Delta's transaction marks make a repeat a no-op;
-an outcome is never guessed: it is read from the commit that names (life, batch).
+In: a `Work` (one table's journal, life, source and session). Out: `Done` values. Promise: each
+batch takes effect exactly once, whoever runs, whatever dies when (design §4). The chain of plans is
+the truth; Delta's transaction marks make a repeat a no-op; an outcome is never guessed: it is read
+from the commit that names (life, batch).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from mirrorlib.apply.work import mark_of
 from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError, TableBusyError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.apply.journal import Plan
     from mirrorlib.apply.log import Commit
     from mirrorlib.apply.prepare import Prepared
@@ -104,11 +107,10 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
     for planned in plan.files:
         stored = source.zone.stat(f"{source.folder}/{planned.name}")
         if stored is None or stored.etag != planned.etag:
-            msg = (
-                "the change file was removed" if stored is None else "the change file was replaced"
-            )
+            what = "removed" if stored is None else "replaced"
+            msg = f"the change file was {what} after batch {plan.batch} was planned"
             raise FileChangedError(
-                f"{msg} after batch {plan.batch} was planned",
+                msg,
                 table=work.table,
                 file=planned.name,
                 next_step="Leave it in place; the next run reads it as it is then.",
@@ -224,7 +226,7 @@ def _finish(
     return done
 
 
-def _standing_cause(plan: Plan) -> Any:
+def _standing_cause(plan: Plan) -> Mapping[str, Any] | None:
     """Carry on what voided an earlier plan, until a batch has got past that file."""
     cause = (plan.previous or {}).get("cause") or {}
     return None if cause.get("file") in {file.name for file in plan.files} else cause or None

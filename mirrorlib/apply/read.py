@@ -1,8 +1,9 @@
 """Open change files: footers, row markers, and for small batches the rows themselves.
 
-In: listed files and the table's metadata. Out: `Landed` values. Promises: a file is read from one open handle and its identity
-is compared after the last byte; every marker of every row is seen before anything is planned; whole columns pass through
-memory only for batches that fit `SMALL_BYTES`, else a row group at a time.
+In: listed files and the table's metadata. Out: `Landed` values. Promises: a file is read from one
+open handle and its identity is compared after the last byte; every marker of every row is seen
+before anything is planned; whole columns pass through memory only for batches that fit
+`SMALL_BYTES`, else a row group at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Make the Delta table ready for a batch: created, owned by this life, wide enough for its columns.
 
-In: a plan and its prepared files. Out: nothing but the table. Each change is a commit of its own, made after the plan and before
-the batch's commit, and idempotent: whoever comes second finds it done.
+In: a plan and its prepared files. Out: nothing but the table. Each change is a commit of its own,
+made after the plan and before the batch's commit, and idempotent: whoever comes second finds it
+done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an apply did: values that print as a table, render in a notebook and turn into JSON.
 
-Nothing here computes; every stage of the run fills in its part. `Event` is the live side of the same story: it is told before
-and after every step, so that a host can draw progress.
+Nothing here computes; every stage of the run fills in its part. `Event` is the live side of the
+same story: it is told before and after every step, so that a host can draw progress.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Event:
 
     Attributes:
         table: "dbo/orders".
-        step: list, read, plan, guard, create, widen, rewrite, fence, stage, commit, void, done or clean.
+        step: list, read, plan, guard, create, widen, rewrite, fence, stage, commit, void, done or
+            clean.
         when: "before" or "after".
         batch: the batch's number, None while there is none.
         files: change files in the batch (for list: files that wait).
@@ -71,7 +72,8 @@ class TableReport:
 
     Attributes:
         table: "dbo/orders".
-        state: current, behind, blocked (waits for a file), failed (something is wrong), waiting (no metadata or data yet).
+        state: current, behind, blocked (waits for a file), failed (something is wrong), waiting (no
+            metadata or data yet).
         reason: why it is not current and what to do, "" when it is.
         file: the change file that it is about, None when there is none.
         since: when the table came into this state, ISO 8601.

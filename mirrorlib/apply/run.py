@@ -1,7 +1,8 @@
 """Run: bring every table of a landing zone up to date, side by side, each for itself.
 
-In: a session, a zone, a target, options. Out: `ApplyReport`. Promise: exactly once per change file (see `protocol.py`); a table
-that cannot go on says why and stops alone; batches that were committed before it stopped stay.
+In: a session, a zone, a target, options. Out: `ApplyReport`. Promise: exactly once per change file
+(see `protocol.py`); a table that cannot go on says why and stops alone; batches that were committed
+before it stopped stay.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def apply_zone(
         landing_zone: path or URL of the folder that holds the table folders.
         target: root path or URL of the tables; with *catalog*, the schema's name.
         tables: names or globs of the tables to apply; empty is all of them.
-        insert_policy: what marker 0 means: "append" inserts without a look (the format's word), "upsert" is marker 4.
+        insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
+            "upsert" is marker 4.
         evolution: how columns may change: "widen", "add" (new columns only) or "strict".
         ntz: timestamps without zone become instants in UTC ("utc") or `timestamp_ntz` ("keep").
         max_files: change files a batch.
@@ -104,7 +106,8 @@ def apply_zone(
         allow_empty: let a reset table be replaced by no rows.
         quiet: leave rows alone that an update would not change; the change feed shrinks.
         moved_from: the zone's former URL, when the same zone is now elsewhere.
-        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen to.
+        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
+            to.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -213,7 +216,7 @@ def open_job(
         target=target,
         state=open_store(target.state),
         options=options,
-        observe=observe or (lambda event: None),
+        observe=observe or (_unobserved),
         stop=stop or (lambda: False),
         jvm=jvm_process(spark),
         sessions=threading.local(),
@@ -264,7 +267,8 @@ def open_work(job: Job, folder: TableFolder, opened: Folder, lives: tuple[Life, 
     spark = _session(job)
     ref = refer(job.target, folder.name)
     if opened.metadata is None:  # callers ask `waits_for` first
-        raise JournalError("the table has no metadata", table=str(folder.name))
+        msg = "the table has no metadata"
+        raise JournalError(msg, table=str(folder.name))
     source = Source(
         zone=job.zone,
         table=str(folder.name),
@@ -285,6 +289,10 @@ def open_work(job: Job, folder: TableFolder, opened: Folder, lives: tuple[Life, 
     )
 
 
+def _unobserved(event: Event) -> None:
+    del event
+
+
 def _apply_all(job: Job, folders: Sequence[TableFolder]) -> tuple[TableReport, ...]:
     at_once = job.options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
     if at_once == 1 or len(folders) <= 1:
@@ -302,7 +310,7 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         report = _advance(job, folder, tally)
     except MirrorError as exc:
         report = tally.fail(exc)
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         _LOG.exception("%s: failed unexpectedly", folder.name)
         report = tally.fail(
             MirrorError(f"{type(exc).__name__}", table=str(folder.name), found=str(exc)[:300])

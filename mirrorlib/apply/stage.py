@@ -1,8 +1,9 @@
 """Bring a batch's changes to where Spark can take them in one commit.
 
-In: a prepared batch. Out: a DataFrame over private, immutable Parquet, which MERGE may read as often as it likes. Small batches
-come from memory as one file; large ones are folded by Spark and never pass through this process. Files that Spark cannot read
-as they are (nanoseconds, TIME, float16) are written again, a row group at a time.
+In: a prepared batch. Out: a DataFrame over private, immutable Parquet, which MERGE may read as
+often as it likes. Small batches come from memory as one file; large ones are folded by Spark and
+never pass through this process. Files that Spark cannot read as they are (nanoseconds, TIME,
+float16) are written again, a row group at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 from mirrorlib.apply.columns import sql_type
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT, fold_frame, fold_rows
 from mirrorlib.apply.prepare import fitted_rows, rows_of
-from mirrorlib.apply.read import INSERT, UPSERT, check_identity, open_batches
+from mirrorlib.apply.read import DELETE, INSERT, UPSERT, check_identity, open_batches
 from mirrorlib.landing.names import quote
 from mirrorlib.landing.schema import mirror_type
 
@@ -139,7 +140,7 @@ def _inserts(source: Source, prepared: Prepared) -> int:
 
 
 def _possible_ops(prepared: Prepared) -> frozenset[int]:
-    only_deletes = all(count == 0 for marker, count in prepared.counts.items() if marker != 2)
+    only_deletes = all(count == 0 for marker, count in prepared.counts.items() if marker != DELETE)
     return frozenset({DROP}) if only_deletes else frozenset({DROP, PUT, CHANGE, ADD})
 
 

@@ -1,8 +1,9 @@
 """The Delta table of a mirror: where it lies, what it is, how it is created, widened and rewritten.
 
-In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log address it) and `Found` (id, columns,
-properties). Creating and widening are commits of their own and idempotent: a second runner finds what the first has done.
-Names reach SQL only through `quote`. Properties of a new table: design §6, "New tables".
+In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log address it) and
+`Found` (id, columns, properties). Creating and widening are commits of their own and idempotent: a
+second runner finds what the first has done. Names reach SQL only through `quote`. Properties of a
+new table: design §6, "New tables".
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Keep count of one table's run: the batches it applied, what it warns about, and the state it ends in.
 
-In: outcomes as they come. Out: a `TableReport`, and the same word in the journal for `status` to read.
+In: outcomes as they come. Out: a `TableReport`, and the same word in the journal for `status` to
+read.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Tally:
 
 
 def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
-    """Write a table's last word into the journal, unless it is what stands there; return since when it is in its state."""
+    """Write a table's last word into the journal, unless it stands there; return since when it is so."""
     old = journal.read_status()
     same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
     since = old["since"] if same and "since" in old else now()

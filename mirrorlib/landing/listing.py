@@ -1,7 +1,8 @@
 """List a landing zone: which table folders there are, and which change files a folder shows.
 
-In: a `Store` over the zone. Out: `TableFolder` values, and for each a `FolderListing` with its numbered change files in
-order. Nothing is opened. Names beginning with `_` or `.` are never data (landing-zone format, best practices 2026-09-18).
+In: a `Store` over the zone. Out: `TableFolder` values, and for each a `FolderListing` with its
+numbered change files in order. Nothing is opened. Names beginning with `_` or `.` are never data
+(landing-zone format, best practices 2026-09-18).
 """
 
 from __future__ import annotations
@@ -105,8 +106,9 @@ def list_files(zone: Store, folder: TableFolder) -> FolderListing:
         if file.name == METADATA_FILE:
             metadata = file
         elif number is not None and number in files:
+            msg = f"two change files carry the sequence number {number}"
             raise ChangeFileError(
-                f"two change files carry the sequence number {number}",
+                msg,
                 table=str(folder.name),
                 file=f"{files[number].name} and {file.name}",
                 next_step="Remove the one that is not meant; nothing from this number on is applied until then.",

@@ -70,7 +70,7 @@ def parse_name(text: str) -> TableName:
     parts = text.split("/")
     if len(parts) == 1:
         return TableName(None, text)
-    if len(parts) == 2:  # schema and table
+    if len(parts) == 2:  # schema and table  # noqa: PLR2004  # schema and table
         return TableName(parts[0], parts[1])
     msg = "a table is named as table or schema/table"
     raise TableNameError(msg, table=text, next_step="Correct the name.")
@@ -87,7 +87,7 @@ def parse_folder(parts: Sequence[str]) -> TableName | None:
     first = parts[0]
     if len(parts) == 1 and not first.endswith(SCHEMA_SUFFIX):
         return TableName(None, first)
-    if len(parts) == 2 and first.endswith(SCHEMA_SUFFIX):  # schema folder and table folder
+    if len(parts) == 2 and first.endswith(SCHEMA_SUFFIX):  # schema folder and table folder  # noqa: PLR2004  # schema and table
         return TableName(first.removesuffix(SCHEMA_SUFFIX), parts[1])
     return None
 

@@ -1,8 +1,9 @@
 """Types: what a Parquet change file holds, what its table makes of it, and whether every value survives.
 
-In: a footer and columns, as pyarrow shows them. Out: the *mirror type* of each column (one of twelve Arrow types that Delta
-has too), values cast to a table's types, and the first row that does not fit. Promises: nothing is ever rounded, cut or
-wrapped; what does not fit is named. Rules: design §6, landing-zone quirks Q9-Q19.
+In: a footer and columns, as pyarrow shows them. Out: the *mirror type* of each column (one of
+twelve Arrow types that Delta has too), values cast to a table's types, and the first row that does
+not fit. Promises: nothing is ever rounded, cut or wrapped; what does not fit is named. Rules:
+design §6, landing-zone quirks Q9-Q19.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ OURS = "_mirror_"
 INSTANT = pa.timestamp("us", "UTC")
 WALL_CLOCK = pa.timestamp("us")
 MAX_PRECISION = 38
-# What Delta asks of a decimal that an integer column is widened to in place (TypeWidening.isTypeChangeSupported).
+# What Delta asks of a decimal that an integer column is widened to in place
+# (TypeWidening.isTypeChangeSupported).
 _INT_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
 _INTEGERS = tuple(_INT_DIGITS)
 _EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())

@@ -1,7 +1,8 @@
 """Say how every table of a target stands, from its journal and a look at its landing zone; no Spark is started.
 
-In: a target. Out: `StatusReport`. The journal's last word tells what stopped a table; the zone's listing tells what has come
-since. A zone that cannot be reached leaves the last word as it is, and says so.
+In: a target. Out: `StatusReport`. The journal's last word tells what stopped a table; the zone's
+listing tells what has come since. A zone that cannot be reached leaves the last word as it is, and
+says so.
 """
 
 from __future__ import annotations
