@@ -9,7 +9,6 @@ a name that readers ignore and then renamed.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -245,7 +244,7 @@ def _publish(folder: Path, name: str, content: bytes) -> None:
     """Write under a name that readers ignore, then rename: nobody ever sees half a file."""
     hidden = folder / f"_{name}.temp"
     hidden.write_bytes(content)
-    os.replace(hidden, folder / name)  # Path.replace hides that it overwrites
+    hidden.replace(folder / name)
 
 
 def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:

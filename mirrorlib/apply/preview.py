@@ -26,7 +26,7 @@ from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz,
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.run import Job, choose_tables, open_job, open_work
-from mirrorlib.apply.table import Target
+from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.listing import list_tables

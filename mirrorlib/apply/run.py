@@ -25,8 +25,9 @@ from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz,
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.read import Source
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
-from mirrorlib.apply.table import Target, find_location, open_log, refer
+from mirrorlib.apply.table import find_location, open_log, refer
 from mirrorlib.apply.tally import Tally, record_status
+from mirrorlib.apply.target import Target
 from mirrorlib.apply.work import Work
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.landing.listing import list_tables

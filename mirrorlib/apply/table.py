@@ -22,49 +22,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorlib.apply.target import Target
+
 LIFE_PROPERTY = "mirrorlib.life"
-STATE_FOLDER = "_mirrorlib"
 _MAPPED = set(" ,;{}()\n\t=")  # what Delta refuses in a column's name without column mapping
 _LONGEST_COLUMN = 255
 _FEED_DAYS = 7
 _LOG_DAYS = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where the tables of a zone go.
-
-    Attributes:
-        place: a root path or URL; with a catalog, the schema's name.
-        catalog: the Spark catalog, None for tables by path.
-        state: the state folder's path or URL.
-
-    """
-
-    place: str
-    catalog: str | None
-    state: str
-
-    @classmethod
-    def of(cls, place: str, *, catalog: str | None, state: str | None) -> Target:
-        """Settle where the state lies: beside the tables, or where the caller says.
-
-        Raises:
-            LandingZoneError: a catalog's schema has no place for the state and none is given.
-
-        """
-        if catalog is not None and state is None:
-            msg = "a catalog's schema has no folder for the journal"
-            raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")
-        root = open_store(place).url if catalog is None else place
-        return cls(
-            place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url
-        )
-
-    @property
-    def shown(self) -> str:
-        """Return the target as its users name it."""
-        return self.place if self.catalog is None else f"{self.catalog}.{self.place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.journal import WHOLE_FOLDER, Journal
 from mirrorlib.apply.plan import Limits, next_run
 from mirrorlib.apply.report import STOPPED, State
-from mirrorlib.apply.table import Target
+from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
 from mirrorlib.landing.names import TableName

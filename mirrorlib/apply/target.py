@@ -1,0 +1,50 @@
+"""Where the tables of a zone go, and where their journal lives.
+
+In: what a caller says. Out: `Target`, which knows nothing of Spark; `table.py` makes tables of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.store import open_store
+
+STATE_FOLDER = "_mirrorlib"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where the tables of a zone go.
+
+    Attributes:
+        place: a root path or URL; with a catalog, the schema's name.
+        catalog: the Spark catalog, None for tables by path.
+        state: the state folder's path or URL.
+
+    """
+
+    place: str
+    catalog: str | None
+    state: str
+
+    @classmethod
+    def of(cls, place: str, *, catalog: str | None, state: str | None) -> Target:
+        """Settle where the state lies: beside the tables, or where the caller says.
+
+        Raises:
+            LandingZoneError: a catalog's schema has no place for the state and none is given.
+
+        """
+        if catalog is not None and state is None:
+            msg = "a catalog's schema has no folder for the journal"
+            raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")
+        root = open_store(place).url if catalog is None else place
+        return cls(
+            place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url
+        )
+
+    @property
+    def shown(self) -> str:
+        """Return the target as its users name it."""
+        return self.place if self.catalog is None else f"{self.catalog}.{self.place}"
