@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ def local_spark(
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
     for key, value in {**_confs(cores, memory), **conf}.items():
         builder = builder.config(key, value)
-    with _java_stderr() as said:
+    with _java_output() as said:
         try:
             return configure_spark_with_delta_pip(builder).getOrCreate()
         except PySparkRuntimeError as exc:
@@ -139,35 +140,40 @@ def _java_command() -> str | None:
 
 
 @contextmanager
-def _java_stderr() -> Iterator[list[bytes]]:
+def _java_output() -> Iterator[list[bytes]]:
     """Keep what Java says while it starts off the console; pass on what it says later.
 
-    The Java process inherits our standard error for life. So that is a pipe while it is started,
-    and a thread reads the pipe: into the list that this yields until the block ends, to the real
-    standard error from then on.
+    The Java process inherits our standard output and error for life. So both are a pipe while it is
+    started, and a thread reads the pipe: into the list that this yields until the block ends, from
+    then on to the real standard error. Never to standard output: that is the program's own.
     """
     said: list[bytes] = []
     started = threading.Event()
-    real = os.dup(2)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    reals = os.dup(1), os.dup(2)
     reading, writing = os.pipe()
 
     def pump() -> None:
         with os.fdopen(reading, "rb", buffering=0) as pipe:
             while chunk := pipe.read(65536):
                 if started.is_set():
-                    os.write(real, chunk)
+                    os.write(reals[1], chunk)
                 else:
                     said.append(chunk)
-        os.close(real)
+        for real in reals:
+            os.close(real)
 
-    threading.Thread(target=pump, name="java-stderr", daemon=True).start()
-    os.dup2(writing, 2)
+    for place in (1, 2):
+        os.dup2(writing, place)
     os.close(writing)
+    threading.Thread(target=pump, name="java-output", daemon=True).start()
     try:
         with _utf8_file_names():
             yield said
     finally:
-        os.dup2(real, 2)
+        for place, real in enumerate(reals, start=1):
+            os.dup2(real, place)
         started.set()
 
 

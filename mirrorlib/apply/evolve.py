@@ -45,7 +45,9 @@ class Growth:
         added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
         old = {column.name: column.sql_type for column in before}
         wide = [
-            f"widens {c.name} from {old[c.name]} to {c.sql_type} in place" for c in self.widened
+            f"widens {c.name} from {old[c.name]} to {c.sql_type} in place; "
+            "readers without type widening (delta-rs) cannot read the table then"
+            for c in self.widened
         ]
         rewrites = [
             f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}"

@@ -33,6 +33,7 @@ _HARMLESS = frozenset(
         "ADD COLUMNS",
         "CLUSTER BY",
         "COMPUTE STATS",
+        "ROW TRACKING BACKFILL",
         "ANALYZE",
         "UPGRADE PROTOCOL",
         "ADD CONSTRAINT",

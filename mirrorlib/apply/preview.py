@@ -25,7 +25,7 @@ from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.report import PlannedTable, PlanReport
-from mirrorlib.apply.run import Job, choose_tables, open_job, open_work
+from mirrorlib.apply.run import Job, choose_tables, open_job, open_work, refuse_twins
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
@@ -81,7 +81,7 @@ def plan_zone(
         rewrite_limit=rewrite_limit,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
-    folders = choose_tables(list_tables(job.zone), options)
+    folders = refuse_twins(choose_tables(list_tables(job.zone), options), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
     return PlanReport(landing_zone=job.zone.url, target=job.target.shown, tables=planned)
 

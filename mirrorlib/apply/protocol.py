@@ -77,14 +77,15 @@ def carry_out(
             raise
         except Exception as exc:
             failure = exc
+            if work.log.newest(at_least=-1 if seen is None else seen) != seen:
+                told = "%s: batch %d met another commit and is tried again"
+                _LOG.info(told, work.table, plan.batch)
+                continue
             damage = _find_damage(work, plan)
-            if damage is not None:
-                _void(work, plan, damage, clock)
-            elif work.log.newest(at_least=-1 if seen is None else seen) == seen:
+            if damage is None:
                 _LOG.exception("%s: batch %d failed", work.table, plan.batch)
                 raise _spark_failed(work, plan, exc) from exc
-            _LOG.info("%s: batch %d met another commit and is tried again", work.table, plan.batch)
-            continue
+            _void(work, plan, damage, clock)
         _, ended = find_outcome(work, plan)
         if ended is None:
             raise _skipped(work, plan)

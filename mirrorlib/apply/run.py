@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from mirrorlib.apply.table import find_location, open_log, refer
 from mirrorlib.apply.tally import Tally, record_status
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.work import Work
-from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
+from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.names import matches, parse_name
 from mirrorlib.store import LocalStore, open_store
@@ -138,7 +139,7 @@ def apply_zone(
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
-    folders = choose_tables(list_tables(job.zone), options)
+    folders = refuse_twins(choose_tables(list_tables(job.zone), options), job.target)
     open_state(job.state)
     reports = _apply_all(job, folders)
     seconds = round(time.perf_counter() - began, 3)
@@ -239,6 +240,20 @@ def choose_tables(folders: Sequence[TableFolder], options: Options) -> tuple[Tab
                 msg, table=pattern, found=f"tables {known}", next_step="Correct --table."
             )
     return tuple(folder for folder in folders if matches(folder.name, options.tables))
+
+
+def refuse_twins(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
+    """Refuse tables of two schema folders that would be one table of a catalog's schema."""
+    if target.catalog is None:
+        return tuple(folders)
+    seen = Counter(folder.name.table.lower() for folder in folders)
+    msg = f"another table of the landing zone is called so too, and {target.shown} has room for one"
+    return tuple(
+        replace(folder, refusal=TableNameError(msg, table=str(folder.name)))
+        if seen[folder.name.table.lower()] > 1
+        else folder
+        for folder in folders
+    )
 
 
 def refuse_overlap(zone: str, target: Target) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LIFE_PROPERTY = "mirrorlib.life"
 _MAPPED = set(" ,;{}()\n\t=")  # what Delta refuses in a column's name without column mapping
 _LONGEST_COLUMN = 255
+_NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 _FEED_DAYS = 7
 _LOG_DAYS = 30
 
@@ -135,15 +136,20 @@ def create_table(
     }
     for column in columns:
         _check_column_name(ref, column.name)
+    skipping = _skipping_columns(columns, keys)
     if any(_MAPPED & set(column.name) for column in columns):
         properties["delta.columnMapping.mode"] = "name"
-    elif keys:
-        properties["delta.dataSkippingStatsColumns"] = ",".join(
-            quote(found.name) for key in keys if (found := find_column(columns, key)) is not None
-        )
+    elif skipping:
+        properties["delta.dataSkippingStatsColumns"] = skipping
     ddl = ", ".join(column.ddl for column in columns)
     told = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+
+
+def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
+    """Name the key columns that Delta can keep minimum and maximum of."""
+    found = (find_column(columns, key) for key in keys)
+    return ",".join(quote(c.name) for c in found if c is not None and c.sql_type not in _NO_RANGE)
 
 
 def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
@@ -167,6 +173,10 @@ def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Fou
             msg = "the column's name needs column mapping, which the table was created without"
             step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
             raise TableNameError(msg, table=str(ref.name), column=column.name, next_step=step)
+    if any(column.sql_type == "timestamp_ntz" for column in columns):
+        spark.sql(
+            f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
+        )
     spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({', '.join(column.ddl for column in columns)})")
 
 
