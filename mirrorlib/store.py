@@ -147,11 +147,11 @@ class LocalStore:
                     found = sorted(entries, key=lambda entry: entry.name)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            folders = tuple(entry.name for entry in found if entry.is_dir())
+            folders = tuple(entry.name for entry in found if _is_folder(entry))
             files = [
                 self._stored(f"{folder}/{entry.name}".lstrip("/"), entry)
                 for entry in found
-                if not entry.is_dir()
+                if not _is_folder(entry)
             ]
             return Folder(folders=folders, files=tuple(file for file in files if file is not None))
 
@@ -343,6 +343,14 @@ class ObjectStore:
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""
         url = f"s3a{self._url[2:]}" if self._url.startswith("s3://") else self._url
         return f"{url}/{path}" if path else url
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Say whether an entry is a folder; a link in a circle is none, and no reason to list nothing."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _listed(meta: obstore.ObjectMeta) -> StoredFile:

@@ -28,6 +28,18 @@ class Limits:
     max_files: int | None = None
     max_bytes: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse limits under which nothing would ever be applied.
+
+        Raises:
+            ValueError: a limit is less than 1.
+
+        """
+        for name, limit in (("max_files", self.max_files), ("max_bytes", self.max_bytes)):
+            if limit is not None and limit < 1:
+                msg = f"{name} is {limit}; it has to be 1 or more"
+                raise ValueError(msg)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:

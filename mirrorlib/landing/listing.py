@@ -102,7 +102,8 @@ def list_files(zone: Store, folder: TableFolder) -> FolderListing:
     foreign: list[str] = []
     metadata = None
     for file in listed.files if listed else ():
-        number = None if is_ignored(file.name) else sequence_number(file.name)
+        # Numbers begin at 1: a file 0 would count as applied before anything is.
+        number = None if is_ignored(file.name) else sequence_number(file.name) or None
         if file.name == METADATA_FILE:
             metadata = file
         elif number is not None and number in files:

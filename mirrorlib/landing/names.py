@@ -98,9 +98,12 @@ def is_ignored(name: str) -> bool:
 
 
 def sequence_number(name: str) -> int | None:
-    """Read the number of a file name of exactly 20 digits and an extension; else None."""
+    """Read the number of a file name of exactly 20 digits and an extension; else None.
+
+    Numbers begin at 1: twenty zeros are no number.
+    """
     found = _SEQUENTIAL.fullmatch(name)
-    return int(found[1]) if found else None
+    return int(found[1]) or None if found else None
 
 
 def sequence_name(number: int, extension: str = "parquet") -> str:

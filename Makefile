@@ -1,0 +1,67 @@
+# Everything a user or developer runs; `make` lists it. Each target makes the environment it needs, once.
+
+ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	"$$python" -c '$(ENOUGH)' 2>/dev/null && { echo "$$python"; break; }; done)
+BIN := .venv/bin
+BIN35 := .venv35/bin
+N ?= 200
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format torture bench smoke35 clean machine
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/local.stamp ## See it work on real data
+	@$(BIN)/mirrorlib demo
+
+test: .venv/dev.stamp ## Run the whole suite
+	$(BIN)/pytest $(PYTEST)
+
+check: .venv/dev.stamp ## Lint, formatting, types, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: .venv/dev.stamp ## Format the code and repair what the linter can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
+	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest -m torture --timeout 0
+
+bench: .venv/dev.stamp ## Measure against the MERGE recipe; takes a while
+	$(BIN)/python -m benchmarks
+
+smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
+	$(BIN35)/pytest -m smoke $(PYTEST)
+
+clean: ## Remove the environments and what the tools left behind
+	rm -rf .venv .venv35 .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+
+# One clear line instead of a stack trace when this machine lacks something.
+machine:
+	@test -n "$(PYTHON)" && "$(PYTHON)" -c '$(ENOUGH)' || \
+		{ echo "mirrorlib needs Python 3.11 or newer: install it (Debian, Ubuntu: apt-get install python3 python3-venv), or name it: make PYTHON=/path/to/python3"; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo "This Python cannot make environments: install its venv module (Debian, Ubuntu: apt-get install python3-venv)"; exit 1; }
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+		version=$$("$$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); \
+		test "$${version:-0}" -ge 17 || \
+		{ echo "mirrorlib's local Spark needs Java 17 or newer: install it (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"; exit 1; }
+
+.venv/local.stamp: pyproject.toml | machine
+	test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@touch $@
+
+.venv/dev.stamp: pyproject.toml .venv/local.stamp | machine
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,dev]'
+	@touch $@
+
+.venv35/dev.stamp: pyproject.toml | machine
+	test -x $(BIN35)/python || "$(PYTHON)" -m venv .venv35
+	$(BIN35)/python -m pip install --quiet --disable-pip-version-check --editable '.[local35,dev]'
+	@touch $@

@@ -1,0 +1,46 @@
+"""Fixtures that every test may ask for: one Spark session for all, one landing zone for each."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+# `from oracle import …` works in every test, and in the scripts beside them, wherever pytest is started.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# PySpark gives a timestamp as a naive datetime in the zone of the Python process.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Start the one session; tests that do not ask for it never import pyspark."""
+    import mirrorlib  # tests without Spark run in seconds
+
+    session = mirrorlib.local_spark(cores=2, conf={"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> ZoneWriter:
+    """Give a landing zone in an empty folder."""
+    return ZoneWriter(tmp_path / "zone")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    """Name a target folder that does not exist yet."""
+    return str(tmp_path / "target")

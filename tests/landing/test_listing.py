@@ -1,0 +1,214 @@
+"""Listing a zone finds its table folders and their numbered files, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mirrorlib.errors import ChangeFileError, LandingZoneError
+from mirrorlib.landing.listing import TableFolder, list_files, list_tables
+from mirrorlib.landing.names import TableName, sequence_name
+from mirrorlib.store import LocalStore, open_store
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give an empty zone."""
+    place = tmp_path / "zone"
+    place.mkdir()
+    return place
+
+
+def tables(root: Path) -> list[str]:
+    """List a zone's tables by name, refused ones with a mark."""
+    found = list_tables(open_store(str(root)))
+    return [f"{folder.name}!" if folder.refusal else str(folder.name) for folder in found]
+
+
+def orders(root: Path) -> TableFolder:
+    """Make the folder of a table."""
+    (root / "orders").mkdir(exist_ok=True)
+    return TableFolder(name=TableName(None, "orders"), path="orders")
+
+
+def test_tables_of_both_layouts_are_found(root: Path) -> None:
+    """A `.schema` folder holds tables; any other folder is one, dots or not."""
+    for folder in ("dbo.schema/orders", "dbo.schema/a.b", "sales.schema/orders", "items", "mongo.items"):
+        (root / folder).mkdir(parents=True)
+
+    assert ["dbo/a.b", "dbo/orders", "items", "mongo.items", "sales/orders"] == tables(root)
+
+
+def test_ignored_folders_are_no_tables(root: Path) -> None:
+    """Names beginning with `_` or `.` belong to publishers, at either level (Q27)."""
+    for folder in ("_scratchPad", "_Temp", ".state", "dbo.schema/_scratch", "dbo.schema/.x", ".schema/t", "_a.schema/t"):
+        (root / folder).mkdir(parents=True)
+    (root / "_partnerEvents.json").write_text("{}")
+    (root / "readme.txt").write_text("not a table")
+
+    assert [] == tables(root)
+
+
+def test_an_empty_zone_has_no_tables(root: Path) -> None:
+    """That is no error: the publisher has not begun."""
+    assert [] == tables(root)
+
+
+def test_a_missing_zone_is_an_error(root: Path) -> None:
+    """A mistyped path must not look like a zone without tables."""
+    with pytest.raises(LandingZoneError, match="there is no landing zone"):
+        tables(root / "zoen")
+
+
+def test_a_file_is_no_zone(root: Path) -> None:
+    """Nor is a path that names a file."""
+    (root / "file").write_text("")
+
+    with pytest.raises(LandingZoneError, match="there is no landing zone"):
+        tables(root / "file")
+
+
+def test_conflicting_tables_are_refused_and_their_neighbours_are_not(root: Path) -> None:
+    """Tables that differ by case only, or lie one inside the other in the target."""
+    for folder in ("dbo.schema/orders", "dbo.schema/Orders", "x", "x.schema/y", "free"):
+        (root / folder).mkdir(parents=True)
+
+    assert ["dbo/Orders!", "dbo/orders!", "free", "x!", "x/y!"] == sorted(tables(root))
+
+
+def test_names_that_no_store_can_carry_are_refused_alone(root: Path) -> None:
+    """Control characters, backslashes and broken UTF-8 stop their own table only."""
+    for name in (b"good", b"new\nline", b"back\\slash", b"bad\xff"):
+        os.mkdir(os.path.join(os.fsencode(root), name))  # noqa: PTH102, PTH118  # bytes, not text
+
+    found = list_tables(open_store(str(root)))
+
+    assert {"good": True} == {str(f.name): True for f in found if f.refusal is None}
+    assert all(str(f.refusal).isprintable() for f in found if f.refusal)
+    assert 3 == sum(f.refusal is not None for f in found)
+
+
+def test_change_files_are_found_in_numerical_order(root: Path) -> None:
+    """Whatever order the store lists in."""
+    folder = orders(root)
+    for number in (10, 9, 2, 1):
+        (root / "orders" / sequence_name(number)).write_bytes(b"x" * number)
+
+    listing = list_files(open_store(str(root)), folder)
+
+    assert [1, 2, 9, 10] == list(listing.files)
+    assert [1, 2, 9, 10] == [file.size for file in listing.files.values()]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_00000000000000000001.parquet",
+        "_00000000000000000001.parquet_TEMP",
+        "_00000000000000000001.parquet.temp",
+        ".00000000000000000001.parquet",
+        ".DS_Store",
+        "_SUCCESS",
+        "_state.pkl",
+        "_partnerEvents.json",
+    ],
+)
+def test_ignored_files_are_not_even_foreign(root: Path, name: str) -> None:
+    """Temporary names and publishers' own files are left alone without a word (Q27)."""
+    folder = orders(root)
+    (root / "orders" / name).write_bytes(b"x")
+
+    listing = list_files(open_store(str(root)), folder)
+
+    assert ({}, ()) == (dict(listing.files), listing.foreign)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1.parquet",
+        "0000000000000000001.parquet",
+        "000000000000000000001.parquet",
+        "00000000000000000001",
+        "00000000000000000001.parquet.temp",
+        "00000000000000000001.parquet#123",
+        "0000000000000000000a.parquet",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠١.parquet",
+        "8f14e45f-ceea-467f-a0e6-1a2b3c4d5e6f.parquet",
+        "_current_timestamp.json"[1:],
+        "00000000000000000000.parquet",
+    ],
+)
+def test_other_files_are_foreign(root: Path, name: str) -> None:
+    """They are named, so that a publisher who cannot count finds out; numbers begin at 1."""
+    folder = orders(root)
+    (root / "orders" / name).write_bytes(b"x")
+
+    listing = list_files(open_store(str(root)), folder)
+
+    assert ({}, (name,)) == (dict(listing.files), listing.foreign)
+
+
+def test_a_folder_named_like_a_change_file_is_none(root: Path) -> None:
+    """Spark writes folders of that kind."""
+    folder = orders(root)
+    (root / "orders" / sequence_name(1)).mkdir()
+
+    assert {} == dict(list_files(open_store(str(root)), folder).files)
+
+
+def test_the_metadata_file_is_found(root: Path) -> None:
+    """By its exact name; while it is absent there is none."""
+    folder = orders(root)
+    assert list_files(open_store(str(root)), folder).metadata is None
+
+    (root / "orders" / "_metadata.json").write_text("{}")
+
+    metadata = list_files(open_store(str(root)), folder).metadata
+    assert metadata is not None
+    assert "orders/_metadata.json" == metadata.path
+
+
+def test_two_files_of_one_number_are_refused(root: Path) -> None:
+    """Nobody can say which one is meant."""
+    folder = orders(root)
+    for extension in ("parquet", "csv"):
+        (root / "orders" / sequence_name(1, extension)).write_bytes(b"x")
+
+    with pytest.raises(ChangeFileError, match="two change files carry the sequence number 1"):
+        list_files(open_store(str(root)), folder)
+
+
+def test_a_folder_that_is_gone_shows_nothing(root: Path) -> None:
+    """It may be deleted between two listings (Q33)."""
+    listing = list_files(open_store(str(root)), TableFolder(name=TableName(None, "gone"), path="gone"))
+
+    assert (None, {}) == (listing.metadata, dict(listing.files))
+
+
+def test_a_dangling_link_does_not_hide_its_neighbours(root: Path) -> None:
+    """One odd entry must not fail the listing of a whole zone."""
+    folder = orders(root)
+    (root / "orders" / sequence_name(1)).write_bytes(b"x")
+    (root / "orders" / sequence_name(2)).symlink_to(root / "nowhere")
+    (root / "loop").symlink_to(root / "loop")
+
+    assert [1] == list(list_files(open_store(str(root)), folder).files)
+    assert ["orders"] == tables(root)
+
+
+def test_replacing_a_file_changes_its_identity(root: Path) -> None:
+    """Even by one of the same size."""
+    store = LocalStore(root)
+    (root / "a").write_bytes(b"1")
+    before = store.stat("a")
+    (root / "b").write_bytes(b"2")
+    (root / "b").replace(root / "a")
+    after = store.stat("a")
+
+    assert before is not None
+    assert after is not None
+    assert before.size == after.size
+    assert before.etag != after.etag

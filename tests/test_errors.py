@@ -1,0 +1,78 @@
+"""Errors carry their facts, say what to do next, and hold no data."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+
+from mirrorlib import errors
+from mirrorlib.errors import FileChangedError, MarkerError, MirrorError
+
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, MirrorError) and kind is not MirrorError
+]
+
+
+def test_the_text_is_built_from_the_facts_and_ends_in_what_to_do() -> None:
+    """Table, file, row and column come first, advice last."""
+    error = MarkerError(
+        "the row marker is not 0, 1, 2 or 4",
+        table="dbo/orders",
+        file="00000000000000000003.parquet",
+        column="__rowMarker__",
+        row=17,
+        found=3,
+        next_step="Publish it again.",
+    )
+
+    assert (
+        "dbo/orders: 00000000000000000003.parquet, row 17, column __rowMarker__: "
+        "the row marker is not 0, 1, 2 or 4 (found 3). Publish it again." == str(error)
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_error_says_what_to_do_without_being_told(kind: type[MirrorError]) -> None:
+    """A class's own advice ends its text."""
+    error = kind("something is wrong")
+
+    assert error.next_step == kind.advice
+    assert str(error) == f"something is wrong. {kind.advice}"
+    assert kind.advice.endswith(".")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_module_draws_the_whole_tree(kind: type[MirrorError]) -> None:
+    """The first thing a reader sees is complete."""
+    assert f"── {kind.__name__} " in (errors.__doc__ or "")
+
+
+def test_an_error_is_json_ready() -> None:
+    """Every attribute is in it, next to the class's name and the text."""
+    error = FileChangedError("it is another file now", table="t", file="1.parquet")
+
+    assert {
+        "error": "FileChangedError",
+        "message": str(error),
+        "reason": "it is another file now",
+        "table": "t",
+        "file": "1.parquet",
+        "column": None,
+        "row": None,
+        "found": None,
+        "next_step": FileChangedError.advice,
+    } == error.to_dict()
+
+
+def test_an_error_keeps_its_facts_across_processes() -> None:
+    """Pickling and copying lose nothing."""
+    error = MarkerError("the row marker is NULL", table="t", row=0)
+
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301  # our own bytes
+        assert type(error) is type(other)
+        assert error.to_dict() == other.to_dict()

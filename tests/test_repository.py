@@ -1,0 +1,196 @@
+"""The repository keeps its own promises: imports, public names, the README's words."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import mirrorlib
+from mirrorlib.apply.run import apply_zone
+from mirrorlib.cli import main
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted((ROOT / "mirrorlib").rglob("*.py"))
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+HEAVY = ("delta", "numpy", "obstore", "pandas", "pyarrow", "pyspark", "rich")
+
+
+def printed(program: str) -> str:
+    """Run a program in a fresh interpreter, and give what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+# Imports
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["mirrorlib", "mirrorlib.apply", "mirrorlib.landing.names", "mirrorlib.landing.metadata"],
+)
+def test_importing_is_cheap(module: str) -> None:
+    """Nothing heavy is imported before it is used."""
+    program = f"import sys, {module}; print([name for name in {HEAVY!r} if name in sys.modules])"
+
+    assert "[]" == printed(program)
+
+
+@pytest.mark.parametrize(
+    "module", ["mirrorlib.cli", "mirrorlib.apply.run", "mirrorlib.operate.status"]
+)
+def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
+    """`--help` and `status` start at once, also where no Spark is installed."""
+    unwanted = ("delta", "pandas", "pyspark")  # pyarrow itself takes numpy when it is there
+
+    assert "[]" == printed(
+        f"import sys, {module}; print([name for name in {unwanted!r} if name in sys.modules])"
+    )
+
+
+def test_the_package_needs_pyarrow_and_obstore_only() -> None:
+    """What modules import at their top level is in the standard library, or one of the two, or ours."""
+    allowed = {*sys.stdlib_module_names, "mirrorlib", "obstore", "pyarrow"}
+    found = {
+        (path.name, name.partition(".")[0])
+        for path in MODULES
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+        )
+    }
+
+    assert set() == {(module, name) for module, name in found if name not in allowed}
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "._jvm",
+        "._jsparkSession",
+        ".sparkContext",
+        ".rdd",
+        ".cache(",
+        ".persist(",
+        "getActiveSession",
+    ],
+)
+def test_the_package_runs_on_spark_connect(word: str) -> None:
+    """Nothing reaches behind the DataFrame API and SQL."""
+    assert [] == [path.name for path in MODULES if word in path.read_text()]
+
+
+def test_only_one_module_builds_a_session() -> None:
+    """Everything else is given its session."""
+    assert ["session.py"] == [
+        path.name for path in MODULES if "SparkSession.builder" in path.read_text()
+    ]
+
+
+# The public names
+
+
+def test_public_names_are_sorted_and_there() -> None:
+    """`__all__` and `dir` list the same names, and each can be had."""
+    names = mirrorlib.__all__
+
+    assert sorted(names) == names == dir(mirrorlib)
+    assert all(getattr(mirrorlib, name) is not None for name in names)
+
+
+def test_other_names_are_not_there() -> None:
+    """A typing error is an AttributeError, as in any module."""
+    with pytest.raises(AttributeError, match="no attribute 'aply'"):
+        mirrorlib.aply  # noqa: B018  # the access is the test
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import mirrorlib",
+        "import mirrorlib; import mirrorlib.apply",
+        "from mirrorlib.apply.journal import Journal; import mirrorlib",
+        "import mirrorlib; mirrorlib.apply; import mirrorlib.apply.journal as journal; journal.Journal",
+        "import mirrorlib; mirrorlib.plan; mirrorlib.status; from mirrorlib.apply import plan, report",
+        "from mirrorlib import apply as chosen; import mirrorlib; assert chosen is mirrorlib.apply",
+    ],
+)
+def test_apply_can_be_called_after_any_imports(imports: str) -> None:
+    """The package of that name and the function of that name are one thing, whatever came first."""
+    program = (
+        f"{imports}\n"
+        "try: mirrorlib.apply(None, '/nowhere', '/nowhere/else')\n"
+        "except mirrorlib.LandingZoneError: print('called')\n"
+    )
+
+    assert "called" == printed(program)
+
+
+def test_apply_shows_its_parameters() -> None:
+    """A notebook's help finds them."""
+    assert inspect.signature(apply_zone) == inspect.signature(mirrorlib.apply)
+
+
+def test_the_version_is_the_projects() -> None:
+    """What commits and reports say is what was installed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert mirrorlib.__version__ in {project["version"], "0+source"}
+    assert f"\n## {project['version']}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+# The README
+
+
+@pytest.mark.parametrize("code", [text for language, text in BLOCKS if language == "python"])
+def test_the_readmes_python_uses_public_names_only(code: str) -> None:
+    """Its names exist, and what is called takes what it is given."""
+    tree = ast.parse(code)
+    names = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "mirrorlib"
+    }
+
+    assert names
+    assert names <= set(mirrorlib.__all__)
+
+
+def readme_commands() -> list[str]:
+    """Give every command line of ours that the README shows."""
+    lines = [line for language, text in BLOCKS if language == "sh" for line in text.splitlines()]
+    return [line.partition("#")[0] for line in lines if re.match(r"(\.venv/bin/)?mirrorlib ", line)]
+
+
+@pytest.mark.parametrize("line", readme_commands())
+def test_the_readmes_commands_are_understood(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every option in it exists: its help, asked for at the end, is given."""
+    with pytest.raises(SystemExit) as left:
+        main([*shlex.split(line)[1:], "--help"])
+
+    assert 0 == left.value.code
+    assert "usage: mirrorlib" in capsys.readouterr().out
+
+
+def test_every_make_target_in_the_documents_exists() -> None:
+    """README and CONTRIBUTING name no target that the Makefile lacks."""
+    makefile = (ROOT / "Makefile").read_text()
+    text = README + (ROOT / "CONTRIBUTING.md").read_text()
+
+    for target in set(re.findall(r"(?:^|`)make (\w+)", text, flags=re.MULTILINE)):
+        assert f"\n{target}: " in makefile

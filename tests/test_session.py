@@ -1,0 +1,102 @@
+"""A local session that cannot start says in one line what to install."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirrorlib.errors import LocalSparkError
+from mirrorlib.session import java_version, local_spark
+
+
+def fake_java(folder: Path, version: str) -> None:
+    """Put a command into a folder that calls itself a Java of that version, as Java does."""
+    command = folder / "bin" / "java"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    command.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "version,major", [("17.0.15", 17), ("21", 21), ("1.8.0_452", 8), ("26-ea", 26)]
+)
+def test_the_version_of_java_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, major: int
+) -> None:
+    """Java 8 calls itself 1.8, early access versions have no dots."""
+    fake_java(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert major == java_version()
+
+
+def test_an_old_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version found and the package to install stand in the message."""
+    fake_java(tmp_path, "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(LocalSparkError, match=r"too old .found Java 11.*openjdk-17-jre-headless"):
+        local_spark()
+
+
+@pytest.mark.parametrize("where", ["JAVA_HOME", "PATH"])
+def test_a_missing_java_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Spark would say so in a page of text."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv(where, str(tmp_path))
+
+    with pytest.raises(LocalSparkError, match=r"no Java .*Install Java 17 or newer"):
+        local_spark()
+
+
+def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:
+    """The bare package has no Spark: a cluster's own is used there."""
+    program = (
+        "import sys, importlib.util\n"
+        "from mirrorlib.session import local_spark\n"
+        "from mirrorlib.errors import LocalSparkError\n"
+        "sys.path[:] = []; sys.meta_path.clear()\n"
+        "try: local_spark()\n"
+        "except LocalSparkError as error: print(error)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert "pyspark and delta is not installed. Run `pip install 'mirrorlib[local]'`." in said
+
+
+@pytest.mark.smoke
+def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> None:
+    """Nothing but the program's own lines is printed, even under LC_ALL=C; failures are exceptions."""
+    program = f"""if True:
+        from mirrorlib import local_spark
+        conf = {{"spark.sql.shuffle.partitions": "3"}}
+        spark = local_spark("quiet", cores=1, memory="1g", conf=conf)
+        path = {str(tmp_path)!r} + "/ä 日`$" + "{{env:HOME}}"
+        spark.sql("CREATE TABLE delta.`" + path.replace("`", "``") + "` (`${{x}}` BIGINT) "
+                  "USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+        print(ascii(spark.read.format("delta").load(path).columns))
+        print(spark.conf.get("spark.sql.session.timeZone"))
+        print(spark.conf.get("spark.sql.shuffle.partitions"))
+        try:
+            spark.sql("SELECT raise_error('x')").collect()
+        except Exception:
+            print("raised")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+
+    assert ("['${x}']\nUTC\n3\nraised\n", "", 0) == (done.stdout, done.stderr, done.returncode)
+    assert ["ä 日`${env:HOME}"] == [folder.name for folder in tmp_path.iterdir()]
