@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # it has no public name  # noqa: SLF001  # it has no public name
 
 OK, STOPPED, USAGE = 0, 1, 2
+INTERRUPTED = 130  # as shells say it: 128 and SIGINT's number
 
 _EPILOG = """\
 examples:
@@ -57,14 +58,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MirrorError as exc:
         _say_error(exc, as_json=arguments.json)
         return USAGE if isinstance(exc, (LandingZoneError, JournalError)) else STOPPED
+    except KeyboardInterrupt:
+        sys.stderr.write("mirrorlib: interrupted\n")
+        return INTERRUPTED
     return code
 
 
 def _apply(arguments: argparse.Namespace) -> int:
     from mirrorlib.apply.run import apply_zone
 
-    stop = _stop_on_signals()
     spark = _spark(arguments)
+    stop = _stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
     while True:
         with show_progress(quiet=arguments.json) as observe:
             report = apply_zone(

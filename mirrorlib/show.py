@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 try:
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import (
@@ -57,7 +58,11 @@ def show_report(report: Tabular) -> None:
         sys.stdout.flush()
         return
     console = Console()
-    table = Table(*[escape(name) for name in report.header()])
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(
+        report.header()
+    ):  # only the first column, a table's name, may fold
+        table.add_column(escape(name), no_wrap=place > 0, overflow="fold")
     for row in report.rows():
         table.add_row(*[_coloured(cell) for cell in row])
     console.print(table)

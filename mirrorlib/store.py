@@ -12,6 +12,7 @@ fails a whole listing on one odd name.
 from __future__ import annotations
 
 import contextlib
+import errno
 import heapq
 import os
 import secrets
@@ -30,6 +31,9 @@ from mirrorlib.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,11 +244,10 @@ class LocalStore:
         with _told("look at", entry):
             try:
                 stat = entry.stat()
-            except (
-                FileNotFoundError,
-                NotADirectoryError,
-            ):  # removed since it was listed, or a dangling link
-                return None
+            except OSError as exc:
+                if exc.errno in _NO_FILE:  # removed since it was listed, or a link to nowhere
+                    return None
+                raise
             return StoredFile(
                 path=path,
                 size=stat.st_size,

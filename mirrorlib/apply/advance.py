@@ -6,7 +6,7 @@ round starts from the journal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import StoredFile
+
+
+UNTYPED = "No published file has a column with a type yet."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +87,12 @@ def advance_table(
         if stop():
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
-            prepared = prepare_next(work, standing, coming, cause, options)
+            prepared = prepare_typed(work, standing, opened, coming, cause, options)
         tally.warn(*warnings_of(work.source, prepared))
-        if not prepared.landed and prepared.fault is not None:
+        if prepared.fault is not None and not (prepared.landed and prepared.growth.columns):
             raise prepared.fault
         if not prepared.growth.columns:
-            return tally.end(
-                "waiting",
-                "No published file has a column with a type yet.",
-                file=coming.files[0][1].name,
-            )
+            return tally.end("waiting", UNTYPED, file=coming.files[0][1].name)
         _check_emptiness(work, entry, prepared, options)
         plan = _write_plan(work, entry, standing, prepared, opened.listed_at, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
@@ -154,6 +153,26 @@ def prepare_next(
             column=untyped[0],
             next_step="Publish it with a type, under the same name.",
         )
+    return prepared
+
+
+def prepare_typed(
+    work: Work,
+    standing: Standing,
+    opened: Folder,
+    coming: Next,
+    cause: Mapping[str, str],
+    options: Options,
+) -> Prepared:
+    """Open the next files, and more of them while none has a column with a type (Q11)."""
+    prepared = prepare_next(work, standing, coming, cause, options)
+    position = coming.files[0][0] - 1
+    every = next_files(opened, position, Limits(), {} if options.retry else cause).files
+    for count in range(len(coming.files) + 1, len(every) + 1):
+        if prepared.growth.columns or prepared.fault is not None:
+            break
+        more = replace(coming, files=every[:count])
+        prepared = prepare_next(work, standing, more, cause, options)
     return prepared
 
 

@@ -34,6 +34,7 @@ _SQL_TYPES = {
     WALL_CLOCK: "timestamp_ntz",
 }
 _ARROW_TYPES = {name: kind for kind, name in _SQL_TYPES.items()}
+_MAPPED = set(" ,;{}()\n\t=")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
@@ -56,6 +57,11 @@ class Column:
 
 
 Columns = tuple[Column, ...]
+
+
+def needs_mapping(name: str) -> bool:
+    """Say whether Delta takes a column of this name only in a table with column mapping."""
+    return bool(_MAPPED & set(name))
 
 
 def find_column(columns: Iterable[Column], name: str) -> Column | None:

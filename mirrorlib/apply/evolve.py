@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.apply.columns import Column, Columns, find_column, sql_type
+from mirrorlib.apply.columns import Column, Columns, find_column, needs_mapping, sql_type
 from mirrorlib.apply.read import column_values
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.schema import first_misfit, widen_type, widens_in_place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirrorlib.apply.read import Landed, Source
     from mirrorlib.landing.schema import FileColumn
 
@@ -57,7 +59,13 @@ class Growth:
 
 
 def grow_columns(
-    source: Source, before: Columns, columns: Columns, landed: Landed, *, rewritable: bool
+    source: Source,
+    before: Columns,
+    columns: Columns,
+    landed: Landed,
+    *,
+    earlier: Sequence[Landed] = (),
+    rewritable: bool,
 ) -> Columns:
     """Return *columns* as they have to be to take one more file; *before* is what the table really has.
 
@@ -66,6 +74,7 @@ def grow_columns(
         before: the table's columns now.
         columns: the columns as earlier files of the batch want them.
         landed: the file.
+        earlier: the files of the batch before it.
         rewritable: the table is small enough to be rewritten for a type that Delta does not widen
             to.
 
@@ -81,9 +90,9 @@ def grow_columns(
             columns = (*columns, _added(source, before, landed, file_column))
         elif _has_misfit(source, landed, file_column, mine) is not None:
             wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
-            columns = tuple(
-                replace(mine, type=wider) if column is mine else column for column in columns
-            )
+            wide = replace(mine, type=wider)
+            _check_earlier(source, earlier, landed, file_column, mine, wide)
+            columns = tuple(wide if column is mine else column for column in columns)
     return columns
 
 
@@ -108,6 +117,13 @@ def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) 
         msg = "the file has a column that the table lacks, and evolution is strict"
         step = "Allow it with --evolution add or widen, or publish the file without it."
         raise _error(source, landed, column, msg, sql_type(column.type), step)
+    if before and needs_mapping(column.name) and not any(needs_mapping(old.name) for old in before):
+        msg = "the column's name needs column mapping, which the table was created without"
+        step = (
+            "Rename the column at its publisher, or start the table over: "
+            f"mirrorlib reset TARGET {source.table}"
+        )
+        raise _error(source, landed, column, msg, repr(column.name), step)
     for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
         del values  # reading them is the check
     return Column(column.name, column.type)
@@ -140,6 +156,25 @@ def _widened(
     return wider
 
 
+def _check_earlier(
+    source: Source,
+    earlier: Sequence[Landed],
+    landed: Landed,
+    column: FileColumn,
+    mine: Column,
+    wide: Column,
+) -> None:
+    """See that the batch's earlier files survive: a double does not hold every bigint."""
+    if (mine.type, wide.type) != (pa.int64(), pa.float64()):
+        return
+    for one in earlier:
+        its = one.schema.column(mine.name)
+        if its is not None and _has_misfit(source, one, its, wide) is not None:
+            msg = f"a value of {one.file.name} does not fit the type that would hold both"
+            types = f"{column.stored} in the file, {mine.sql_type} in the table"
+            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
+
+
 def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
     """Return the first row whose value the table's type does not hold."""
     if column.type == mine.type and not _may_be_lossy(column):
@@ -155,7 +190,8 @@ def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column
 
 def _may_be_lossy(column: FileColumn) -> bool:
     """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
-    return bool(pa.types.is_timestamp(column.stored) and column.stored.unit == "ns")
+    kind = column.stored
+    return bool((pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns")
 
 
 def _error(

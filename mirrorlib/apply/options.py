@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from mirrorlib.apply.plan import Limits
 
@@ -48,3 +48,19 @@ class Options:
     quiet: bool = False
     moved_from: str | None = None
     rewrite_limit: int = REWRITE_LIMIT
+
+    def __post_init__(self) -> None:
+        """Refuse words that mean nothing, which would otherwise be taken for the other choice.
+
+        Raises:
+            ValueError: a policy is not one of its words.
+
+        """
+        for name, word, words in (
+            ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
+            ("evolution", self.evolution, get_args(Evolution)),
+            ("ntz", self.ntz, get_args(Ntz)),
+        ):
+            if word not in words:
+                msg = f"{name} is {word!r}; it has to be one of {', '.join(words)}"
+                raise ValueError(msg)

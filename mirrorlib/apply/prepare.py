@@ -93,7 +93,9 @@ def prepare_files(
             if not small and file.name in (suspects or {}):
                 decode_whole(source, file)
             opened = read_landed(source, number, file, whole=small)
-            columns = grow_columns(source, before, columns, opened, rewritable=rewritable)
+            columns = grow_columns(
+                source, before, columns, opened, earlier=landed, rewritable=rewritable
+            )
         except FAULTS as exc:
             fault = exc
             break

@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.advance import (
+    UNTYPED,
     cause_of,
     check_keys,
     check_zone,
     idle_state,
     next_files,
     number_of,
-    prepare_next,
+    prepare_typed,
 )
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Journal, Life
@@ -30,6 +31,7 @@ from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.listing import list_tables
+from mirrorlib.landing.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +89,7 @@ def plan_zone(
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
-    table = str(folder.name)
+    table = printable(str(folder.name))
     try:
         if folder.refusal is not None:
             raise folder.refusal
@@ -127,8 +129,11 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
                 reason=reason,
                 file=file,
             )
-        prepared = prepare_next(work, standing, coming, cause, options)
-        if prepared.landed:
+        prepared = prepare_typed(work, standing, opened, coming, cause, options)
+        if not prepared.growth.columns and prepared.fault is None:
+            file = coming.files[0][1].name
+            return replace(planned, state="waiting", reason=UNTYPED, file=file)
+        if prepared.landed and prepared.growth.columns:
             names = [landed.file.name for landed in prepared.landed]
             planned = _with_batch(planned, names, prepared.rows)
             changes = (

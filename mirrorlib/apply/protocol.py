@@ -13,10 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorlib.apply.columns import find_column, to_columns, to_pairs
-from mirrorlib.apply.commit import append_rows, mark_nothing, merge_changes, overwrite_rows
+from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.guard import find_outcome
 from mirrorlib.apply.journal import Done, new_attempt, now
+from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
 from mirrorlib.apply.ready import ready_table
@@ -287,9 +288,9 @@ def _skipped(work: Work, plan: Plan) -> MirrorError:
 
 
 def _spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
-    text = next(
-        (line.strip() for line in str(exc).splitlines() if line.strip()), type(exc).__name__
-    )
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by: ")]  # the last is the root
+    text = (causes[-1:] or lines[:1] or [type(exc).__name__])[0]
     msg = f"Spark failed to commit batch {plan.batch}"
     return MirrorError(
         msg,

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
-from mirrorlib.landing.schema import FileSchema, canonical_values, read_footer
+from mirrorlib.landing.schema import FileSchema, canonical_values, open_parquet, read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
         schema = read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
         handle.seek(0)
         try:
-            rows = pq.read_table(handle) if whole else None
+            rows = pq.read_table(handle, coerce_int96_timestamp_unit="us") if whole else None
             markers = _markers(source, file, schema, rows, handle)
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, file, exc) from exc
@@ -125,7 +125,7 @@ def decode_whole(source: Source, file: StoredFile) -> None:
     """
     with source.zone.open_file(file.path) as handle:
         try:
-            for _ in pq.ParquetFile(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
+            for _ in open_parquet(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
                 pass
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, file, exc) from exc
@@ -140,7 +140,7 @@ def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.
     """
     with source.zone.open_file(landed.file.path) as handle:
         try:
-            for batch in pq.ParquetFile(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
+            for batch in open_parquet(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
                 rows = pa.Table.from_batches([batch])
                 schema = replace(landed.schema, rows=len(rows))
                 yield rows, _markers(source, landed.file, schema, rows, handle)
@@ -162,12 +162,35 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
     seen = 0
     with source.zone.open_file(landed.file.path) as handle:
         try:
-            parquet = pq.ParquetFile(handle)
+            parquet = open_parquet(handle)
             for batch in parquet.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=[column.name]):
-                yield _canonical(source, landed, column, pa.chunked_array([batch.column(0)]), seen)
+                yield _canonical(
+                    source, landed, column, pa.chunked_array([batch.column(column.name)]), seen
+                )
                 seen += len(batch)
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, landed.file, exc) from exc
+
+
+def null_keys(source: Source, landed: Landed, key: str) -> int | None:
+    """Count NULLs of a key column: in memory, or by the footer's statistics; None when it does not say."""
+    column = landed.schema.column(key)
+    if column is None or pa.types.is_null(column.type):
+        return landed.schema.rows
+    if landed.rows is not None:
+        return int(landed.rows.column(column.name).null_count)
+    with source.zone.open_file(landed.file.path) as handle:
+        metadata = pq.ParquetFile(handle).metadata
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    if column.name not in paths:
+        return None
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    statistics = [group.column(paths.index(column.name)).statistics for group in groups]
+    counts = [
+        one.null_count if one is not None and one.has_null_count else None for one in statistics
+    ]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _canonical(

@@ -32,7 +32,7 @@ from mirrorlib.apply.target import Target
 from mirrorlib.apply.work import Work
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.names import matches, parse_name
+from mirrorlib.landing.names import matches, parse_name, printable
 from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:
@@ -319,10 +319,8 @@ def _apply_all(job: Job, folders: Sequence[TableFolder]) -> tuple[TableReport, .
 
 def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     """Apply one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    tally = Tally(table=str(folder.name), zone=job.zone.url)
+    tally = Tally(table=printable(str(folder.name)), zone=job.zone.url)
     try:
-        if folder.refusal is not None:
-            return tally.fail(folder.refusal)
         report = _advance(job, folder, tally)
     except MirrorError as exc:
         report = tally.fail(exc)
@@ -334,19 +332,21 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",
-        folder.name,
+        report.table,
         report.state,
         report.reason,
     )
     try:
         since = record_status(Journal(job.state, folder.name), tally, report)
     except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
-        _LOG.warning("%s: its status could not be written: %s", folder.name, exc)
+        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
         since = now()
     return replace(report, since=since)
 
 
 def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
+    if folder.refusal is not None:
+        raise folder.refusal
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
     opened = open_folder(job.zone, folder)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from mirrorlib.apply.columns import sql_type
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT, fold_frame, fold_rows
 from mirrorlib.apply.prepare import fitted_rows, rows_of
-from mirrorlib.apply.read import DELETE, INSERT, UPSERT, check_identity, open_batches
+from mirrorlib.apply.read import DELETE, INSERT, UPSERT, check_identity, null_keys, open_batches
 from mirrorlib.landing.names import quote
 from mirrorlib.landing.schema import mirror_type
 
@@ -45,7 +45,8 @@ class Staged:
         frame: the table's columns, plus `OP` unless *plain*.
         plain: every row is to be inserted.
         ops: which ops occur, as far as known; all that markers allow for a large batch.
-        rows: how many rows, None for a large batch.
+        rows: how many rows, at most.
+        null_keys: some key may be NULL.
         bytes: how many bytes were staged, 0 when the change files themselves are read.
         private: the frame reads staged files, not the landing zone.
 
@@ -54,7 +55,8 @@ class Staged:
     frame: DataFrame
     plain: bool
     ops: frozenset[int]
-    rows: int | None
+    rows: int
+    null_keys: bool
     bytes: int
     private: bool
 
@@ -94,7 +96,16 @@ def stage_batch(
     for landed in prepared.landed:
         check_identity(source, landed.file)
     if plain:
-        return _plain(frame_of(stage, source, prepared, ordered=False))
+        frame = frame_of(stage, source, prepared, ordered=False)
+        return Staged(
+            frame=frame,
+            plain=True,
+            ops=frozenset({ADD}),
+            rows=prepared.rows,
+            null_keys=False,
+            bytes=0,
+            private=False,
+        )
     folded = fold_frame(frame_of(stage, source, prepared, ordered=True), keys)
     path = f"{stage.folder}/folded"
     if replaces:
@@ -104,8 +115,15 @@ def stage_batch(
         check_identity(source, landed.file)
     size = sum(file.size for file in _files(stage.state, path))
     frame = _read(stage, prepared.growth.columns, [stage.state.uri(path)], op=not replaces)
-    ops = frozenset({ADD}) if replaces else _possible_ops(prepared)
-    return Staged(frame=frame, plain=replaces, ops=ops, rows=None, bytes=size, private=True)
+    return Staged(
+        frame=frame,
+        plain=replaces,
+        ops=frozenset({ADD}) if replaces else _possible_ops(prepared),
+        rows=prepared.rows,
+        null_keys=any(null_keys(source, one, key) != 0 for one in prepared.landed for key in keys),
+        bytes=size,
+        private=True,
+    )
 
 
 def _stage_small(
@@ -132,7 +150,15 @@ def _stage_small(
     staged = stage.state.stat(path)
     frame = _read(stage, prepared.growth.columns, [stage.state.uri(path)], op=not plain)
     size = staged.size if staged else 0
-    return Staged(frame=frame, plain=plain, ops=ops, rows=len(changes), bytes=size, private=True)
+    return Staged(
+        frame=frame,
+        plain=plain,
+        ops=ops,
+        rows=len(changes),
+        null_keys=any(changes.column(key).null_count for key in keys),
+        bytes=size,
+        private=True,
+    )
 
 
 def _inserts(source: Source, prepared: Prepared) -> int:
@@ -142,10 +168,6 @@ def _inserts(source: Source, prepared: Prepared) -> int:
 def _possible_ops(prepared: Prepared) -> frozenset[int]:
     only_deletes = all(count == 0 for marker, count in prepared.counts.items() if marker != DELETE)
     return frozenset({DROP}) if only_deletes else frozenset({DROP, PUT, CHANGE, ADD})
-
-
-def _plain(frame: DataFrame) -> Staged:
-    return Staged(frame=frame, plain=True, ops=frozenset({ADD}), rows=None, bytes=0, private=False)
 
 
 def _without_matches(folded: DataFrame) -> DataFrame:
@@ -162,9 +184,8 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     columns = prepared.growth.columns
     frames = []
     for group in _same_shape(prepared.landed):
-        if all(
-            column.native for column in group[0].schema.columns if not pa.types.is_null(column.type)
-        ):
+        typed = [column for column in group[0].schema.columns if not pa.types.is_null(column.type)]
+        if typed and all(column.native for column in typed):
             frames.append(_native(stage.spark, source, prepared, group, ordered=ordered))
         else:
             frames += [

@@ -54,7 +54,7 @@ class TableName:
     @classmethod
     def from_segment(cls, segment: str) -> TableName:
         """Give back the name that `segment` was made of."""
-        return parse_name(percent_decode(segment.replace("~", "%"), errors="strict"))
+        return parse_name(percent_decode(segment.replace("~", "%"), errors="surrogateescape"))
 
 
 def _encoded(character: str) -> str:

@@ -8,7 +8,7 @@ design §6, landing-zone quirks Q9-Q19.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -34,6 +34,8 @@ MAX_PRECISION = 38
 # (TypeWidening.isTypeChangeSupported).
 _INT_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
 _INTEGERS = tuple(_INT_DIGITS)
+_SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
+_LONGEST_NAME = 255
 _EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())
 
 
@@ -72,6 +74,11 @@ class FileSchema:
         )
 
 
+def open_parquet(source: BinaryIO) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999."""
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+
+
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
     """Read what the footer of a Parquet file says about its columns.
 
@@ -84,12 +91,13 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         msg = "the change file has no bytes; it may be an upload under way"
         raise ChangeFileError(msg, table=table, file=file.name, found="0 bytes")
     try:
-        parquet = pq.ParquetFile(source)
+        parquet = open_parquet(source)
         arrow, metadata = parquet.schema_arrow, parquet.metadata
     except (pa.ArrowException, OSError) as exc:
         msg = "the change file is not whole Parquet: cut short, damaged or still being written"
         raise ChangeFileError(msg, table=table, file=file.name, found=_brief(exc)) from exc
     physical = _physical_types(metadata)
+    decodable = _spark_decodes(metadata)
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
     _check_names(names, markers, table=table, file=file.name)
@@ -99,6 +107,8 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         )
         for name in names
     )
+    if not decodable:
+        columns = tuple(replace(column, native=False) for column in columns)
     decoded = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return FileSchema(
         columns=columns,
@@ -216,7 +226,8 @@ def first_misfit(values: pa.ChunkedArray, target: pa.DataType) -> int | None:
 def _file_column(
     field: pa.Field, physical: str, *, table: str, file: str, ntz: NtzPolicy
 ) -> FileColumn:
-    kind = mirror_type(field.type, ntz, instant=physical == "INT96")
+    stored = pa.timestamp("ns") if physical == "INT96" else field.type
+    kind = mirror_type(stored, ntz, instant=physical == "INT96")
     if kind is None:
         msg = "this type has no place in the open mirroring format"
         step = "Publish nested values as a JSON string and numbers with at most 38 digits."
@@ -224,7 +235,7 @@ def _file_column(
             msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step
         )
     return FileColumn(
-        name=field.name, stored=field.type, type=kind, native=_is_native(field.type, physical)
+        name=field.name, stored=stored, type=kind, native=_is_native(stored, physical)
     )
 
 
@@ -237,6 +248,8 @@ def mirror_type(
         return mirror_type(stored.value_type, ntz, instant=instant)
     if isinstance(stored, pa.BaseExtensionType):
         return mirror_type(stored.storage_type, ntz, instant=instant)
+    if str(stored) in _VIEWS:
+        return _VIEWS[str(stored)]
     if types.is_timestamp(stored):
         return WALL_CLOCK if stored.tz is None and ntz == "keep" and not instant else INSTANT
     if types.is_decimal(stored):
@@ -249,6 +262,10 @@ def mirror_type(
     return None
 
 
+_VIEWS = {
+    "string_view": pa.string(),
+    "binary_view": pa.binary(),
+}  # pyarrow 14 has no words for them
 _MIRROR_TYPES = (
     (pa.types.is_null, pa.null()),
     (pa.types.is_boolean, pa.bool_()),
@@ -286,6 +303,16 @@ def _is_native(stored: pa.DataType, physical: str) -> bool:
     return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))
 
 
+def _spark_decodes(metadata: pq.FileMetaData) -> bool:
+    """Say whether Spark's reader has the codecs and encodings; Spark brings no Brotli."""
+    group = metadata.row_group(0) if metadata.num_row_groups else None
+    chunks = [group.column(i) for i in range(group.num_columns)] if group else []
+    return all(
+        chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
+        for chunk in chunks
+    )
+
+
 def _check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
     if len(markers) > 1:
         msg = "the file has two row marker columns"
@@ -298,6 +325,11 @@ def _check_names(names: list[str], markers: list[str], *, table: str, file: str)
                 msg, table=table, file=file, column=name, found=f"{seen[name.lower()]} and {name}"
             )
         seen[name.lower()] = name
+        if len(name) > _LONGEST_NAME or any(c < " " and c not in "\n\t\0" for c in name):
+            msg = "the column's name cannot be carried: it is too long or has a control character"
+            shown = ascii(name)[1:-1][:80]
+            step = "Rename the column at its publisher."
+            raise SchemaError(msg, table=table, file=file, column=shown, next_step=step)
         if name.lower() in RESERVED or name.lower().startswith(OURS) or not name or "\0" in name:
             msg = "the column's name is reserved" if name else "a column has no name"
             raise SchemaError(

@@ -17,7 +17,7 @@ from mirrorlib.apply.report import STOPPED, State
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
-from mirrorlib.landing.names import TableName
+from mirrorlib.landing.names import TableName, printable
 from mirrorlib.store import open_store
 from mirrorlib.tabular import Tabular
 
@@ -135,19 +135,18 @@ def read_status(
         )
     names = sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
     moment = datetime.now(UTC)
-    return StatusReport(
-        target=places.shown, tables=tuple(_table_status(store, name, moment) for name in names)
-    )
+    found = (_table_status(store, name, moment) for name in names)
+    return StatusReport(target=places.shown, tables=tuple(one for one in found if one is not None))
 
 
-def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus:
+def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
     try:
         return _read_table(state, name, moment)
     except MirrorError as exc:
         return replace(_from_word(name, {}), state="failed", reason=str(exc), file=exc.file)
 
 
-def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus:
+def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
     journal = Journal(state, name)
     lives = journal.lives()
     entry = journal.newest(lives[-1]) if lives else None
@@ -164,6 +163,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus:
         )
     status = replace(status, life=len(lives))
     try:
+        if not lives and _has_left(status, name):
+            return None
         listing = _listing(status, name)
     except MirrorError as exc:
         return replace(
@@ -172,11 +173,22 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus:
     return status if listing is None else _with_listing(status, listing, moment)
 
 
+def _has_left(status: TableStatus, name: TableName) -> bool:
+    """Say whether a table that was never begun, refused or waiting, is no longer in its zone."""
+    if status.landing_zone is None:
+        return False
+    return open_store(status.landing_zone).list_folder(_folder_of(name)) is None
+
+
+def _folder_of(name: TableName) -> str:
+    return name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
+
+
 def _listing(status: TableStatus, name: TableName) -> FolderListing | None:
     if status.landing_zone is None:
         return None
-    path = name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
-    return list_files(open_store(status.landing_zone), TableFolder(name=name, path=path))
+    folder = TableFolder(name=name, path=_folder_of(name))
+    return list_files(open_store(status.landing_zone), folder)
 
 
 def _with_listing(status: TableStatus, listing: FolderListing, moment: datetime) -> TableStatus:
@@ -208,7 +220,7 @@ def _with_listing(status: TableStatus, listing: FolderListing, moment: datetime)
 
 def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
     return TableStatus(
-        table=str(name),
+        table=printable(str(name)),
         state=word.get("state", "behind"),
         reason=word.get("reason", ""),
         file=word.get("file"),

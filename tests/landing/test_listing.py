@@ -35,7 +35,13 @@ def orders(root: Path) -> TableFolder:
 
 def test_tables_of_both_layouts_are_found(root: Path) -> None:
     """A `.schema` folder holds tables; any other folder is one, dots or not."""
-    for folder in ("dbo.schema/orders", "dbo.schema/a.b", "sales.schema/orders", "items", "mongo.items"):
+    for folder in (
+        "dbo.schema/orders",
+        "dbo.schema/a.b",
+        "sales.schema/orders",
+        "items",
+        "mongo.items",
+    ):
         (root / folder).mkdir(parents=True)
 
     assert ["dbo/a.b", "dbo/orders", "items", "mongo.items", "sales/orders"] == tables(root)
@@ -43,7 +49,15 @@ def test_tables_of_both_layouts_are_found(root: Path) -> None:
 
 def test_ignored_folders_are_no_tables(root: Path) -> None:
     """Names beginning with `_` or `.` belong to publishers, at either level (Q27)."""
-    for folder in ("_scratchPad", "_Temp", ".state", "dbo.schema/_scratch", "dbo.schema/.x", ".schema/t", "_a.schema/t"):
+    for folder in (
+        "_scratchPad",
+        "_Temp",
+        ".state",
+        "dbo.schema/_scratch",
+        "dbo.schema/.x",
+        ".schema/t",
+        "_a.schema/t",
+    ):
         (root / folder).mkdir(parents=True)
     (root / "_partnerEvents.json").write_text("{}")
     (root / "readme.txt").write_text("not a table")
@@ -183,7 +197,9 @@ def test_two_files_of_one_number_are_refused(root: Path) -> None:
 
 def test_a_folder_that_is_gone_shows_nothing(root: Path) -> None:
     """It may be deleted between two listings (Q33)."""
-    listing = list_files(open_store(str(root)), TableFolder(name=TableName(None, "gone"), path="gone"))
+    listing = list_files(
+        open_store(str(root)), TableFolder(name=TableName(None, "gone"), path="gone")
+    )
 
     assert (None, {}) == (listing.metadata, dict(listing.files))
 

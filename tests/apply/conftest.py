@@ -1,0 +1,34 @@
+"""Fixtures of the apply tests: mirrors that nothing was applied to, or that have come some way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.apply.mirrors import Mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def fresh(spark: SparkSession, tmp_path: Path) -> Mirror:
+    """Give a mirror with no file and no table."""
+    return Mirror(spark=spark, root=tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mirror:
+    mirror = Mirror(spark=spark, root=tmp_path_factory.mktemp("template"))
+    for _ in range(2):
+        mirror.publish()
+        mirror.assert_current()
+    return mirror
+
+
+@pytest.fixture
+def mirror(_template: Mirror, tmp_path: Path) -> Mirror:
+    """Give a mirror whose first two files were applied, a batch each."""
+    return _template.copy(tmp_path)
