@@ -17,6 +17,7 @@ from decimal import Decimal
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+
 from oracle import ChangeFile, Replayed, canonical_row, replay
 from zones import MARKER, Place, TableWriter
 

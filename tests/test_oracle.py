@@ -10,6 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from logs import Log, LogFile, make_logs
 from oracle import (
     ChangeFile,

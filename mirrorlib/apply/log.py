@@ -116,6 +116,8 @@ class HistoryLog:
     def newest(self, at_least: int = -1) -> int | None:
         """Ask for the last commit."""
         del at_least
+        if not self._spark.catalog.tableExists(self._table):
+            return None
         rows = self._spark.sql(f"DESCRIBE HISTORY {self._table} LIMIT 1").collect()
         return int(rows[0]["version"]) if rows else None
 

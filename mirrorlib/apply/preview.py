@@ -7,6 +7,7 @@ in between.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,14 @@ from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.report import PlannedTable, PlanReport
-from mirrorlib.apply.run import Job, choose_tables, open_job, open_work, refuse_twins
+from mirrorlib.apply.run import (
+    Job,
+    choose_tables,
+    open_job,
+    open_work,
+    refuse_in_catalog,
+    unexpected_error,
+)
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
 
+_LOG = logging.getLogger(__name__)
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
@@ -83,16 +92,16 @@ def plan_zone(
         rewrite_limit=rewrite_limit,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
-    folders = refuse_twins(choose_tables(list_tables(job.zone), options), job.target)
+    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
     return PlanReport(landing_zone=job.zone.url, target=job.target.shown, tables=planned)
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
     table = printable(str(folder.name))
+    if folder.refusal is not None:
+        return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:
-        if folder.refusal is not None:
-            raise folder.refusal
         opened = open_folder(job.zone, folder)
         if opened.waits_for:
             return PlannedTable(
@@ -102,6 +111,9 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         return _look_ahead(open_work(job, folder, opened, lives), opened, job.options)
     except MirrorError as exc:
         return PlannedTable(table=table, state="failed", reason=str(exc), file=exc.file)
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        _LOG.exception("%s: failed unexpectedly", table)
+        return PlannedTable(table=table, state="failed", reason=str(unexpected_error(exc, folder)))
 
 
 def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:

@@ -175,8 +175,15 @@ def _void(work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float]) -
     """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
     if work.journal.entry(work.life, plan.batch).done is not None:
         return
-    etag = next((file.etag for file in plan.files if file.name == fault.file), None)
-    cause = {"file": fault.file, "etag": etag, "error": type(fault).__name__, "reason": str(fault)}
+    # A fault that names no file of the plan stands before its first one: without a file to wait
+    # for, the same plan would be made and voided for ever.
+    file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
+    cause = {
+        "file": file.name,
+        "etag": file.etag,
+        "error": type(fault).__name__,
+        "reason": str(fault),
+    }
     with work.step("void", clock, plan):
         if find_table(work.spark, work.ref) is None:
             create_table(

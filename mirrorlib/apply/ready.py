@@ -26,7 +26,6 @@ from mirrorlib.errors import ForeignWriteError
 
 if TYPE_CHECKING:
     from mirrorlib.apply.columns import Columns
-    from mirrorlib.apply.evolve import Growth
     from mirrorlib.apply.journal import Plan
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.table import Found
@@ -48,11 +47,12 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         map_columns(work.spark, work.ref, growth.columns, found)
         return to_pairs(found.columns) != to_pairs(growth.columns)
     if growth.added or growth.widened or growth.rewritten:
-        _grow_table(work, plan, growth, clock)
+        _grow_table(work, plan, prepared, clock)
     return False
 
 
-def _grow_table(work: Work, plan: Plan, growth: Growth, clock: dict[str, float]) -> None:
+def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> None:
+    growth = prepared.growth
     found = find_table(work.spark, work.ref)
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
@@ -61,7 +61,8 @@ def _grow_table(work: Work, plan: Plan, growth: Growth, clock: dict[str, float])
     rewritten = _still_narrow(growth.rewritten, found)
     if rewritten:
         with work.step("rewrite", clock, plan):
-            rows = rewritten_rows(work.spark, work.ref, rewritten)
+            file = _cause_of_rewrite(prepared, rewritten)
+            rows = rewritten_rows(work.spark, work.ref, rewritten, file)
             facts = facts_of(work, plan, {"batch": None, "outcome": "rewrite"})
             mark = Mark(app_id=f"{work.life.app_id}:rewrite", version=plan.batch, facts=facts)
             overwrite_rows(work.ref, rows, mark, schema=True)
@@ -71,6 +72,17 @@ def _grow_table(work: Work, plan: Plan, growth: Growth, clock: dict[str, float])
                 widen_columns(work.spark, work.ref, widened, found)
             if added:
                 add_columns(work.spark, work.ref, added, found)
+
+
+def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
+    """Name the first file that has a column of the new type; the first of all when none has it alone."""
+    causes = (
+        landed.file.name
+        for landed in prepared.landed
+        for column in columns
+        if (its := landed.schema.column(column.name)) is not None and its.type == column.type
+    )
+    return next(causes, prepared.landed[0].file.name)
 
 
 def _still_narrow(columns: Columns, found: Found) -> Columns:

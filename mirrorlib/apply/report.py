@@ -219,6 +219,11 @@ def notes_of(tables: tuple[TableReport, ...] | tuple[PlannedTable, ...]) -> list
     ]
 
 
+def told_reason(table: str, state: str, reason: str) -> str:
+    """Say why a table is not current, naming it once."""
+    return f"{table} is {state}: {reason.removeprefix(f'{table}: ')}"
+
+
 def _row(table: TableReport) -> tuple[str, ...]:
     rows = table.total("rows")
     rate = f"{rows / table.seconds:,.0f}" if rows and table.seconds else "-"

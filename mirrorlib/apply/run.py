@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
+_STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
+_STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +142,7 @@ def apply_zone(
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
-    folders = refuse_twins(choose_tables(list_tables(job.zone), options), job.target)
+    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
     open_state(job.state)
     reports = _apply_all(job, folders)
     seconds = round(time.perf_counter() - began, 3)
@@ -242,18 +245,33 @@ def choose_tables(folders: Sequence[TableFolder], options: Options) -> tuple[Tab
     return tuple(folder for folder in folders if matches(folder.name, options.tables))
 
 
-def refuse_twins(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
-    """Refuse tables of two schema folders that would be one table of a catalog's schema."""
+def unexpected_error(exc: Exception, folder: TableFolder) -> MirrorError:
+    """Name what nobody foresaw: its class and the first line that it says."""
+    told = next((line.strip() for line in str(exc).splitlines() if line.strip()), "no text")
+    msg = f"an unexpected {type(exc).__name__}"
+    step = "The log has the whole story; the table is tried again on the next run."
+    return MirrorError(msg, table=printable(str(folder.name)), found=told[:300], next_step=step)
+
+
+def refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
+    """Refuse by name the tables that a catalog's schema has no room for."""
     if target.catalog is None:
         return tuple(folders)
     seen = Counter(folder.name.table.lower() for folder in folders)
-    msg = f"another table of the landing zone is called so too, and {target.shown} has room for one"
-    return tuple(
-        replace(folder, refusal=TableNameError(msg, table=str(folder.name)))
-        if seen[folder.name.table.lower()] > 1
-        else folder
-        for folder in folders
-    )
+    refused = []
+    for folder in folders:
+        table = folder.name.table
+        error = folder.refusal
+        if target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
+            msg = f"the catalog {target.catalog} takes letters, digits and _ in a table's name, nothing else"
+            step = "Rename it at the publisher, or use a path as the target."
+            error = TableNameError(msg, table=str(folder.name), next_step=step)
+        elif seen[table.lower()] > 1:
+            msg = f"another table of the landing zone is called so too, and {target.shown} has room for one"
+            step = "Apply one of them, with --table, or rename one at its publisher."
+            error = TableNameError(msg, table=str(folder.name), next_step=step)
+        refused.append(replace(folder, refusal=error))
+    return tuple(refused)
 
 
 def refuse_overlap(zone: str, target: Target) -> None:
@@ -326,9 +344,7 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         report = tally.fail(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         _LOG.exception("%s: failed unexpectedly", folder.name)
-        report = tally.fail(
-            MirrorError(f"{type(exc).__name__}", table=str(folder.name), found=str(exc)[:300])
-        )
+        report = tally.fail(unexpected_error(exc, folder))
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",

@@ -202,8 +202,8 @@ def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: F
         )
 
 
-def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns) -> DataFrame:
-    """Return the table's rows with the new types, to be written over it.
+def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: str) -> DataFrame:
+    """Return the table's rows with the new types, to be written over it because of *file*.
 
     Raises:
         SchemaError: a value of the table would change.
@@ -224,7 +224,12 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns) -> Data
             found = f"{was.simpleString()} in the table, {sql_type(column.type)} wanted"
             step = f"Start the table over: mirrorlib reset TARGET {ref.name}"
             raise SchemaError(
-                msg, table=str(ref.name), column=column.name, found=found, next_step=step
+                msg,
+                table=str(ref.name),
+                file=file,
+                column=column.name,
+                found=found,
+                next_step=step,
             )
     types = {column.name.lower(): column.sql_type for column in columns}
     return rows.select(

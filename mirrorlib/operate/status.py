@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.journal import WHOLE_FOLDER, Journal
 from mirrorlib.apply.plan import Limits, next_run
-from mirrorlib.apply.report import STOPPED, State
+from mirrorlib.apply.report import STOPPED, State, told_reason
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
@@ -105,7 +105,9 @@ class StatusReport(Tabular):
 
     def notes(self) -> list[str]:
         """Say for each table why it is not current, then what it warns about."""
-        told = [f"{t.table} is {t.state}{_since(t)}: {t.reason}" for t in self.tables if t.reason]
+        told = [
+            told_reason(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
+        ]
         return told + [
             f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings
         ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apply.mirrors import Mirror
+from mirrors import Mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,11 +1,931 @@
-"""x"""
+"""Break the commit protocol: damage, replacement, slow runners, resets, other people's writes, and a history cut short.
+
+Each test is one interleaving on a real Delta table, made by doing something at one step of a run. What counts is the end: the
+table holds what its publisher meant, each file's effect once, or the run says what is wrong and has touched nothing.
+"""
+
 from __future__ import annotations
-from tests.apply.mirrors import Mirror
-def test_a(mirror: Mirror) -> None:
-    """x"""
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from mirrors import Killed, Mirror, at
+from oracle import assert_same_rows
+from zones import damage_pages
+
+from mirrorlib.apply.protocol import _prepare_again, carry_out
+from mirrorlib.errors import MirrorError, TableBusyError
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.report import Event
+
+TRANSACTIONS = "delta.setTransactionRetentionDuration"
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark read every batch, as it does large ones."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+
+
+@pytest.fixture(params=["small", "large"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Take a batch through memory, then through Spark."""
+    if request.param == "large":
+        monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+    return str(request.param)
+
+
+# Damage
+
+
+def test_a_small_batch_with_a_damaged_page_is_never_planned(mirror: Mirror) -> None:
+    """A page damaged behind a good footer stops the table before its file; the files before it are applied."""
+    mirror.publish()
+    damage_pages(mirror.publish())
+
+    report = mirror.assert_failed("ChangeFileError", mirror.file_name(4))
+
+    assert (mirror.file_name(4), 3, 3) == (report.file, report.position, mirror.plans())
+    mirror.assert_holds(3)
+
+
+def test_a_repaired_file_is_read_by_itself(mirror: Mirror) -> None:
+    """The same name with good pages is all that it takes to go on."""
+    damage_pages(mirror.publish())
+    mirror.assert_failed("ChangeFileError", mirror.file_name(3))
+
+    mirror.replace(3)
+
+    mirror.assert_current()
+
+
+@pytest.mark.usefixtures("by_spark")
+def test_a_large_batch_with_a_damaged_page_is_voided_and_its_good_files_applied(mirror: Mirror) -> None:
+    """What Spark finds while it decodes voids the plan; the next plan ends before the damaged file."""
+    mirror.publish()
+    damage_pages(mirror.publish())
+
+    report = mirror.assert_failed("ChangeFileError", mirror.file_name(4))
+
+    assert ("void", "applied") == (mirror.outcome(3)["outcome"], mirror.outcome(4)["outcome"])
+    assert (mirror.file_name(4), 3) == (report.file, report.position)
+    mirror.assert_holds(3)
+
+
+@pytest.mark.usefixtures("by_spark")
+def test_a_file_that_voided_a_plan_is_left_alone_until_it_changes(mirror: Mirror) -> None:
+    """An unchanged file is not tried again; --retry decodes it first; a repaired one is simply read."""
+    damage_pages(mirror.publish())
+    mirror.assert_failed("ChangeFileError")
+    before = (mirror.plans(), mirror.newest)
+
+    mirror.assert_failed("ChangeFileError", mirror.file_name(3))
+    mirror.assert_failed("ChangeFileError", mirror.file_name(3), retry=True)
+    assert before == (mirror.plans(), mirror.newest)
+
+    mirror.replace(3)
     mirror.publish()
     mirror.assert_current()
     mirror.assert_feed()
-    mirror.publish(); mirror.publish()
-    mirror.assert_current(max_files=1)
+
+
+@pytest.mark.usefixtures("by_spark")
+def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirror) -> None:
+    """A void needs a table to stand in; the first good batch replaces its columns."""
+    damage_pages(fresh.publish())
+    fresh.assert_failed("ChangeFileError", fresh.file_name(1))
+
+    fresh.replace(1)
+    fresh.assert_current()
+
+    assert ["id", "v"] == fresh.spark.read.format("delta").load(str(fresh.path)).columns
+
+
+# Files that change under a run
+
+
+@pytest.mark.parametrize(("step", "when"), [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")])
+def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(mirror: Mirror, road: str, step: str, when: str) -> None:
+    """Either the planned content is applied, or the plan is voided and the new content is."""
+    mirror.publish()
+    planned = mirror.files[2]
+
+    report = mirror.run(observe=at(step, when, lambda: mirror.replace(3)))
+
+    if mirror.outcome(3)["outcome"] == "applied":
+        mirror.files[2] = planned
+    assert (road, step) in {("small", step), ("large", step)}
+    assert "current" == report.state, report.reason
+    mirror.publish()
+    mirror.assert_current()
+
+
+@pytest.mark.usefixtures("by_spark")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_file_replaced_before_it_is_staged_voids_its_plan(mirror: Mirror, when: str) -> None:
+    """A large batch is read after it is planned, so its files are looked at again."""
+    mirror.publish()
+    step = ("stage", "before") if when == "before" else ("guard", "after")
+
+    mirror.run(observe=at(*step, lambda: mirror.replace(3)))
+
+    assert "void" == mirror.outcome(3)["outcome"]
+    mirror.assert_current()
+
+
+@pytest.mark.usefixtures("by_spark")
+def test_a_file_replaced_while_spark_appends_it_is_told(mirror: Mirror) -> None:
+    """Inserts alone are read from the landing zone by the commit itself: nobody may take that for the planned content in silence."""
+    mirror.publish([{"id": 50, "v": "planned"}], [0])
+
+    report = mirror.run(observe=at("commit", "before", lambda: mirror.replace(3, [{"id": 51, "v": "other"}], [0])))
+
+    assert mirror.file_name(3) in " ".join((report.reason, *report.warnings))
+    mirror.assert_holds()
+
+
+def test_a_file_removed_between_plan_and_commit_is_awaited(mirror: Mirror, road: str) -> None:
+    """A removed file is applied from memory or its plan is voided; put back as it was, it is read without --retry."""
+    path = mirror.publish()
+    kept = path.with_name("_kept")
+
+    mirror.run(observe=at("plan", "after", lambda: path.rename(kept)))
+
+    assert ("applied" if road == "small" else "void") == mirror.outcome(3)["outcome"]
+    kept.rename(path)
+    mirror.assert_current()
+
+
+def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(mirror: Mirror, road: str) -> None:
+    """The runner dies behind its plan; who comes next finds another file and plans again."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    mirror.replace(3)
+
+    mirror.assert_current()
+
+    assert ("void", "applied") == (mirror.outcome(3)["outcome"], mirror.outcome(4)["outcome"])
+    assert road
+
+
+def test_a_planned_file_that_was_gone_for_a_while_is_read_when_it_is_back(mirror: Mirror) -> None:
+    """A file that was moved away and back is as good as before: its plan is void, the file is not damaged."""
+    path = mirror.publish()
+    mirror.run_until("plan", "after")
+    kept = path.rename(path.with_name("_kept"))
+    mirror.run()
+    kept.rename(path)
+
+    mirror.assert_current()
+
+
+def test_a_store_that_fails_while_a_file_is_read_damages_nothing(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks while a planned file is read again is no damage: the plan stays and is carried out."""
+    from mirrorlib.store import LocalStore
+
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    whole = LocalStore.open_file
+    with monkeypatch.context() as broken:
+        broken.setattr(LocalStore, "open_file", lambda self, path: _Broken(whole(self, path)))
+        mirror.assert_failed("StoreError")
+
+    mirror.assert_current()
+    assert "applied" == mirror.outcome(3)["outcome"]
+
+
+class _Broken:
+    """A file whose connection breaks behind the footer."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._reads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __enter__(self) -> _Broken:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._file.close()
+
+    def read(self, size: int = -1) -> Any:
+        self._reads += 1
+        if self._reads > 2:
+            msg = "connection reset by peer"
+            raise OSError(msg)
+        return self._file.read(size)
+
+
+def test_a_table_value_that_no_wider_type_holds_fails_the_file_once(mirror: Mirror) -> None:
+    """The table's own value stands against a rewrite: that file is named, good ones before it are applied, nothing is tried forever."""
+    mirror.publish([{"id": 60, "v": "x", "n": 2**53 + 1}], [0])
+    mirror.assert_current()
+    mirror.publish()
+    mirror.publish([{"id": 61, "v": "x", "n": 1.5}], [0])
+
+    mirror.assert_failed("SchemaError", mirror.file_name(5), "column n")
+    mirror.assert_holds(4)
+    plans = mirror.plans()
+    mirror.assert_failed("SchemaError", mirror.file_name(5), "column n")
+    assert plans == mirror.plans()
+    mirror.assert_failed("SchemaError", mirror.file_name(5), "column n", retry=True)
+
+    mirror.replace(5, [{"id": 61, "v": "x", "n": 15}], [0])
+    mirror.assert_current()
+
+
+# Slow runners
+
+Batch = tuple[list[dict[str, object]], list[int]]
+KINDS: dict[str, Batch | None] = {
+    "merge": None,
+    "append": ([{"id": 100, "v": "more"}, {"id": 70, "v": "new"}], [0, 0]),
+    "matched-only": ([{"id": 1, "v": None}, {"id": 100, "v": None}], [2, 2]),
+}
+
+
+def publish_kind(mirror: Mirror, kind: str) -> None:
+    """Publish a file that makes a commit of one kind."""
+    content = KINDS[kind]
+    mirror.publish(*content) if content else mirror.publish()
+
+
+def carry_slowly(mirror: Mirror, batch: int, step: tuple[str, str], meanwhile: Callable[[], object], life: int | None = None) -> str:
+    """Carry a batch's plan out as a runner that opened its files long ago, and do something at one of its steps."""
+    work = mirror.open_work()
+    plan = mirror.plan(work, batch)
+    prepared = _prepare_again(work, plan)
+    assert life is None or len(work.lives) == life
+    return carry_out(replace(work, observe=at(*step, meanwhile)), plan, prepared, {}).outcome
+
+
+SLOW_STEPS = [("guard", "before"), ("guard", "after"), ("stage", "after"), ("commit", "before")]
+
+
+@pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
+def test_a_slow_runner_never_carries_out_a_voided_plan(mirror: Mirror, step: tuple[str, str]) -> None:
+    """Whenever the other runner voids the plan, the slow one finds that out by the commit that stands in its place."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+
+    def void() -> None:
+        mirror.replace(3)
+        mirror.assert_current()
+        mirror.forget(3)
+
+    assert "void" == carry_slowly(mirror, 3, step, void)
+    assert "void" == mirror.outcome(3)["outcome"]
+    mirror.assert_holds()
+    mirror.publish()
+    mirror.assert_current()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(mirror: Mirror, kind: str) -> None:
+    """MERGE, append and delete alike are skipped by Delta once the void is recorded."""
+    publish_kind(mirror, kind)
+    mirror.run_until("plan", "after")
+
+    def void() -> None:
+        mirror.replace(3, [{"id": 80, "v": "other"}], [0])
+        mirror.assert_current()
+
+    assert "void" == carry_slowly(mirror, 3, ("commit", "before"), void)
+    mirror.assert_holds()
+
+
+@pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_slow_runner_has_no_second_effect(mirror: Mirror, kind: str, step: tuple[str, str]) -> None:
+    """The other runner carries the same plan out first; its word in the journal is lost, so the commit is looked up."""
+    publish_kind(mirror, kind)
+    mirror.run_until("plan", "after")
+
+    def overtake() -> None:
+        mirror.assert_current()
+        mirror.forget(3)
+
+    assert "applied" == carry_slowly(mirror, 3, step, overtake)
+    mirror.assert_holds()
+    assert mirror.newest == mirror.outcome(3)["version"]
+
+
+def test_a_slow_runner_has_no_second_effect_on_a_first_batch(fresh: Mirror) -> None:
+    """The first batch replaces the table; replacing it twice would lose what came between."""
+    fresh.publish()
+    fresh.run_until("plan", "after")
+
+    def overtake() -> None:
+        fresh.assert_current()
+        fresh.publish()
+        fresh.assert_current()
+
+    assert "applied" == carry_slowly(fresh, 1, ("commit", "before"), overtake)
+    fresh.assert_holds()
+
+
+def test_a_slow_runner_of_an_older_batch_comes_too_late(mirror: Mirror) -> None:
+    """Several batches on, the plan is still found to be applied."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+
+    def overtake() -> None:
+        for _ in range(2):
+            mirror.publish()
+            mirror.assert_current(max_files=1)
+        mirror.forget(3)
+
+    assert "applied" == carry_slowly(mirror, 3, ("commit", "before"), overtake)
+    mirror.assert_holds()
+    mirror.publish()
+    mirror.assert_current()
+
+
+@pytest.mark.parametrize(("step", "when"), [("commit", "after"), ("done", "before")])
+def test_a_commit_whose_runner_died_is_looked_up(mirror: Mirror, step: str, when: str) -> None:
+    """The commit went through and nobody wrote that down: the next runner reads it from the commit."""
+    mirror.publish()
+    mirror.run_until(step, when)
+    mirror.publish()
+
+    report = mirror.assert_current()
+
+    assert [3, 4] == [batch.batch for batch in report.batches]
     mirror.assert_feed()
+
+
+@pytest.mark.usefixtures("by_spark")
+def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
+    """The void went through and nobody wrote that down: the next runner must not take it for applied."""
+    damage_pages(mirror.publish())
+    mirror.run_until("void", "after")
+
+    report = mirror.assert_failed("ChangeFileError", mirror.file_name(3))
+
+    assert (2, "void") == (report.position, mirror.outcome(3)["outcome"])
+    mirror.replace(3)
+    mirror.assert_current()
+
+
+def test_two_runners_that_nothing_keeps_apart_have_one_effect(mirror: Mirror) -> None:
+    """Where no lock is needed, Delta decides who commits; both runners agree on the outcome."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    start = threading.Barrier(2)
+
+    def carry() -> str:
+        work = mirror.open_work()
+        work = replace(work, observe=lambda event: _meet(event, start))
+        return carry_out(work, mirror.plan(work, 3), None, {}).outcome
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = [future.result() for future in [pool.submit(carry), pool.submit(carry)]]
+
+    assert ["applied", "applied"] == outcomes
+    mirror.assert_current()
+
+
+def _meet(event: Event, start: threading.Barrier) -> None:
+    """Let both runners begin their commit at the same moment; a runner that tries again goes alone."""
+    if (event.step, event.when) == ("commit", "before") and not start.broken:
+        with suppress(threading.BrokenBarrierError):
+            start.wait(timeout=30)
+        start.abort()
+
+
+def test_two_applies_in_one_process_at_the_same_moment_have_one_effect(fresh: Mirror) -> None:
+    """Two threads of one process are two runners: one waits for the other."""
+    for _ in range(3):
+        fresh.publish()
+    start = threading.Barrier(2)
+
+    def run() -> str:
+        start.wait(timeout=30)
+        return fresh.run(max_files=1).state
+
+    with ThreadPoolExecutor(2) as pool:
+        states = [future.result() for future in [pool.submit(run), pool.submit(run)]]
+
+    assert ["current", "current"] == states
+    fresh.assert_current()
+    assert 3 == fresh.plans()
+
+
+# Resets
+
+
+def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
+    """Readers see the old content until the one commit that brings the new."""
+    old, first = mirror.rows(), mirror.newest
+    mirror.drop_and_publish(2)
+
+    mirror.reset()
+    assert_same_rows(old, mirror.rows())
+    mirror.assert_current()
+
+    contents = [mirror.rows(version) for version in range(first, mirror.newest + 1)]
+    assert [old] * (len(contents) - 1) + [mirror.expected()] == contents
+    mirror.assert_feed()
+
+
+def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> None:
+    """A first file without rows, after a reset, is rather a mistake than a wish."""
+    old = mirror.rows()
+    mirror.drop_and_publish(0)
+    columns = [{"id": 1, "v": "x"}]
+    from zones import pa
+
+    mirror.table.file(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())}), [], number=1)
+    assert columns
+    mirror.reset()
+
+    mirror.assert_failed("MirrorError", "--allow-empty")
+    assert_same_rows(old, mirror.rows())
+
+    assert "current" == mirror.run(allow_empty=True).state
+    assert not mirror.rows()
+
+
+RESET_STEPS = [("plan", "after"), ("fence", "after"), ("commit", "before"), ("commit", "after"), ("done", "after")]
+
+
+@pytest.mark.parametrize("kind", ["merge", "append"])
+@pytest.mark.parametrize("step", RESET_STEPS, ids="-".join)
+def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(mirror: Mirror, kind: str, step: tuple[str, str]) -> None:
+    """It planned before the reset and commits at some moment of the new life's first batch, or after it."""
+    publish_kind(mirror, kind)
+    mirror.run_until("plan", "after")
+    slow = mirror.open_work()
+    plan = mirror.plan(slow, 3)
+    prepared = _prepare_again(slow, plan)
+    mirror.reset()
+    ended: list[str] = []
+
+    def commit() -> None:
+        try:
+            ended.append(carry_out(slow, plan, prepared, {}).outcome)
+        except TableBusyError:
+            ended.append("fenced")
+
+    assert "current" == mirror.run(observe=at(*step, commit)).state
+
+    assert ["applied" if step == ("plan", "after") else "fenced"] == ended
+    mirror.assert_holds()
+    mirror.publish()
+    mirror.assert_current()
+
+
+def test_a_runner_of_an_old_life_that_was_about_to_commit_is_fenced(mirror: Mirror) -> None:
+    """The whole new life's first batch passes between its staging and its commit."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+
+    def renew() -> None:
+        mirror.reset()
+        mirror.assert_current()
+
+    with pytest.raises(TableBusyError, match="reset"):
+        carry_slowly(mirror, 3, ("commit", "before"), renew)
+    mirror.assert_holds()
+    mirror.publish()
+    mirror.assert_current()
+
+
+def test_an_old_life_cannot_void_its_plan_any_more(mirror: Mirror) -> None:
+    """A void of the old life after the reset is as fenced as any other commit of it."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    slow = mirror.open_work()
+    plan = mirror.plan(slow, 3)
+    mirror.replace(3)
+    mirror.reset()
+    mirror.assert_current()
+    newest = mirror.newest
+
+    with pytest.raises(TableBusyError, match="reset"):
+        carry_out(slow, plan, None, {})
+
+    assert newest == mirror.newest
+
+
+def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -> None:
+    """Two resets in a row, the first one's batch never committed: one new content, once."""
+    mirror.publish()
+    mirror.reset()
+    mirror.run_until("fence", "after")
+    mirror.reset()
+    mirror.run_until("commit", "after")
+
+    mirror.assert_current()
+    mirror.publish()
+    mirror.assert_current()
+
+
+# Other people's writes
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("RESTORE TABLE {t} TO VERSION AS OF 1", "RESTORE"),
+        ("DELETE FROM {t} WHERE id = 1", "DELETE"),
+        ("UPDATE {t} SET v = 'mine' WHERE id = 1", "UPDATE"),
+        ("INSERT INTO {t} VALUES (7, 'mine')", "WRITE"),
+        ("INSERT OVERWRITE {t} VALUES (7, 'mine')", "WRITE"),
+        ("DELETE FROM {t}", "DELETE"),
+        ("MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE"),
+        (f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')", "SET TBLPROPERTIES"),
+    ],
+)
+def test_a_foreign_write_stops_the_table_until_its_owner_decides(mirror: Mirror, statement: str, words: str) -> None:
+    """The version, what was done, by whom, and the command to go on are named; nothing is applied, nothing is written."""
+    mirror.do(statement)
+    newest = mirror.newest
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", f"version {newest}: {words} by ", f"mirrorlib reset TARGET {mirror.name}")
+    assert (newest, 2) == (mirror.newest, mirror.plans())
+
+    mirror.reset()
+    mirror.assert_current()
+
+
+@pytest.mark.parametrize(
+    ("statement", "step"),
+    [
+        ("DELETE FROM {t} WHERE id = 1", ("plan", "after")),
+        ("DELETE FROM {t} WHERE id = 1", ("guard", "after")),
+        ("RESTORE TABLE {t} TO VERSION AS OF 1", ("stage", "after")),
+        ("INSERT INTO {t} VALUES (7, 'mine')", ("commit", "before")),
+        ("DELETE FROM {t} WHERE id = 1", ("commit", "after")),
+        (f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')", ("commit", "before")),
+    ],
+)
+def test_a_foreign_write_beside_a_commit_is_noticed(mirror: Mirror, statement: str, step: tuple[str, str]) -> None:
+    """What others commit between a plan and its commit is between two of our commits too, and stays noticed."""
+    mirror.publish()
+    report = mirror.run(observe=at(*step, lambda: mirror.do(statement)))
+    assert ("failed", "ForeignWriteError") == (report.state, report.error), report
+
+    mirror.assert_failed("ForeignWriteError", "version ")
+    mirror.publish()
+    mirror.assert_failed("ForeignWriteError", "version ")
+    mirror.reset()
+    mirror.assert_current()
+
+
+def test_a_foreign_write_beside_a_batch_whose_runner_died_is_noticed(mirror: Mirror) -> None:
+    """The batch is found to be applied, and the write before it is found as well."""
+    mirror.publish()
+    mirror.run_until_foreign("DELETE FROM {t} WHERE id = 1", "commit", "before", "commit", "after")
+
+    mirror.assert_failed("ForeignWriteError", "DELETE by ")
+
+
+def test_an_owner_may_accept_a_foreign_write(mirror: Mirror) -> None:
+    """With --allow-foreign-writes the table goes on from what is there, then and afterwards."""
+    mirror.do("INSERT INTO {t} VALUES (7, 'mine')")
+    mirror.publish([{"id": 90, "v": "next"}], [0])
+    mirror.assert_failed("ForeignWriteError")
+
+    assert "current" == mirror.run(allow_foreign_writes=True).state
+    mirror.publish([{"id": 91, "v": "next"}], [0])
+    assert "current" == mirror.run().state
+    mine = mirror.rows() - mirror.expected()
+    assert ([frozenset({("id", 7), ("v", "mine")})], mirror.expected()) == (list(mine), mirror.rows() - mine)
+
+
+HARMLESS = [
+    "OPTIMIZE {t}",
+    "VACUUM {t}",
+    "ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'here')",
+    "ALTER TABLE {t} UNSET TBLPROPERTIES ('somebody')",
+    "ALTER TABLE {t} CHANGE COLUMN v COMMENT 'what was said'",
+    "ALTER TABLE {t} ADD COLUMNS (note STRING)",
+    "COMMENT ON TABLE {t} IS 'orders'",
+]
+
+
+def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
+    """OPTIMIZE, VACUUM, properties, comments and new columns change no row; the table goes on."""
+    for statement in HARMLESS:
+        mirror.do(statement)
+    mirror.publish()
+
+    mirror.assert_current()
+    mirror.assert_feed()
+
+
+@pytest.mark.parametrize("step", [("plan", "after"), ("guard", "after"), ("stage", "after"), ("commit", "before"), ("commit", "after")], ids="-".join)
+def test_upkeep_by_others_beside_a_commit_changes_nothing(mirror: Mirror, step: tuple[str, str]) -> None:
+    """OPTIMIZE and ALTER between any two steps: the batch is applied, once."""
+
+    def keep_up() -> None:
+        for statement in HARMLESS[:3]:
+            mirror.do(statement)
+        mirror.do("ALTER TABLE {t} ADD COLUMNS (note STRING)")
+
+    mirror.publish()
+    mirror.run(observe=at(*step, keep_up))
+
+    mirror.assert_current()
+    mirror.publish([{"id": 95, "v": "x", "note": "ours"}], [0])
+    mirror.assert_current()
+
+
+def test_a_column_that_others_add_meanwhile_keeps_its_type(mirror: Mirror) -> None:
+    """A column of another type than the batch's appears under its feet: no value is cast without a look."""
+    mirror.publish([{"id": 96, "v": "x", "n": 1.5}], [0])
+    mirror.run(observe=at("guard", "after", lambda: mirror.do("ALTER TABLE {t} ADD COLUMNS (n INT)")))
+
+    mirror.assert_current()
+
+
+def test_a_column_that_others_added_beside_an_older_batch_keeps_its_type(mirror: Mirror) -> None:
+    """What the journal says about the columns is what the table had after the batch, not before."""
+    mirror.publish()
+    mirror.run(observe=at("stage", "after", lambda: mirror.do("ALTER TABLE {t} ADD COLUMNS (n INT)")))
+    mirror.publish([{"id": 96, "v": "x", "n": 1.5}], [0])
+
+    mirror.assert_current()
+
+
+def test_upkeep_all_the_time_ends_right(mirror: Mirror) -> None:
+    """Another thread compacts and alters without a pause while several batches are applied."""
+    over = threading.Event()
+
+    def keep_up() -> None:
+        session, turn = mirror.spark.newSession(), 0
+        while not over.is_set():
+            turn += 1
+            with suppress(Exception):  # it may lose against the batch
+                session.sql(f"OPTIMIZE {mirror.sql}").collect()
+                session.sql(f"ALTER TABLE {mirror.sql} SET TBLPROPERTIES ('turn' = '{turn}')").collect()
+
+    for _ in range(4):
+        mirror.publish()
+    with ThreadPoolExecutor(1) as pool:
+        loop = pool.submit(keep_up)
+        try:
+            report = mirror.run(max_files=1)
+        finally:
+            over.set()
+        loop.result()
+
+    assert "current" == report.state or "met other commits" in report.reason, report.reason
+    mirror.assert_current()
+    mirror.assert_feed()
+
+
+# Tables that are not there, or not ours
+
+
+def delete_table(mirror: Mirror) -> None:
+    """Remove the Delta table."""
+    shutil.rmtree(mirror.path)
+
+
+def make_table(mirror: Mirror, versions: int = 1) -> None:
+    """Let somebody else make a Delta table of some versions in its place."""
+    mirror.do("CREATE TABLE {t} (id BIGINT, v STRING) USING delta")
+    for turn in range(1, versions):
+        mirror.do(f"INSERT INTO {{t}} VALUES ({turn}, 'theirs')")
+
+
+def test_a_deleted_table_is_not_made_again_unasked(mirror: Mirror) -> None:
+    """What was applied is gone with the table: only a reset can bring it back."""
+    delete_table(mirror)
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", "gone", f"mirrorlib reset TARGET {mirror.name}")
+    assert not mirror.path.exists()
+
+    mirror.reset()
+    mirror.assert_current()
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(mirror: Mirror, more: int) -> None:
+    """With fewer, as many, or more versions than ours: it is not ours, and says so."""
+    versions = mirror.newest + 1 + more
+    delete_table(mirror)
+    make_table(mirror, versions)
+    theirs = mirror.rows()
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", "replaced", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.reset()
+    mirror.assert_failed("ForeignWriteError", "did not make")
+    assert (theirs, versions - 1) == (mirror.rows(), mirror.newest)
+
+    delete_table(mirror)
+    mirror.assert_current()
+
+
+def test_a_table_that_went_away_behind_a_plan_is_not_made_again(mirror: Mirror) -> None:
+    """The runner died behind its plan, then somebody deleted the table."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    delete_table(mirror)
+
+    mirror.assert_failed("ForeignWriteError", "gone")
+    mirror.reset()
+    mirror.assert_current()
+
+
+def test_a_table_that_was_there_before_is_refused_and_left_alone(fresh: Mirror, road: str) -> None:
+    """Not even a void is written into it, whatever happens to the file of the refused plan."""
+    make_table(fresh, 2)
+    theirs = fresh.rows()
+    fresh.publish()
+
+    fresh.assert_failed("ForeignWriteError", "did not make")
+    fresh.replace(1)
+    fresh.assert_failed("ForeignWriteError", "did not make")
+    damage_pages(fresh.table.path(1))
+    fresh.run()
+
+    assert (theirs, 1) == (fresh.rows(), fresh.newest), road
+    delete_table(fresh)
+    fresh.replace(1)
+    fresh.assert_current()
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(fresh: Mirror) -> None:
+    """No table is made among somebody's files."""
+    fresh.path.mkdir(parents=True)
+    (fresh.path / "diary.txt").write_text("dear diary")
+    fresh.publish()
+
+    report = fresh.run()
+
+    assert "failed" == report.state
+    assert str(fresh.path) in report.reason
+    assert ["diary.txt"] == [path.name for path in fresh.path.iterdir()]
+    (fresh.path / "diary.txt").unlink()
+    fresh.assert_current()
+
+
+def test_a_table_whose_state_was_lost_is_refused_and_left_alone(mirror: Mirror) -> None:
+    """Nobody knows what was applied to it."""
+    kept = mirror.path.parent / "_kept"
+    shutil.move(mirror.path.parent / "_mirrorlib", kept)
+    newest = mirror.newest
+
+    mirror.assert_failed("ForeignWriteError", "state is not here", "--state")
+    assert newest == mirror.newest
+
+    shutil.rmtree(mirror.path.parent / "_mirrorlib")
+    shutil.move(kept, mirror.path.parent / "_mirrorlib")
+    mirror.publish()
+    mirror.assert_current()
+
+
+def test_transactions_that_delta_may_forget_stay_refused_after_a_reset(mirror: Mirror) -> None:
+    """The property outlives a reset, and so does the danger."""
+    mirror.do(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')")
+    mirror.reset()
+
+    mirror.assert_failed("ForeignWriteError", TRANSACTIONS)
+    mirror.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES ('{TRANSACTIONS}')")
+    mirror.assert_current()
+
+
+# Zones that moved
+
+
+def test_the_same_zone_elsewhere_is_taken(mirror: Mirror) -> None:
+    """Its newest applied file proves it."""
+    mirror.move_zone()
+    mirror.publish()
+
+    mirror.assert_current()
+
+
+def test_another_zone_is_refused(mirror: Mirror) -> None:
+    """A typo must not apply one zone at another's position."""
+    mirror.use_zone("other")
+    mirror.table.file([{"id": 1, "v": "other"}], [0], number=1)
+    mirror.table.file([{"id": 2, "v": "other"}], [0], number=2)
+    mirror.table.file([{"id": 3, "v": "other"}], [0], number=3)
+
+    mirror.assert_failed("JournalError", "another landing zone", "--moved-from")
+    mirror.assert_holds()
+
+
+def test_a_zone_that_was_moved_and_pruned_is_taken_when_told(mirror: Mirror) -> None:
+    """Without the newest applied file, its former place has to be named."""
+    former = str(mirror.zone)
+    mirror.move_zone()
+    for number in (1, 2):
+        mirror.table.path(number).unlink()
+    mirror.publish()
+
+    mirror.assert_failed("JournalError", former)
+    mirror.assert_current(moved_from=former)
+    mirror.publish()
+    mirror.assert_current()
+
+
+def test_another_zone_is_refused_even_while_a_plan_waits(mirror: Mirror) -> None:
+    """The plan of the right zone is not voided by the files of the wrong one."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    mirror.use_zone("other")
+    for number in (1, 2, 3):
+        mirror.table.file([{"id": number, "v": "other"}], [0], number=number)
+    mirror.assert_failed("JournalError", "another landing zone")
+
+    mirror.use_zone("zone")
+    mirror.assert_current()
+    assert "applied" == mirror.outcome(3)["outcome"]
+
+
+def test_a_zone_that_moved_while_a_plan_waits_is_taken(mirror: Mirror) -> None:
+    """The plan's own newest file proves it as well."""
+    mirror.publish()
+    mirror.run_until("plan", "after")
+    mirror.move_zone()
+
+    mirror.assert_current()
+
+
+# History
+
+
+def cut_history(mirror: Mirror) -> None:
+    """Let Delta write a checkpoint, then clean the log up to it."""
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'here')")
+    clean_log(mirror)
+
+
+def clean_log(mirror: Mirror) -> None:
+    """Remove every commit before the newest, which has a checkpoint."""
+    log = mirror.path / "_delta_log"
+    assert list(log.glob(f"{mirror.newest:020d}.checkpoint*"))
+    newest = mirror.newest
+    for path in log.glob("*.json"):
+        if int(path.stem) < newest:
+            path.unlink()
+
+
+@pytest.mark.parametrize("step", [("plan", "after"), ("commit", "after")], ids="-".join)
+def test_an_outcome_that_history_forgot_is_never_guessed(mirror: Mirror, step: tuple[str, str]) -> None:
+    """Whether or not the batch was committed: nobody can tell, so nothing is applied."""
+    mirror.publish()
+    mirror.run_until(*step)
+    cut_history(mirror)
+    rows, newest = mirror.rows(), mirror.newest
+
+    mirror.assert_failed("OutcomeUnknownError", "outcome of batch 3 is unknown", "history", f"mirrorlib reset TARGET {mirror.name}")
+    assert (rows, newest) == (mirror.rows(), mirror.newest)
+
+    mirror.reset()
+    mirror.assert_current()
+
+
+def test_a_log_that_was_cleaned_up_to_our_last_commit_goes_on(mirror: Mirror) -> None:
+    """Nothing is unknown while our last commit is the newest."""
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    mirror.publish()
+    mirror.assert_current()
+    clean_log(mirror)
+    mirror.publish()
+
+    mirror.assert_current()
+
+
+def test_a_log_that_was_cleaned_beyond_our_last_commit_is_not_trusted(mirror: Mirror) -> None:
+    """Somebody may have written in the versions that are gone."""
+    cut_history(mirror)
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.reset()
+    mirror.assert_current()
+
+
+def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -> None:
+    """Rows by marker travel in the commit, so a runner that died loses none of them."""
+    path: Path = mirror.publish()
+    mirror.run_until("commit", "after")
+
+    report = mirror.assert_current()
+
+    assert [(1, 2, 1, 0, path.name)] == [(b.files, b.inserts, b.updates, b.deletes, b.last_file) for b in report.batches]
+    assert json.dumps(report.batches[0].kind) == '"merge"'
+
+
+__all__ = ["Killed", "MirrorError"]

@@ -11,7 +11,8 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +22,18 @@ from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import Options
 from mirrorlib.apply.report import ApplyReport, Event, TableReport
 from mirrorlib.apply.run import open_job, open_work
-from mirrorlib.apply.table import Target
+from mirrorlib.apply.target import Target
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
-from tests.oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay, replay_feed
-from tests.zones import ZoneWriter
+from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay, replay_feed
+from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.journal import Plan
     from mirrorlib.apply.work import Work
-    from tests.zones import TableWriter
+    from zones import TableWriter
 
 KEYS = ["id"]
 TALLY = 100  # a key that every file inserts once more: its rows count the files that took effect
@@ -86,7 +87,9 @@ class Mirror:
         self.files.append(change_file(rows, markers))
         return self.table.file(rows, markers, number=len(self.files))
 
-    def replace(self, number: int, rows: Sequence[Row] = (), markers: Sequence[int] | None = None) -> Path:
+    def replace(
+        self, number: int, rows: Sequence[Row] = (), markers: Sequence[int] | None = None
+    ) -> Path:
         """Publish other content under a number that is taken; it is what counts from now on."""
         if not rows:
             rows, markers = file_rows(number, word="again")
@@ -114,6 +117,27 @@ class Mirror:
         msg = f"the run never came to {step}"
         raise AssertionError(msg)
 
+    def run_until_foreign(
+        self, statement: str, step: str, when: str, end: str, end_when: str
+    ) -> None:
+        """Apply, let somebody else run SQL at one step, and die at another."""
+        meddle, die = at(step, when, lambda: self.do(statement)), at(end, end_when, _die)
+
+        def observe(event: Event) -> None:
+            meddle(event)
+            die(event)
+
+        with suppress(Killed):
+            self.apply(observe=observe)
+
+    def drop_and_publish(self, count: int) -> None:
+        """Remove the table folder's files and publish others from number 1, as a source does that starts over."""
+        for path in self.table.folder.glob("*.parquet"):
+            path.unlink()
+        self.files.clear()
+        for number in range(1, count + 1):
+            self.publish(*file_rows(number, word="anew"))
+
     def reset(self) -> None:
         """Begin a new life of the table."""
         mirrorlib.reset(self.spark, self.target, self.name)
@@ -124,12 +148,15 @@ class Mirror:
 
     def open_work(self, **options: Any) -> Work:
         """Begin as a runner of its own that nothing keeps off the table, as on a store where no lock is needed."""
-        job = open_job(self.spark, str(self.zone), Target.of(self.target, catalog=None, state=None), Options(**options))
+        job = open_job(
+            self.spark,
+            str(self.zone),
+            Target.of(self.target, catalog=None, state=None),
+            Options(**options),
+        )
         folder = next(one for one in list_tables(job.zone) if str(one.name) == self.name)
         lives = Journal(job.state, folder.name).lives()
         work = open_work(job, folder, open_folder(job.zone, folder), lives)
-        from dataclasses import replace
-
         return replace(work, state=open_store(str(self.root / "staged elsewhere")))
 
     def plan(self, work: Work, batch: int) -> Plan:
@@ -166,7 +193,12 @@ class Mirror:
         for path in sorted((self.path / "_delta_log").glob("*.json")):
             lines = [json.loads(line) for line in path.read_text().splitlines()]
             info = next(line["commitInfo"] for line in lines if "commitInfo" in line)
-            found.append((info["operation"], json.loads(info.get("userMetadata") or "{}").get("mirrorlib", {})))
+            found.append(
+                (
+                    info["operation"],
+                    json.loads(info.get("userMetadata") or "{}").get("mirrorlib", {}),
+                )
+            )
         return found
 
     @property
@@ -177,14 +209,30 @@ class Mirror:
     def assert_holds(self, files: int | None = None) -> None:
         """See that the table holds the first *files* files' effects, each once, and that no batch was committed twice."""
         assert_same_rows(self.expected(files), self.rows())
-        batches = Counter((said["life"], said["batch"]) for _, said in self.commits() if said.get("batch"))
+        batches = Counter(
+            (said["life"], said["batch"]) for _, said in self.commits() if said.get("batch")
+        )
         assert [] == [batch for batch, count in batches.items() if count > 1]
 
     def assert_feed(self) -> None:
         """See that replaying the table's feed gives the table."""
-        changes = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+        changes = (
+            self.spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", 0)
+        )
         states = replay_feed(row.asDict() for row in changes.load(str(self.path)).collect())
         assert_same_rows(self.rows(), states[max(states)], "the feed")
+
+    def move_zone(self, place: str = "zone elsewhere") -> None:
+        """Move the zone; its files keep their identity."""
+        (self.root / "zone").rename(self.root / place)
+        self.use_zone(place)
+
+    def use_zone(self, place: str) -> None:
+        """Publish to, and apply, another zone from now on."""
+        self.zone = ZoneWriter(self.root / place)
+        self.table = self.zone.table(self.name, keys=KEYS)
 
     def assert_current(self, **options: Any) -> TableReport:
         """See that a plain apply brings the table to what its publisher meant."""
@@ -229,7 +277,9 @@ def file_rows(number: int, word: str = "by") -> tuple[list[Row], list[int]]:
 def change_file(rows: Sequence[Row], markers: Sequence[int] | None) -> ChangeFile:
     """Tell the oracle about a file."""
     columns = tuple(dict.fromkeys(name for row in rows for name in row))
-    return ChangeFile(columns=columns, rows=tuple(rows), markers=None if markers is None else tuple(markers))
+    return ChangeFile(
+        columns=columns, rows=tuple(rows), markers=None if markers is None else tuple(markers)
+    )
 
 
 def at(step: str, when: str, action: Callable[[], object]) -> Observer:

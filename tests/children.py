@@ -1,0 +1,297 @@
+"""Start runners as real processes, follow what they do, kill them, and make the zones that they work on.
+
+In: a zone and a target. Out: `Child`, whose every end this module sees to; `BusyZone`, whose tables change all the time in ways
+that a repeated or lost batch would show. Used by `test_exactly_once.py` and by `torture.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import mirrorlib
+from oracle import ChangeFile, assert_same_rows, multiset, replay
+from tables import assert_feed_replays, assert_one_effect_per_file, batches_of, read_rows
+from zones import TableWriter, ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCRIPT = Path(__file__).with_name("crash_child.py")
+PATIENCE = 180.0  # seconds until a child that says nothing is given up
+# A child lives for seconds: compiling its code well would take longer than running it badly.
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xlog:disable"
+
+
+class Child:
+    """A runner in a process of its own, with its Java process in one group."""
+
+    def __init__(self, zone: object, target: object, *, java: str = "", **task: Any) -> None:  # noqa: ANN401
+        """Start it; see `crash_child.py` for what a task can hold."""
+        java = f"{_SHORT_LIVED} {java}"
+        text = json.dumps({"zone": str(zone), "target": str(target), "java": java, **task})
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), text],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        self.told: list[dict[str, Any]] = []
+        self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        with contextlib.suppress(ValueError):  # closed under our hands at the very end
+            for line in self.process.stdout:
+                if line.startswith(b'{"at"'):
+                    self._lines.put(json.loads(line))
+
+    def next(self, seconds: float = PATIENCE) -> dict[str, Any] | None:
+        """Return what it says next; None when it has ended, or says nothing for too long."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            ended = self.process.poll() is not None
+            with contextlib.suppress(queue.Empty):
+                self.told.append(self._lines.get(timeout=0.05))
+                return self.told[-1]
+            if ended:
+                return None
+        return None
+
+    def until(self, at: str) -> dict[str, Any]:
+        """Read on until it says *at*."""
+        while (said := self.next()) is not None:
+            if said["at"] == at:
+                return said
+        msg = f"the child ended, or fell silent, before it said {at!r}: {self.told[-5:]}"
+        raise AssertionError(msg)
+
+    def go(self) -> None:
+        """Let a child that waits begin."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def kill(self, *, whole: bool) -> None:
+        """Kill Python alone, or Java at the same instant too."""
+        with contextlib.suppress(ProcessLookupError):
+            if whole:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:
+                self.process.kill()
+
+    def follow(self) -> int:
+        """Read what it says until it ends; return its exit code, negative for a signal."""
+        while self.next() is not None:
+            pass
+        if self.process.poll() is None:
+            msg = f"the child fell silent: {self.told[-5:]}"
+            raise AssertionError(msg)
+        return self.process.returncode
+
+    @property
+    def parked(self) -> set[str]:
+        """Return the tables that have stopped where they had to."""
+        return {said["table"] for said in self.told if said["at"] == "parked"}
+
+    def close(self) -> None:
+        """See that nothing of it is left, and give its pipes back."""
+        self.kill(whole=True)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+@contextlib.contextmanager
+def child(zone: object, target: object, **task: Any) -> Iterator[Child]:  # noqa: ANN401
+    """Start a child and see to its end."""
+    started = Child(zone, target, **task)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def make_archive(folder: Path) -> str:
+    """Let one child write down the classes that it loaded; others start in two thirds of the time with them.
+
+    Returns:
+        the Java option that uses the archive; "" when this Java cannot make one.
+
+    """
+    zone = BusyZone(folder / "zone", random.Random(0), tables=1)
+    zone.publish(2)
+    archive = folder / "classes.jsa"
+    with child(zone, folder / "target", java=f"-XX:ArchiveClassesAtExit={archive}") as first:
+        first.until("report")
+        first.process.wait(PATIENCE)
+        end = time.monotonic() + PATIENCE / 3
+        while (
+            not archive.exists() and time.monotonic() < end
+        ):  # Java writes it after Python is gone
+            time.sleep(0.1)
+        _wait_until_still(archive)
+    return f"-XX:SharedArchiveFile={archive}" if archive.exists() else ""
+
+
+def _wait_until_still(path: Path) -> None:
+    size = -1
+    while path.exists() and path.stat().st_size != size:
+        size = path.stat().st_size
+        time.sleep(0.5)
+
+
+@dataclass(slots=True)
+class BusyTable:
+    """A table whose every file inserts keys that are there, updates, and deletes: nothing in it may be done twice, or not at all.
+
+    Attributes:
+        writer: its folder.
+        files: what was published, for the oracle.
+
+    """
+
+    writer: TableWriter
+    files: list[ChangeFile] = field(default_factory=list)
+
+    def publish(self, rows: Sequence[Mapping[str, object]], markers: Sequence[int] | None) -> None:
+        """Publish one file."""
+        columns = tuple(dict.fromkeys(name for row in rows for name in row))
+        self.writer.file(rows, markers)
+        self.files.append(
+            ChangeFile(
+                columns=columns,
+                rows=tuple(rows),
+                markers=None if markers is None else tuple(markers),
+            )
+        )
+
+    def publish_random(self, dice: random.Random) -> None:
+        """Publish the next file: a load, then changes; later ones bring a column, wider types and fractions."""
+        number = self.writer.last + 1
+        if number == 1:
+            rows = [{"id": key, "v": f"1-{key}", "n": key} for key in range(1, 9)]
+            self.publish(rows, None)
+            return
+        rows, markers = [], []
+        for place in range(dice.randrange(1, 7)):
+            row: dict[str, object] = {
+                "id": dice.randrange(1, 11),
+                "v": f"{number}-{place}",
+                "n": 2**40 + place if number % 7 == 0 else place,  # always int64 in pyarrow
+            }
+            if number % 3 == 0:
+                row["later"] = f"c{place}"
+            if number % 11 == 0:
+                row["n"] = place + 0.5
+            rows.append(row)
+            markers.append(dice.choice([0, 0, 1, 2, 4]))
+        self.publish(rows, markers)
+
+    def check(self, spark: SparkSession, target: Path) -> None:
+        """Compare the table, its feed and its commits with what was published, each file once."""
+        path = target / self.writer.name
+        expected = replay(self.files, keys=["id"])
+        assert_same_rows(expected.multiset, multiset(read_rows(spark, path)), self.writer.name)
+        assert_feed_replays(spark, path)
+        life = batches_of(path)[-1]["life"]
+        assert_one_effect_per_file(path, range(1, len(self.files) + 1), life=life)
+
+
+class BusyZone:
+    """A landing zone of busy tables."""
+
+    def __init__(self, root: Path, dice: random.Random, tables: int) -> None:
+        self._zone = ZoneWriter(root)
+        self._dice = dice
+        self.tables = [
+            BusyTable(writer=self._zone.table(f"t{number}", keys=["id"]))
+            for number in range(tables)
+        ]
+
+    def __str__(self) -> str:
+        """Give the path, as `apply` takes it."""
+        return str(self._zone)
+
+    def publish(self, files: int) -> None:
+        """Publish that many more files of every table."""
+        for table in self.tables:
+            for _ in range(files):
+                table.publish_random(self._dice)
+
+    def check(self, spark: SparkSession, target: Path) -> None:
+        """Let a plain apply bring all to an end, then compare everything."""
+        report = mirrorlib.apply(spark, str(self), str(target))
+        assert report.ok, str(report)
+        for table in self.tables:
+            table.check(spark, target)
+
+
+def kill_at_random(
+    spark: SparkSession,
+    folder: Path,
+    *,
+    kills: int,
+    dice: random.Random,
+    java: str,
+    tables: int = 4,
+) -> list[str]:
+    """Kill one runner after another at random moments on one target, which has to come out right all the same.
+
+    Each runner finds what its predecessors left, and new files. The next one gets ready while one works.
+
+    Returns:
+        where each was when it was killed.
+
+    """
+    zone, target = BusyZone(folder / "zone", dice, tables), folder / "target"
+    options = {"max_files": 1, "parallelism": 2}
+    moments: list[str] = []
+    with contextlib.ExitStack() as stack:
+
+        def start() -> Child:
+            return stack.enter_context(child(zone, target, java=java, wait=True, options=options))
+
+        coming = start()
+        for number in range(kills):
+            runner = coming
+            zone.publish(2 if number == 0 else 1)
+            runner.until("ready")
+            if number + 1 < kills:
+                coming = start()
+            runner.go()
+            moments.append(_kill_in_the_middle(runner, dice))
+            runner.close()
+    zone.check(spark, target)
+    return moments
+
+
+def _kill_in_the_middle(runner: Child, dice: random.Random) -> str:
+    """Let some events pass, then a random moment, then kill; a runner that is done before is a moment too."""
+    last = "before the first step"
+    for _ in range(dice.randrange(1, 70)):
+        said = runner.next()
+        if said is None or said["at"] == "report":
+            break
+        last = f"{said['when']} {said['step']} of {said['table']}"
+    time.sleep(dice.random() * 0.3)  # the moment itself: nothing is waited for
+    whole = dice.random() < 0.5
+    runner.kill(whole=whole)
+    return f"{last}, {'with its Java process' if whole else 'Python alone'}"

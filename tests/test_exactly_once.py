@@ -1,0 +1,210 @@
+"""Exactly once: whatever is killed, whenever, a plain apply afterwards ends at the oracle's table, one effect per file.
+
+The runners are real processes that die by SIGKILL. A Java start costs seconds, so one runner applies many tables at once: each
+table's thread stops at the point where it is to die, and when all have stopped the process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from children import BusyTable, BusyZone, child, kill_at_random, make_archive
+from tables import batches_of, newest_version
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(900)]
+
+STEPS = ("list", "read", "plan", "guard", "stage", "commit", "clean", "done")
+ALWAYS = tuple((step, when) for step in STEPS for when in ("before", "after"))
+CREATE = (("create", "before"), ("create", "after"))
+RANDOM_KILLS = int(os.environ.get("MIRRORLIB_TORTURE", "20"))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where one table's run dies: at the count-th time that it comes to a step."""
+
+    step: str
+    when: str
+    count: int = 1
+
+    @property
+    def table(self) -> str:
+        """Name a table after its death."""
+        return f"{self.when}_{self.step}"
+
+
+class StopError(Exception):
+    """Stops one table's run in this process."""
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Make the children start faster."""
+    return make_archive(tmp_path_factory.mktemp("archive"))
+
+
+def load(writer: ZoneWriter, point: Point, dice: random.Random, files: int) -> BusyTable:
+    """Begin a table with that many files."""
+    table = BusyTable(writer=writer.table(point.table, keys=["id"]))
+    for _ in range(files):
+        table.publish_random(dice)
+    return table
+
+
+def die_everywhere(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: Path,
+    tables: dict[Point, BusyTable],
+    java: str,
+    **task: object,
+) -> None:
+    """Let one runner die at all points at once, then apply here and compare all tables."""
+    park = {point.table: [point.step, point.when, point.count] for point in tables}
+    options = {"max_files": 1, "parallelism": len(park)}
+    with child(zone, target, java=java, park=park, options=options, **task) as runner:
+        code = runner.follow()
+
+        assert park.keys() == runner.parked, "points that no run came to, or runs that ended early"
+        assert -9 == code
+        report = mirrorlib.apply(spark, str(zone), str(target))  # Java may still be dying
+    assert report.ok, str(report)
+    for table in tables.values():
+        table.check(spark, target)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["python-alone", "with-java"])
+def test_killed_at_any_step_of_the_first_batch_every_file_has_one_effect(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str, *, whole: bool
+) -> None:
+    """Killed before and after each step that creates and fills a table, the next run ends right."""
+    dice = random.Random(1)
+    points = [Point(step, when) for step, when in (*ALWAYS, *CREATE)]
+    tables = {point: load(zone, point, dice, files=3) for point in points}
+
+    die_everywhere(spark, zone, tmp_path / "target", tables, java, whole=whole)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["folded-here", "folded-by-spark"])
+def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str, *, large: bool
+) -> None:
+    """Killed before and after each step of the second batch of a run on a table that is there, the next run ends right."""
+    dice = random.Random(2)
+    points = [Point(step, when, 1 if step == "list" else 2) for step, when in ALWAYS]
+    tables = {point: load(zone, point, dice, files=1) for point in points}
+    assert mirrorlib.apply(spark, str(zone), str(tmp_path / "target")).ok
+    for table in tables.values():
+        for _ in range(3):
+            table.publish_random(dice)
+
+    die_everywhere(spark, zone, tmp_path / "target", tables, java, large=large, whole=large)
+
+
+def test_killed_while_a_table_grows_is_voided_or_begins_anew_every_file_has_one_effect(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str
+) -> None:
+    """Killed before and after widening, rewriting, voiding a plan and fencing off a life, the next run ends right."""
+    dice, target = random.Random(3), tmp_path / "target"
+    prepare: dict[str, Callable[[SparkSession, ZoneWriter, Path, BusyTable], None]] = {
+        "widen": make_wider,
+        "rewrite": make_fractions,
+        "void": leave_a_plan_that_cannot_be_carried_out,
+        "fence": begin_a_new_life,
+    }
+    points = [Point(step, when) for step in prepare for when in ("before", "after")]
+    tables = {point: load(zone, point, dice, files=1) for point in points}
+    assert mirrorlib.apply(spark, str(zone), str(target)).ok
+    for point, table in tables.items():
+        prepare[point.step](spark, zone, target, table)
+        table.publish_random(dice)
+
+    die_everywhere(spark, zone, target, tables, java)
+
+
+def make_wider(_spark: SparkSession, _zone: ZoneWriter, _target: Path, table: BusyTable) -> None:
+    """Publish a column that the table does not have."""
+    table.publish([{"id": 1, "v": "w", "n": 1, "wide": 1.5}, {"id": 2, "v": "w", "n": 2}], [0, 1])
+
+
+def make_fractions(
+    _spark: SparkSession, _zone: ZoneWriter, _target: Path, table: BusyTable
+) -> None:
+    """Publish fractions for a column of whole numbers, which Delta does not widen in place."""
+    table.publish([{"id": 1, "v": "r", "n": 0.5}, {"id": 3, "v": "r", "n": 0.25}], [0, 4])
+
+
+def leave_a_plan_that_cannot_be_carried_out(
+    spark: SparkSession, zone: ZoneWriter, target: Path, table: BusyTable
+) -> None:
+    """Plan a file, stop, and replace the file."""
+
+    def stop(event: mirrorlib.Event) -> None:
+        if (event.step, event.when) == ("plan", "after"):
+            raise StopError
+
+    number = table.writer.last + 1
+    table.writer.file([{"id": 1, "v": "never to be seen"}], [0])
+    options = {"tables": [table.writer.name], "observe": stop}
+    report = mirrorlib.apply(spark, str(zone), str(target), **options)  # type: ignore[arg-type]
+    assert not report.ok
+    table.writer.last = number - 1
+    table.publish([{"id": 1, "v": "the better file"}], [0])
+
+
+def begin_a_new_life(
+    spark: SparkSession, _zone: ZoneWriter, target: Path, table: BusyTable
+) -> None:
+    """Reset the table and publish it from the start, otherwise."""
+    mirrorlib.reset(spark, str(target), table.writer.name)
+    table.writer.drop()
+    table.writer.make()
+    table.writer.metadata(keys=["id"])
+    table.files.clear()
+    table.publish([{"id": key, "v": f"new {key}", "n": key} for key in range(5)], None)
+
+
+@pytest.mark.torture
+def test_killed_at_random_moments_every_file_has_one_effect(
+    spark: SparkSession, tmp_path: Path, java: str
+) -> None:
+    """One runner after another is killed in the middle, on one target; after the last, a plain apply ends right."""
+    moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=random.Random(4), java=java)
+
+    assert RANDOM_KILLS == len(moments)
+
+
+def test_two_runners_started_at_once_share_the_work_and_every_file_has_one_effect(
+    spark: SparkSession, tmp_path: Path, java: str
+) -> None:
+    """Two processes on one target both end well; table, feed and commits are as if there had been one."""
+    zone, target = BusyZone(tmp_path / "zone", random.Random(5), tables=4), tmp_path / "target"
+    zone.publish(4)
+    task = {"java": java, "wait": True, "options": {"max_files": 1, "parallelism": 2}}
+    with child(zone, target, **task) as one, child(zone, target, **task) as other:
+        runners = (one, other)
+        for runner in runners:
+            runner.until("ready")
+        for runner in runners:
+            runner.go()
+        reports = [runner.until("report") for runner in runners]
+
+        assert [True, True] == [report["ok"] for report in reports], reports
+        assert [0, 0] == [runner.follow() for runner in runners]
+    versions = [newest_version(target / table.writer.name) for table in zone.tables]
+    zone.check(spark, target)
+
+    assert versions == [newest_version(target / table.writer.name) for table in zone.tables]
+    assert [4] * 4 == [len(batches_of(target / table.writer.name)) for table in zone.tables]
