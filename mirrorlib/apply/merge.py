@@ -10,6 +10,7 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, OP, PUT
@@ -18,9 +19,9 @@ from mirrorlib.landing.names import quote
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.apply.columns import Columns
+    from mirrorlib.apply.columns import Column, Columns
     from mirrorlib.apply.commit import Mark
     from mirrorlib.apply.stage import Staged
     from mirrorlib.apply.table import TableRef
@@ -28,8 +29,31 @@ if TYPE_CHECKING:
 _SMALL_BATCH = 10_000  # rows: a commit whose fixed cost outweighs its work
 _SMALL_TABLE = 32 << 20  # bytes
 _LARGEST_BROADCAST = 128 << 20  # bytes
+_ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles
+_BYTES_PER_PARTITION = 16 << 20
 _BITS_PER_KEY = 10  # about one false positive in a hundred
+_ROW_OVERHEAD = 8  # bytes a row that Spark's planner adds
+_SPARK_SIZES = {
+    "boolean": 1,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "float": 4,
+    "date": 4,
+    "string": 20,
+    "binary": 100,
+}
 _SOURCE = "_mirror_changes"
+
+# A commit of some rows is all planning: one partition, nothing adapted, nothing compiled.
+_SMALL_COMMIT = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+}
 
 
 def merge_changes(
@@ -56,10 +80,9 @@ def merge_changes(
         table_bytes: the table's size, which decides how the join is run.
 
     """
-    # Always true, but Spark builds a bloom filter only of a side that looks selective.
-    staged.frame.where(f"{OP} > 0").createOrReplaceTempView(_SOURCE)
+    _source(staged, keys).createOrReplaceTempView(_SOURCE)
     try:
-        with _configured(spark, _merge_conf(staged, mark, table_bytes)):
+        with _configured(spark, _merge_conf(staged, columns, keys, mark, table_bytes)):
             spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet)).collect()
     finally:
         spark.catalog.dropTempView(_SOURCE)
@@ -90,7 +113,23 @@ def _merge_sql(
     return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
 
 
-def _merge_conf(staged: Staged, mark: Mark, table_bytes: int) -> dict[str, str]:
+def _source(staged: Staged, keys: Sequence[str]) -> DataFrame:
+    """Put a filter over the changes that is always true: Spark builds a bloom filter only of a side that looks selective.
+
+    A range of the first key does more where it is known: "=" carries it over to the table, whose
+    row groups outside of it are skipped.
+    """
+    from pyspark.sql import functions as f
+
+    if staged.key_range is None or staged.null_keys:
+        return staged.frame.where(f.col(OP) > 0)
+    first, last = staged.key_range
+    return staged.frame.where(f.col(quote(keys[0])).between(f.lit(first), f.lit(last)))
+
+
+def _merge_conf(
+    staged: Staged, columns: Columns, keys: Sequence[str], mark: Mark, table_bytes: int
+) -> dict[str, str]:
     conf = {
         "spark.databricks.delta.write.txnAppId": mark.app_id,
         "spark.databricks.delta.write.txnVersion": str(mark.version),
@@ -98,18 +137,14 @@ def _merge_conf(staged: Staged, mark: Mark, table_bytes: int) -> dict[str, str]:
         "spark.databricks.delta.merge.materializeSource": "none",
     }
     if staged.rows <= _SMALL_BATCH and table_bytes <= _SMALL_TABLE:
-        return {
-            **conf,
-            "spark.sql.shuffle.partitions": "1",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.databricks.delta.merge.deletionVectors.persistent": "false",
-        }
-    bits = staged.rows * _BITS_PER_KEY
+        return {**conf, **_SMALL_COMMIT}
+    return {**conf, **_bloom_conf(staged), **_join_conf(staged, columns, keys)}
+
+
+def _bloom_conf(staged: Staged) -> dict[str, str]:
     bloom = "spark.sql.optimizer.runtime.bloomFilter"
+    bits = staged.rows * _BITS_PER_KEY
     return {
-        **conf,
-        # Between Spark's guess for the keys alone (broadcast) and for whole rows (shuffled, filtered).
-        "spark.sql.autoBroadcastJoinThreshold": str(min(staged.bytes // 2, _LARGEST_BROADCAST)),
         f"{bloom}.enabled": "true",
         f"{bloom}.applicationSideScanSizeThreshold": "0",
         f"{bloom}.creationSideThreshold": str(1 << 40),
@@ -118,6 +153,30 @@ def _merge_conf(staged: Staged, mark: Mark, table_bytes: int) -> dict[str, str]:
         f"{bloom}.numBits": str(bits),
         f"{bloom}.maxNumBits": str(max(bits, 67_108_864)),
     }
+
+
+def _join_conf(staged: Staged, columns: Columns, keys: Sequence[str]) -> dict[str, str]:
+    """Set the broadcast threshold between Spark's guess for the keys alone and for whole rows.
+
+    Below it, two joins on the keys are broadcast; above it, the one with whole rows is shuffled and
+    gets the bloom filter. One that missed both sides would shuffle the whole table.
+    """
+    whole = sum(_spark_size(column) for column in columns) + _ROW_OVERHEAD
+    alone = sum(_spark_size(column) for column in columns if column.name in keys) + _ROW_OVERHEAD
+    between = int(staged.bytes * math.sqrt(alone / whole))
+    conf = {"spark.sql.autoBroadcastJoinThreshold": str(min(between, _LARGEST_BROADCAST))}
+    if staged.bytes <= _ADAPTIVE_FROM:
+        partitions = max(2, math.ceil(staged.bytes / _BYTES_PER_PARTITION))
+        conf["spark.sql.adaptive.enabled"] = "false"
+        conf["spark.sql.shuffle.partitions"] = str(partitions)
+    return conf
+
+
+def _spark_size(column: Column) -> int:
+    """Return the bytes that Spark's planner reckons with for a value (DataType.defaultSize)."""
+    if column.sql_type.startswith("decimal"):
+        return 16
+    return _SPARK_SIZES.get(column.sql_type, 8)
 
 
 @contextlib.contextmanager

@@ -212,7 +212,7 @@ class PlanReport(Tabular):
 def notes_of(tables: tuple[TableReport, ...] | tuple[PlannedTable, ...]) -> list[str]:
     """Say for each table why it is not current, then what it warns about."""
     reasons = [
-        f"{table.table} is {table.state}: {table.reason}" for table in tables if table.reason
+        told_reason(table.table, table.state, table.reason) for table in tables if table.reason
     ]
     return reasons + [
         f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings

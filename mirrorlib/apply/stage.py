@@ -47,6 +47,7 @@ class Staged:
         ops: which ops occur, as far as known; all that markers allow for a large batch.
         rows: how many rows, at most.
         null_keys: some key may be NULL.
+        key_range: smallest and largest value of the first key column, where both are known.
         bytes: how many bytes were staged, 0 when the change files themselves are read.
         private: the frame reads staged files, not the landing zone.
 
@@ -59,6 +60,7 @@ class Staged:
     null_keys: bool
     bytes: int
     private: bool
+    key_range: tuple[object, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,16 @@ def _stage_small(
         null_keys=any(changes.column(key).null_count for key in keys),
         bytes=size,
         private=True,
+        key_range=_range_of(changes.column(keys[0])) if keys else None,
     )
+
+
+def _range_of(values: pa.ChunkedArray) -> tuple[object, object] | None:
+    """Return the smallest and the largest value of a type in which Arrow and Spark agree on the order."""
+    if not (pa.types.is_integer(values.type) or pa.types.is_date(values.type)):
+        return None
+    ends = pc.min_max(values).as_py()
+    return None if ends["min"] is None else (ends["min"], ends["max"])
 
 
 def _inserts(source: Source, prepared: Prepared) -> int:

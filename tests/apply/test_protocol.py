@@ -69,7 +69,9 @@ def test_a_repaired_file_is_read_by_itself(mirror: Mirror) -> None:
 
 
 @pytest.mark.usefixtures("by_spark")
-def test_a_large_batch_with_a_damaged_page_is_voided_and_its_good_files_applied(mirror: Mirror) -> None:
+def test_a_large_batch_with_a_damaged_page_is_voided_and_its_good_files_applied(
+    mirror: Mirror,
+) -> None:
     """What Spark finds while it decodes voids the plan; the next plan ends before the damaged file."""
     mirror.publish()
     damage_pages(mirror.publish())
@@ -113,8 +115,13 @@ def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirr
 # Files that change under a run
 
 
-@pytest.mark.parametrize(("step", "when"), [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")])
-def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(mirror: Mirror, road: str, step: str, when: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")],
+)
+def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(
+    mirror: Mirror, road: str, step: str, when: str
+) -> None:
     """Either the planned content is applied, or the plan is voided and the new content is."""
     mirror.publish()
     planned = mirror.files[2]
@@ -147,7 +154,9 @@ def test_a_file_replaced_while_spark_appends_it_is_told(mirror: Mirror) -> None:
     """Inserts alone are read from the landing zone by the commit itself: nobody may take that for the planned content in silence."""
     mirror.publish([{"id": 50, "v": "planned"}], [0])
 
-    report = mirror.run(observe=at("commit", "before", lambda: mirror.replace(3, [{"id": 51, "v": "other"}], [0])))
+    report = mirror.run(
+        observe=at("commit", "before", lambda: mirror.replace(3, [{"id": 51, "v": "other"}], [0]))
+    )
 
     assert mirror.file_name(3) in " ".join((report.reason, *report.warnings))
     mirror.assert_holds()
@@ -165,7 +174,9 @@ def test_a_file_removed_between_plan_and_commit_is_awaited(mirror: Mirror, road:
     mirror.assert_current()
 
 
-def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(mirror: Mirror, road: str) -> None:
+def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
+    mirror: Mirror, road: str
+) -> None:
     """The runner dies behind its plan; who comes next finds another file and plans again."""
     mirror.publish()
     mirror.run_until("plan", "after")
@@ -188,7 +199,9 @@ def test_a_planned_file_that_was_gone_for_a_while_is_read_when_it_is_back(mirror
     mirror.assert_current()
 
 
-def test_a_store_that_fails_while_a_file_is_read_damages_nothing(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_while_a_file_is_read_damages_nothing(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A connection that breaks while a planned file is read again is no damage: the plan stays and is carried out."""
     from mirrorlib.store import LocalStore
 
@@ -261,7 +274,13 @@ def publish_kind(mirror: Mirror, kind: str) -> None:
     mirror.publish(*content) if content else mirror.publish()
 
 
-def carry_slowly(mirror: Mirror, batch: int, step: tuple[str, str], meanwhile: Callable[[], object], life: int | None = None) -> str:
+def carry_slowly(
+    mirror: Mirror,
+    batch: int,
+    step: tuple[str, str],
+    meanwhile: Callable[[], object],
+    life: int | None = None,
+) -> str:
     """Carry a batch's plan out as a runner that opened its files long ago, and do something at one of its steps."""
     work = mirror.open_work()
     plan = mirror.plan(work, batch)
@@ -274,7 +293,9 @@ SLOW_STEPS = [("guard", "before"), ("guard", "after"), ("stage", "after"), ("com
 
 
 @pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
-def test_a_slow_runner_never_carries_out_a_voided_plan(mirror: Mirror, step: tuple[str, str]) -> None:
+def test_a_slow_runner_never_carries_out_a_voided_plan(
+    mirror: Mirror, step: tuple[str, str]
+) -> None:
     """Whenever the other runner voids the plan, the slow one finds that out by the commit that stands in its place."""
     mirror.publish()
     mirror.run_until("plan", "after")
@@ -292,7 +313,9 @@ def test_a_slow_runner_never_carries_out_a_voided_plan(mirror: Mirror, step: tup
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(mirror: Mirror, kind: str) -> None:
+def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
+    mirror: Mirror, kind: str
+) -> None:
     """MERGE, append and delete alike are skipped by Delta once the void is recorded."""
     publish_kind(mirror, kind)
     mirror.run_until("plan", "after")
@@ -307,7 +330,9 @@ def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(mirror: Mirror
 
 @pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_slow_runner_has_no_second_effect(mirror: Mirror, kind: str, step: tuple[str, str]) -> None:
+def test_a_slow_runner_has_no_second_effect(
+    mirror: Mirror, kind: str, step: tuple[str, str]
+) -> None:
     """The other runner carries the same plan out first; its word in the journal is lost, so the commit is looked up."""
     publish_kind(mirror, kind)
     mirror.run_until("plan", "after")
@@ -446,7 +471,9 @@ def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> Non
     columns = [{"id": 1, "v": "x"}]
     from zones import pa
 
-    mirror.table.file(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())}), [], number=1)
+    mirror.table.file(
+        pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())}), [], number=1
+    )
     assert columns
     mirror.reset()
 
@@ -457,12 +484,20 @@ def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> Non
     assert not mirror.rows()
 
 
-RESET_STEPS = [("plan", "after"), ("fence", "after"), ("commit", "before"), ("commit", "after"), ("done", "after")]
+RESET_STEPS = [
+    ("plan", "after"),
+    ("fence", "after"),
+    ("commit", "before"),
+    ("commit", "after"),
+    ("done", "after"),
+]
 
 
 @pytest.mark.parametrize("kind", ["merge", "append"])
 @pytest.mark.parametrize("step", RESET_STEPS, ids="-".join)
-def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(mirror: Mirror, kind: str, step: tuple[str, str]) -> None:
+def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
+    mirror: Mirror, kind: str, step: tuple[str, str]
+) -> None:
     """It planned before the reset and commits at some moment of the new life's first batch, or after it."""
     publish_kind(mirror, kind)
     mirror.run_until("plan", "after")
@@ -544,17 +579,29 @@ def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -
         ("INSERT INTO {t} VALUES (7, 'mine')", "WRITE"),
         ("INSERT OVERWRITE {t} VALUES (7, 'mine')", "WRITE"),
         ("DELETE FROM {t}", "DELETE"),
-        ("MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE", "MERGE"),
-        (f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')", "SET TBLPROPERTIES"),
+        (
+            "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+            "MERGE",
+        ),
+        (
+            f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')",
+            "SET TBLPROPERTIES",
+        ),
     ],
 )
-def test_a_foreign_write_stops_the_table_until_its_owner_decides(mirror: Mirror, statement: str, words: str) -> None:
+def test_a_foreign_write_stops_the_table_until_its_owner_decides(
+    mirror: Mirror, statement: str, words: str
+) -> None:
     """The version, what was done, by whom, and the command to go on are named; nothing is applied, nothing is written."""
     mirror.do(statement)
     newest = mirror.newest
     mirror.publish()
 
-    mirror.assert_failed("ForeignWriteError", f"version {newest}: {words} by ", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.assert_failed(
+        "ForeignWriteError",
+        f"version {newest}: {words} by ",
+        f"mirrorlib reset TARGET {mirror.name}",
+    )
     assert (newest, 2) == (mirror.newest, mirror.plans())
 
     mirror.reset()
@@ -569,10 +616,15 @@ def test_a_foreign_write_stops_the_table_until_its_owner_decides(mirror: Mirror,
         ("RESTORE TABLE {t} TO VERSION AS OF 1", ("stage", "after")),
         ("INSERT INTO {t} VALUES (7, 'mine')", ("commit", "before")),
         ("DELETE FROM {t} WHERE id = 1", ("commit", "after")),
-        (f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')", ("commit", "before")),
+        (
+            f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')",
+            ("commit", "before"),
+        ),
     ],
 )
-def test_a_foreign_write_beside_a_commit_is_noticed(mirror: Mirror, statement: str, step: tuple[str, str]) -> None:
+def test_a_foreign_write_beside_a_commit_is_noticed(
+    mirror: Mirror, statement: str, step: tuple[str, str]
+) -> None:
     """What others commit between a plan and its commit is between two of our commits too, and stays noticed."""
     mirror.publish()
     report = mirror.run(observe=at(*step, lambda: mirror.do(statement)))
@@ -603,7 +655,10 @@ def test_an_owner_may_accept_a_foreign_write(mirror: Mirror) -> None:
     mirror.publish([{"id": 91, "v": "next"}], [0])
     assert "current" == mirror.run().state
     mine = mirror.rows() - mirror.expected()
-    assert ([frozenset({("id", 7), ("v", "mine")})], mirror.expected()) == (list(mine), mirror.rows() - mine)
+    assert ([frozenset({("id", 7), ("v", "mine")})], mirror.expected()) == (
+        list(mine),
+        mirror.rows() - mine,
+    )
 
 
 HARMLESS = [
@@ -627,8 +682,20 @@ def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
-@pytest.mark.parametrize("step", [("plan", "after"), ("guard", "after"), ("stage", "after"), ("commit", "before"), ("commit", "after")], ids="-".join)
-def test_upkeep_by_others_beside_a_commit_changes_nothing(mirror: Mirror, step: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "step",
+    [
+        ("plan", "after"),
+        ("guard", "after"),
+        ("stage", "after"),
+        ("commit", "before"),
+        ("commit", "after"),
+    ],
+    ids="-".join,
+)
+def test_upkeep_by_others_beside_a_commit_changes_nothing(
+    mirror: Mirror, step: tuple[str, str]
+) -> None:
     """OPTIMIZE and ALTER between any two steps: the batch is applied, once."""
 
     def keep_up() -> None:
@@ -647,7 +714,9 @@ def test_upkeep_by_others_beside_a_commit_changes_nothing(mirror: Mirror, step: 
 def test_a_column_that_others_add_meanwhile_keeps_its_type(mirror: Mirror) -> None:
     """A column of another type than the batch's appears under its feet: no value is cast without a look."""
     mirror.publish([{"id": 96, "v": "x", "n": 1.5}], [0])
-    mirror.run(observe=at("guard", "after", lambda: mirror.do("ALTER TABLE {t} ADD COLUMNS (n INT)")))
+    mirror.run(
+        observe=at("guard", "after", lambda: mirror.do("ALTER TABLE {t} ADD COLUMNS (n INT)"))
+    )
 
     mirror.assert_current()
 
@@ -655,7 +724,9 @@ def test_a_column_that_others_add_meanwhile_keeps_its_type(mirror: Mirror) -> No
 def test_a_column_that_others_added_beside_an_older_batch_keeps_its_type(mirror: Mirror) -> None:
     """What the journal says about the columns is what the table had after the batch, not before."""
     mirror.publish()
-    mirror.run(observe=at("stage", "after", lambda: mirror.do("ALTER TABLE {t} ADD COLUMNS (n INT)")))
+    mirror.run(
+        observe=at("stage", "after", lambda: mirror.do("ALTER TABLE {t} ADD COLUMNS (n INT)"))
+    )
     mirror.publish([{"id": 96, "v": "x", "n": 1.5}], [0])
 
     mirror.assert_current()
@@ -671,7 +742,9 @@ def test_upkeep_all_the_time_ends_right(mirror: Mirror) -> None:
             turn += 1
             with suppress(Exception):  # it may lose against the batch
                 session.sql(f"OPTIMIZE {mirror.sql}").collect()
-                session.sql(f"ALTER TABLE {mirror.sql} SET TBLPROPERTIES ('turn' = '{turn}')").collect()
+                session.sql(
+                    f"ALTER TABLE {mirror.sql} SET TBLPROPERTIES ('turn' = '{turn}')"
+                ).collect()
 
     for _ in range(4):
         mirror.publish()
@@ -716,7 +789,9 @@ def test_a_deleted_table_is_not_made_again_unasked(mirror: Mirror) -> None:
 
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
-def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(mirror: Mirror, more: int) -> None:
+def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(
+    mirror: Mirror, more: int
+) -> None:
     """With fewer, as many, or more versions than ours: it is not ours, and says so."""
     versions = mirror.newest + 1 + more
     delete_table(mirror)
@@ -882,14 +957,21 @@ def clean_log(mirror: Mirror) -> None:
 
 
 @pytest.mark.parametrize("step", [("plan", "after"), ("commit", "after")], ids="-".join)
-def test_an_outcome_that_history_forgot_is_never_guessed(mirror: Mirror, step: tuple[str, str]) -> None:
+def test_an_outcome_that_history_forgot_is_never_guessed(
+    mirror: Mirror, step: tuple[str, str]
+) -> None:
     """Whether or not the batch was committed: nobody can tell, so nothing is applied."""
     mirror.publish()
     mirror.run_until(*step)
     cut_history(mirror)
     rows, newest = mirror.rows(), mirror.newest
 
-    mirror.assert_failed("OutcomeUnknownError", "outcome of batch 3 is unknown", "history", f"mirrorlib reset TARGET {mirror.name}")
+    mirror.assert_failed(
+        "OutcomeUnknownError",
+        "outcome of batch 3 is unknown",
+        "history",
+        f"mirrorlib reset TARGET {mirror.name}",
+    )
     assert (rows, newest) == (mirror.rows(), mirror.newest)
 
     mirror.reset()
@@ -924,7 +1006,9 @@ def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -
 
     report = mirror.assert_current()
 
-    assert [(1, 2, 1, 0, path.name)] == [(b.files, b.inserts, b.updates, b.deletes, b.last_file) for b in report.batches]
+    assert [(1, 2, 1, 0, path.name)] == [
+        (b.files, b.inserts, b.updates, b.deletes, b.last_file) for b in report.batches
+    ]
     assert json.dumps(report.batches[0].kind) == '"merge"'
 
 

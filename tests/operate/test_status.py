@@ -1,0 +1,237 @@
+"""`status` says how every table stands, from the journal and a look at the zone; it starts no Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirrorlib.apply.journal import Done, Journal, Plan, PlannedFile, Policies
+from mirrorlib.cli import main
+from mirrorlib.errors import JournalError
+from mirrorlib.landing.names import TableName, parse_name
+from mirrorlib.operate.status import TableStatus, read_status
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from tests.zones import TableWriter, ZoneWriter
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def applied(zone: ZoneWriter, target: str, table: TableWriter, **word: object) -> None:
+    """Write the journal as a run leaves it that has applied every file of a table."""
+    journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name(table.name))
+    life = journal.begin_life("first seen", str(zone), 1)
+    if table.last:
+        plan = plan_of(life.uuid, str(zone), table)
+        journal.write_plan(life, plan)
+        journal.write_done(life, 1, Done(
+            outcome="applied", version=3, table_id="t", columns=(("id", "bigint"),), table_bytes=1, kind="append",
+            finished_at="2026-03-01T12:00:00+00:00",
+        ))  # fmt: skip
+    since = "2026-03-01T12:00:01+00:00"
+    journal.write_status(
+        {"state": "current", "reason": "", "zone": str(zone), "since": since, **word}
+    )
+
+
+def plan_of(life: str, zone: str, table: TableWriter) -> Plan:
+    """Give the plan of all files of a table."""
+    policies = Policies(
+        keys=("id",), upsert_default=False, insert_policy="append", evolution="widen", ntz="utc"
+    )
+    files = tuple(
+        PlannedFile(name=table.path(number).name, size=1, etag="e", rows=1)
+        for number in range(1, table.last + 1)
+    )
+    return Plan(
+        life=life, batch=1, attempt="a", zone=zone, files=files, before={}, after={"": table.last}, policies=policies,
+        table_version=None, previous=None, listed_at=datetime.now(UTC).isoformat(),
+    )  # fmt: skip
+
+
+def status(target: str, name: str) -> TableStatus:
+    """Read one table's status."""
+    return {table.table: table for table in read_status(target).tables}[name]
+
+
+def test_a_current_table(zone: ZoneWriter, target: str) -> None:
+    """Position, version and last commit; nothing waits."""
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+
+    found = status(target, "dbo/orders")
+
+    assert ("current", "", None) == (found.state, found.reason, found.file)
+    assert (1, 3, "2026-03-01T12:00:00+00:00") == (found.position, found.version, found.last_commit)
+    assert (0, None, orders.path(1).name, 1) == (
+        found.unapplied,
+        found.lag_seconds,
+        found.newest_file,
+        found.life,
+    )
+
+
+def test_a_table_with_new_files_is_behind(zone: ZoneWriter, target: str) -> None:
+    """Lag is the age of the newest of them, waiting that of the oldest."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    now = datetime.now(UTC).timestamp()
+    for age in (500, 100):
+        os.utime(orders.file([{"id": 2}]), (now - age, now - age))
+
+    found = status(target, "orders")
+
+    assert ("behind", 2) == (found.state, found.unapplied)
+    assert "2 change files are not applied yet" in found.reason
+    assert orders.path(2).name == found.file
+    assert found.lag_seconds == pytest.approx(100, abs=30)
+    assert found.waiting_seconds == pytest.approx(500, abs=30)
+
+
+def test_a_gap_that_came_since_is_blocked(zone: ZoneWriter, target: str) -> None:
+    """Without a run in between; and current again when it is undone."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    stray = orders.file([{"id": 3}], number=3)
+
+    found = status(target, "orders")
+    assert ("blocked", orders.path(2).name) == (found.state, found.file)
+    assert not read_status(target).ok
+    stray.unlink()
+    assert "current" == status(target, "orders").state
+
+
+def test_a_gap_that_was_filled_is_behind(zone: ZoneWriter, target: str) -> None:
+    """The last word is not the last truth."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders, state="blocked", reason="gap", file="x")
+    orders.file([{"id": 2}])
+
+    assert "behind" == status(target, "orders").state
+
+
+def test_a_failed_table_stays_failed_until_the_next_run(zone: ZoneWriter, target: str) -> None:
+    """Only a run can tell whether the file is good now."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders, state="failed", reason="bad", file=orders.path(2).name)
+    orders.file([{"id": 2}])
+
+    found = status(target, "orders")
+    assert ("failed", "bad", orders.path(2).name) == (found.state, found.reason, found.file)
+    assert "orders is failed since 2026-03-01 12:00:01: bad" in str(read_status(target))
+
+
+def test_a_table_that_has_applied_nothing(zone: ZoneWriter, target: str) -> None:
+    """It has no position and no version."""
+    orders = zone.table("orders", keys=["id"])
+    applied(zone, target, orders, state="waiting", reason="No change file has been published yet.")
+
+    found = status(target, "orders")
+    assert ("waiting", None, None) == (found.state, found.position, found.version)
+    assert read_status(target).ok
+
+
+def test_a_zone_that_is_gone_leaves_the_last_word(zone: ZoneWriter, target: str) -> None:
+    """Status is most wanted when something is unreachable."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    zone.root.rename(zone.root.with_name("elsewhere"))
+
+    assert ("current", 1) == (status(target, "orders").state, status(target, "orders").position)
+
+
+def test_a_refused_table_that_was_renamed_is_gone(zone: ZoneWriter, target: str) -> None:
+    """A table that never began leaves the status with its folder, else it would fail for ever."""
+    bad = zone.table("bad", keys=["id"])
+    journal = Journal(open_store(f"{target}/_mirrorlib"), TableName(None, "bad"))
+    journal.write_status({"state": "failed", "reason": "refused", "zone": str(zone)})
+
+    assert ["bad"] == [table.table for table in read_status(target).tables]
+    bad.folder.rename(zone.root / "good")
+    assert [] == [table.table for table in read_status(target).tables]
+
+
+def test_a_broken_journal_fails_its_own_table(zone: ZoneWriter, target: str) -> None:
+    """The neighbours are shown."""
+    for name in ("good", "torn"):
+        table = zone.table(name, keys=["id"])
+        table.file([{"id": 1}])
+        applied(zone, target, table)
+    (zone.root.parent / "target/_mirrorlib/journal/torn/status.json").write_text('{"form')
+
+    assert ["current", "failed"] == [table.state for table in read_status(target).tables]
+    assert "journal" in status(target, "torn").reason
+
+
+def test_a_target_without_state_is_an_error(target: str) -> None:
+    """A mistyped target must not look like one without trouble."""
+    with pytest.raises(JournalError, match="nothing has been applied"):
+        read_status(target)
+
+    assert 2 == main(["status", target])
+
+
+def test_names_of_any_kind_are_shown(zone: ZoneWriter, target: str) -> None:
+    """What cannot be printed is escaped, so that no terminal and no JSON reader stumbles."""
+    for name in (os.fsdecode(b"bad\xff"), "new\nline", "a/b~c", "ก ข"):
+        journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name(name))
+        journal.write_status({"state": "failed", "reason": "x"})
+
+    names = [table.table for table in read_status(target).tables]
+
+    assert sorted(["bad\\udcff", "new\\nline", "a/b~c", "ก ข"]) == sorted(names)
+
+
+def test_json_keeps_its_contract(
+    zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names and types that others read by; exit code 1 as soon as one table is stopped."""
+    for name, state in (("a", "current"), ("b", "failed")):
+        table = zone.table(name, keys=["id"], schema="dbo")
+        table.file([{"id": 1}])
+        applied(zone, target, table, state=state, reason="why" if state == "failed" else "")
+
+    code = main(["status", target, "--json"])
+
+    said = json.loads(capsys.readouterr().out)
+    assert 1 == code
+    assert said["ok"] is False
+    promised = {"table", "state", "reason", "file", "position", "version"}
+    assert all(promised <= set(table) for table in said["tables"])
+    known = {name: said["tables"][0][name] for name in promised}
+    assert {
+        "table": "dbo/a",
+        "state": "current",
+        "reason": "",
+        "file": None,
+        "position": 1,
+        "version": 3,
+    } == known
+
+
+def test_status_starts_no_spark(zone: ZoneWriter, target: str) -> None:
+    """It answers in milliseconds, on machines without Java too."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    code = (
+        "import sys, mirrorlib; mirrorlib.status(sys.argv[1]); sys.exit('pyspark' in sys.modules)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code, target], check=False, cwd=REPOSITORY)
+
+    assert 0 == done.returncode

@@ -1,0 +1,434 @@
+"""The command line, as a user or a script meets it: exit codes, JSON, what it writes and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from mirrorlib.cli import main
+from mirrorlib.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+REPOSITORY = Path(__file__).parents[1]
+COMMANDS = ("apply", "plan", "status", "reset", "demo")
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Put signal handlers back: the command line is meant to have its process to itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def refused(*arguments: str) -> int | str | None:
+    """Run a command that its arguments stop; give the exit code."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    return caught.value.code
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Read what was printed as JSON."""
+    value = json.loads(capsys.readouterr().out)
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("aply",),
+        ("apply",),
+        ("apply", "zone"),
+        ("apply", "zone", "target", "more"),
+        ("apply", "zone", "target", "--max-files", "0"),
+        ("apply", "zone", "target", "--max-files", "-1"),
+        ("apply", "zone", "target", "--max-files", "x"),
+        ("apply", "zone", "target", "--max-bytes", "1.5g"),
+        ("apply", "zone", "target", "--max-bytes", "0"),
+        ("apply", "zone", "target", "--max-bytes", ""),
+        ("apply", "zone", "target", "--parallelism", "0"),
+        ("apply", "zone", "target", "--watch", "-1"),
+        ("apply", "zone", "target", "--watch", "nan"),
+        ("apply", "zone", "target", "--watch", "inf"),
+        ("apply", "zone", "target", "--insert-policy", "replace"),
+        ("apply", "zone", "target", "--evolution", "any"),
+        ("apply", "zone", "target", "--ntz", "local"),
+        ("plan", "zone", "target", "--watch", "1"),
+        ("status",),
+        ("reset", "target"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is started, with the usage on standard error."""
+    assert 2 == refused(*arguments)
+
+    streams = capsys.readouterr()
+    assert "usage: mirrorlib" in streams.err
+    assert "" == streams.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its arguments with a word to each."""
+    assert 0 == refused(command, "--help")
+
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: mirrorlib {command}")
+    assert len(text) > 200
+
+
+def test_the_program_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands, examples and exit codes on one page; and its version."""
+    assert 0 == refused("--help")
+    text = capsys.readouterr().out
+    assert all(command in text for command in (*COMMANDS, "exit codes", "examples"))
+
+    assert 0 == refused("--version")
+    assert f"mirrorlib {VERSION}\n" == capsys.readouterr().out
+
+
+def test_places_that_are_not_there_are_wrong_usage(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistyped zone, table or target, and two places one inside the other; nothing is made."""
+    del spark
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    wrong = [
+        ["apply", f"{zone}x", target],
+        ["plan", f"{zone}x", target],
+        ["apply", str(zone), target, "--table", "oders"],
+        ["apply", str(zone), f"{zone}/target"],
+        ["apply", f"{zone}/orders", str(zone)],
+        ["apply", str(zone), "schema", "--catalog", "spark_catalog"],
+        ["reset", target, "orders"],
+        ["status", target],
+    ]
+
+    for arguments in wrong:
+        assert 2 == main(arguments), arguments
+        streams = capsys.readouterr()
+        assert "" == streams.out
+        assert streams.err.startswith("mirrorlib: ")
+        assert 1 == streams.err.count("\n")
+        assert 2 == main([*arguments, "--json"])
+        error = json.loads(capsys.readouterr().out)
+        assert error["ok"] is False
+        assert {"error", "message", "reason", "next_step"} <= set(error)
+    assert not Path(target).exists()
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Give every file and folder below with its size and time."""
+    return {
+        str(path.relative_to(folder)): (stat.st_size, stat.st_mtime_ns)
+        for path in folder.rglob("*")
+        for stat in [path.stat()]
+    }
+
+
+def test_plan_writes_nothing(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Before the first apply and later: it says batches, files, rows, schema changes and what is wrong, and no more."""
+    del spark
+    monkeypatch.chdir(tmp_path)
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1, "v": 1}])
+    orders.file([{"id": 1, "v": 2}], [1])
+    before = snapshot(tmp_path)
+
+    assert 0 == main(["plan", str(zone), target, "--json", "--max-files", "1"])
+    table = said(capsys)["tables"][0]
+    assert before == snapshot(tmp_path)
+    assert ("dbo/orders", "behind", 2, 2, 2) == tuple(
+        table[name] for name in ("table", "state", "batches", "files", "rows")
+    )
+    assert ["creates the table with 2 columns"] == table["schema_changes"]
+
+    assert 0 == main(["apply", str(zone), target, "--json"])
+    said(capsys)
+    orders.file([{"id": 2, "v": 5.5, "w": "x"}], [4])
+    orders.zero_bytes()
+    before = snapshot(tmp_path)
+    assert 1 == main(["plan", str(zone), target])
+    text = capsys.readouterr().out
+    assert before == snapshot(tmp_path)
+    for piece in (
+        "adds the column w string",
+        "rewrites the table for v from bigint to double",
+        orders.path(4).name,
+        "no bytes",
+    ):
+        assert piece in text
+
+    orders.replace(4, [{"id": 3}], [4])
+    assert 0 == main(["apply", str(zone), target, "--json"])
+    assert [1] == [len(one["batches"]) for one in said(capsys)["tables"]]
+    assert 0 == main(["plan", str(zone), target, "--json"])
+    assert ["current"] == [one["state"] for one in said(capsys)["tables"]]
+
+
+def test_fifty_tables_three_of_them_broken(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """47 are current, 3 say why, the exit code is 1; repaired, all are current and it is 0."""
+    del spark
+    tables = [zone.table(f"t{number:02d}", keys=["id"], schema="dbo") for number in range(50)]
+    for table in tables:
+        table.file([{"id": 1, "v": "a"}])
+    tables[7].file([{"id": 1}], [3])
+    tables[20].zero_bytes()
+    tables[33].file([{"id": 3}], number=3)
+
+    assert 1 == main(["apply", str(zone), target, "--json"])
+    report = said(capsys)
+    stopped = {one["table"]: one for one in report["tables"] if one["state"] != "current"}
+    assert (50, False) == (len(report["tables"]), report["ok"])
+    assert {"dbo/t07": "failed", "dbo/t20": "failed", "dbo/t33": "blocked"} == {
+        name: one["state"] for name, one in stopped.items()
+    }
+    assert all(tables[7].path(2).name in one["reason"] for one in stopped.values())
+    assert {1} == {one["position"] for one in report["tables"]}
+
+    assert 1 == main(["status", target, "--json"])
+    states = said(capsys)["tables"]
+    assert stopped.keys() == {one["table"] for one in states if one["state"] != "current"}
+    assert {one["reason"] for one in stopped.values()} == {one["reason"] for one in states} - {""}
+    assert 1 == main(["status", target])
+    assert "dbo/t33 is blocked since" in capsys.readouterr().out
+
+    tables[7].replace(2, [{"id": 1}], [2])
+    tables[20].replace(2, [{"id": 2, "v": "b"}])
+    tables[33].file([{"id": 2, "v": "b"}], number=2)
+    assert 0 == main(["apply", str(zone), target, "--json"])
+    after = said(capsys)["tables"]
+    assert {"current"} == {one["state"] for one in after}
+    assert 3 == sum(len(one["batches"]) for one in after)
+
+
+def test_tables_are_chosen_by_name_and_glob(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Repeated; the others are left alone. Limits cut the backlog, and what is done is not done again."""
+    del spark
+    for schema, name in (("dbo", "orders"), ("dbo", "items"), ("sales", "orders"), (None, "plain")):
+        table = zone.table(name, keys=["id"], schema=schema)
+        for number in range(3):
+            table.file([{"id": number}])
+
+    assert 0 == main(
+        [
+            "apply",
+            str(zone),
+            target,
+            "--table",
+            "dbo/*",
+            "--table",
+            "plain",
+            "--json",
+            "--max-files",
+            "2",
+        ]
+    )
+    report = said(capsys)
+    assert ["dbo/items", "dbo/orders", "plain"] == sorted(one["table"] for one in report["tables"])
+    assert [[2, 1]] * 3 == [
+        [batch["files"] for batch in one["batches"]] for one in report["tables"]
+    ]
+
+    assert 0 == main(["apply", str(zone), target, "--max-bytes", "1"])
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("sales/orders", "current", "rows/s"))
+    assert 0 == main(["apply", str(zone), target, "--json"])
+    assert [[]] * 4 == [one["batches"] for one in said(capsys)["tables"]]
+
+
+def test_insert_policy_and_quiet_updates(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Marker 0 replaces the row of its key on request; an update that changes nothing may be left out of the feed."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1, "v": 1}, {"id": 1, "v": 2}])
+    assert 0 == main(["apply", str(zone), target, "--insert-policy", "upsert", "--json"])
+    orders.file([{"id": 1, "v": 2}], [0])
+    assert 0 == main(
+        ["apply", str(zone), target, "--insert-policy", "upsert", "--quiet-updates", "--json"]
+    )
+    capsys.readouterr()
+
+    table = f"{target}/orders"
+    assert [(1, 2)] == [tuple(row) for row in spark.read.format("delta").load(table).collect()]
+    feed = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", 0)
+        .load(table)
+    )
+    assert ["insert"] == [row["_change_type"] for row in feed.collect()]
+
+
+def test_tables_of_a_catalog(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With `--catalog` a schema takes the tables, and `--state` says where the journal lives."""
+    spark.sql(f"CREATE SCHEMA mirrored LOCATION '{tmp_path}/warehouse'")
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
+    places = [
+        "mirrored",
+        "--catalog",
+        "spark_catalog",
+        "--state",
+        str(tmp_path / "state"),
+        "--json",
+    ]
+    try:
+        assert 0 == main(["apply", str(zone), *places])
+        orders.file([{"id": 1, "v": "b"}, {"id": 2, "v": None}], [1, 2])
+        assert 0 == main(["apply", str(zone), *places])
+        capsys.readouterr()
+        assert [(1, "b")] == [tuple(row) for row in spark.table("mirrored.orders").collect()]
+        assert 0 == main(["status", *places])
+        assert ["current"] == [one["state"] for one in said(capsys)["tables"]]
+        assert 0 == main(["reset", *places[:1], "dbo/orders", *places[1:]])
+        capsys.readouterr()
+        assert 0 == main(["apply", str(zone), *places])
+        assert [(1, "b")] == [tuple(row) for row in spark.table("mirrored.orders").collect()]
+    finally:
+        spark.sql("DROP SCHEMA mirrored CASCADE")
+    assert (tmp_path / "state" / "journal").is_dir()
+
+
+def test_two_schemas_with_one_table_name_do_not_share_a_catalog_table(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """dbo.orders and sales.orders would both be mirrored.orders: both are refused, the rest is applied."""
+    spark.sql(f"CREATE SCHEMA mirrored2 LOCATION '{tmp_path}/warehouse'")
+    for schema, name in (("dbo", "orders"), ("sales", "Orders"), ("dbo", "items")):
+        zone.table(name, keys=["id"], schema=schema).file([{"id": 1}])
+    places = [
+        "mirrored2",
+        "--catalog",
+        "spark_catalog",
+        "--state",
+        str(tmp_path / "state"),
+        "--json",
+    ]
+    try:
+        assert 1 == main(["apply", str(zone), *places])
+        states = {one["table"]: one["state"] for one in said(capsys)["tables"]}
+        assert {"dbo/items": "current", "dbo/orders": "failed", "sales/Orders": "failed"} == states
+        assert ["items"] == [
+            row["tableName"] for row in spark.sql("SHOW TABLES IN mirrored2").collect()
+        ]
+    finally:
+        spark.sql("DROP SCHEMA mirrored2 CASCADE")
+
+
+def test_reset_begins_again(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Readers see the old content until the next apply replaces it, with new keys and names if need be."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1, "v": "a"}])
+    assert 0 == main(["apply", str(zone), target])
+    orders.drop()
+    orders.make()
+    orders.metadata(keys=["new key"])
+    orders.file(pa.table({"new key": [7], "w": [1.5]}))
+    assert 0 == main(["reset", target, "orders", "--json"])
+    assert 2 == json.loads(capsys.readouterr().out.rpartition("\n{")[2].join(["{", ""]))["life"]
+    assert ["id", "v"] == spark.read.format("delta").load(f"{target}/orders").columns
+
+    code = main(["apply", str(zone), target, "--json"])
+    report = said(capsys)
+
+    assert (0, "") == (code, report["tables"][0]["reason"])
+    assert [(7, 1.5)] == [
+        tuple(row) for row in spark.read.format("delta").load(f"{target}/orders").collect()
+    ]
+
+
+def lines(child: subprocess.Popen[str]) -> dict[str, Any]:
+    """Read one report of a watching child."""
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    assert line, "the child has ended"
+    value = json.loads(line)
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.slow
+def test_watch_applies_what_comes_later_and_ends_after_the_commit_in_flight(
+    zone: ZoneWriter, target: str
+) -> None:
+    """Ctrl-C in the middle of a commit: it is finished and written down, then the process ends well."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    command = [
+        sys.executable,
+        "-m",
+        "mirrorlib.cli",
+        "apply",
+        str(zone),
+        target,
+        "--watch",
+        "0.2",
+        "--json",
+        "--max-files",
+        "1",
+    ]
+    with subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ},
+    ) as child:
+        try:
+            assert 1 == lines(child)["tables"][0]["position"]
+            orders.file([{"id": 2}])
+            while lines(child)["tables"][0]["position"] < 2:
+                pass
+            for number in range(3, 7):
+                orders.file([{"id": number}])
+            plans = Path(target) / "_mirrorlib/journal/orders/000001"
+            until = time.monotonic() + 60
+            while not list(plans.glob("*-3.plan.json")) and time.monotonic() < until:
+                time.sleep(0.005)
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=60)
+        finally:
+            child.kill()
+
+    assert 0 == child.returncode, err
+    assert "SIGINT: stopping after the commits in flight" in err
+    assert "Traceback" not in err
+    last = json.loads(out.strip().splitlines()[-1])["tables"][0]
+    assert "behind" == last["state"]
+    assert 3 <= last["position"] < 6
+    assert {path.name.replace("plan", "done") for path in plans.glob("*.plan.json")} == {
+        path.name for path in plans.glob("*.done.json")
+    }

@@ -1,0 +1,205 @@
+"""Names from outside neither leave their folder nor reach SQL unquoted; what cannot be carried is refused by name, alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import mirrorlib
+from mirrorlib.cli import main
+from tests.oracle import assert_same_rows, multiset
+from tests.zones import TableWriter, ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import TableReport
+
+FOLDERS = (
+    "a`b", "a'b", 'a"b', "a b", " a", "a ", "a%b", "a%2Fb", "%2e%2e%2fup", "a#b", "a?b", "a*b", "[x]", "{a,b}", "a:b",
+    "${env:HOME}", "$(id)", "a;DROP TABLE x", "a--b", "a@v1", "a@20200101000000000", "part=1", "-rf", "a..b", "äก日",
+    "\U0001f600", "a\u202eb", "a~2Fb", "a\u00a0b", "delta", "select", "a+b&c",
+)  # fmt: skip
+PLAIN_COLUMNS = (
+    "a.b", "a", "a`b", "a'b", 'a"b', "a%b", "a#b", "a*b", "[x]", "a:b", "${env:HOME}", "${spark.app.name}", "a/b", "a\\b",
+    "äก日", "\U0001f600", "-- x", "1", "select", "a?b", "$", "__index_level_0__", "x" * 255,
+)  # fmt: skip
+MAPPED_COLUMNS = (
+    "a b",
+    " ",
+    "a,b",
+    "a;b",
+    "{a}",
+    "(a)",
+    "a\tb",
+    "a\nb",
+    "a=b",
+    "'; DROP TABLE t --",
+    "ก ข",
+)
+
+
+def tree(folder: Path) -> set[str]:
+    """List everything below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def apply(spark: SparkSession, zone: ZoneWriter, target: str) -> dict[str, TableReport]:
+    """Apply a zone; give each table's report."""
+    return {table.table: table for table in mirrorlib.apply(spark, str(zone), target).tables}
+
+
+def assert_rows(spark: SparkSession, path: str, rows: list[dict[str, object]]) -> None:
+    """Compare a table with what it has to hold."""
+    found = spark.read.format("delta").load(path).collect()
+    assert_same_rows(multiset(rows), multiset(row.asDict() for row in found), path)
+
+
+def test_hostile_folders_stay_in_their_place(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As schema and as table, read by Spark at first and merged afterwards: each in its own folder, nothing beside."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+    tables = [zone.table(name, keys=["id"], schema=name) for name in FOLDERS]
+    tables.append(zone.table("x" * 230, keys=["id"]))
+    for table in tables:
+        table.file([{"id": 1, "v": table.name}, {"id": 2, "v": "2"}])
+    first = apply(spark, zone, target)
+    monkeypatch.undo()
+    for table in tables:
+        table.file([{"id": 2, "v": None}, {"id": 3, "v": table.name}], [2, 4])
+    second = apply(spark, zone, target)
+
+    for found in (first, second):
+        assert {} == {name: one.reason for name, one in found.items() if one.state != "current"}
+    assert {table.name for table in tables} == set(second)
+    for table in tables:
+        rows = [{"id": 1, "v": table.name}, {"id": 3, "v": table.name}]
+        assert_rows(spark, f"{target}/{table.name}", rows)
+    assert {"zone", "target"} == {path.name for path in tmp_path.iterdir()}
+    below = {path.name for path in Path(target).iterdir()}
+    assert {*FOLDERS, "x" * 230, "_mirrorlib"} == below
+    assert sorted(second) == sorted(one.table for one in mirrorlib.status(target).tables)
+    assert {"current"} == {one.state for one in mirrorlib.plan(spark, str(zone), target).tables}
+
+
+def test_uncarriable_folders_are_refused_alone(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By name, in words that can be printed; the neighbours go on and the exit code says that something is wrong."""
+    zone.table("good", keys=["id"]).file([{"id": 1}])
+    bad = [
+        "new\nline",
+        "tab\tbed",
+        "back\\slash",
+        "bell\a",
+        os.fsdecode(b"bad\xff"),
+        "Twin",
+        "twin",
+        "out",
+    ]
+    for name in bad:
+        zone.table(name, keys=["id"]).file([{"id": 1}])
+    zone.table("in", keys=["id"], schema="out").file([{"id": 1}])
+
+    found = apply(spark, zone, target)
+    codes = [main([*command, target, "--json"]) for command in (["status"], ["plan", str(zone)])]
+
+    assert ["good"] == [name for name, table in found.items() if table.state == "current"]
+    assert len(bad) + 2 == len(found)
+    assert [1, 1] == codes
+    for name, table in found.items():
+        assert name.isprintable()
+        assert table.reason.isprintable()
+        assert name == "good" or "Rename it at the publisher" in table.reason
+    capsys.readouterr().out.encode("utf-8")  # no half characters
+    assert {"good", "_mirrorlib"} == {path.name for path in Path(target).iterdir()}
+    states = {table.table: table.state for table in mirrorlib.status(target).tables}
+    assert states == {name: table.state for name, table in found.items()}
+
+
+@pytest.fixture(scope="module", params=[64 << 20, 0], ids=["small", "large"])
+def columns(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, TableReport]]:
+    """Apply tables of hostile columns: all as data, and each once as key."""
+    root = tmp_path_factory.mktemp("columns")
+    zone, target = ZoneWriter(root / "zone"), str(root / "target")
+    keyed = {
+        **{f"p{i}": name for i, name in enumerate(PLAIN_COLUMNS)},
+        **{f"m{i}": name for i, name in enumerate(MAPPED_COLUMNS)},
+    }
+    tables = [
+        (zone.table("plain", keys=[PLAIN_COLUMNS[0]]), PLAIN_COLUMNS),
+        (zone.table("mapped", keys=[MAPPED_COLUMNS[0]]), MAPPED_COLUMNS),
+    ]
+    del keyed
+    tables.append((zone.table("keys", keys=list(PLAIN_COLUMNS)), PLAIN_COLUMNS))
+    tables.append(
+        (
+            zone.table("mapped_keys", keys=[n for n in MAPPED_COLUMNS if n == n.strip()]),
+            MAPPED_COLUMNS,
+        )
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", request.param)
+        for table, names in tables:
+            write(table, names, "a", None)
+        apply(spark, zone, target)
+        for table, names in tables:
+            write(table, names, "a", [1])
+            write(table, [*names, "one more`'"], "b", [4])
+        return Path(target), apply(spark, zone, target)
+
+
+def write(
+    table: TableWriter, names: tuple[str, ...] | list[str], value: str, markers: list[int] | None
+) -> None:
+    """Publish one row that has the same value in every column."""
+    table.file(pa.table({name: [value] for name in names}), markers)
+
+
+@pytest.mark.parametrize("name", ["plain", "mapped", "keys", "mapped_keys"])
+def test_hostile_columns_are_carried(
+    spark: SparkSession, columns: tuple[Path, dict[str, TableReport]], name: str
+) -> None:
+    """As data and as keys, with column mapping and without; created, merged, and added later."""
+    target, found = columns
+    names = PLAIN_COLUMNS if name in {"plain", "keys"} else MAPPED_COLUMNS
+
+    assert ("current", "") == (found[name].state, found[name].reason)
+    rows: list[dict[str, object]] = [
+        dict.fromkeys(names, "a"),
+        dict.fromkeys((*names, "one more`'"), "b"),
+    ]
+    if name in {"plain", "keys"}:
+        rows[1] = dict.fromkeys((*names, "one more`'"), "b")
+    assert_rows(spark, str(target / name), rows)
+
+
+def test_keys_that_are_sql_are_only_names(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A key that no file has is named; nothing of it is carried out."""
+    victim = zone.table("victim", keys=["id"])
+    victim.file([{"id": 1}])
+    for number, key in enumerate(
+        ["id` = id OR `id", "id) DELETE --", "*", "id.x", "`id`", "${env:HOME}"]
+    ):
+        table = zone.table(f"t{number}", keys=[key])
+        table.file([{"id": 1}], [1])
+
+    found = apply(spark, zone, target)
+
+    assert "current" == found.pop("victim").state
+    assert {"failed"} == {table.state for table in found.values()}
+    assert all("key column of the table is missing" in table.reason for table in found.values())
