@@ -114,7 +114,7 @@ def _merge_sql(
 
 
 def _source(staged: Staged, keys: Sequence[str]) -> DataFrame:
-    """Put a filter over the changes that is always true: Spark builds a bloom filter only of a side that looks selective.
+    """Filter the changes by what is always true: Spark builds bloom filters of selective sides only.
 
     A range of the first key does more where it is known: "=" carries it over to the table, whose
     row groups outside of it are skipped.
