@@ -4,9 +4,9 @@ Run by the tests with one argument, a JSON object:
 
     zone, target    as for `apply`
     options         more arguments of `apply`
-    park            {table: [step, when, count]}: the table's thread stops at that event when it comes for the count-th time;
-                    once every table named here has stopped, the process kills itself. So one death is a death of each table
-                    at a point of its own.
+    park            {table: [step, when, count]}: the table's thread stops at that event when it comes
+                    for the count-th time; once every table named here has stopped, the process kills
+                    itself. So one death is a death of each table at a point of its own.
     whole           it dies with its Java process at the same instant; otherwise only Python is killed, and Java follows
     wait            it gets ready and waits for a line on its standard input before it applies
     java            options of its Java process
@@ -79,7 +79,7 @@ def main(task: dict[str, Any]) -> int:
     if task.get("large"):
         from mirrorlib.apply import prepare
 
-        prepare.SMALL_BYTES = -1
+        vars(prepare)["SMALL_BYTES"] = -1  # no option, and should not be one
     tell("ready")
     if task.get("wait"):
         sys.stdin.readline()

@@ -1,8 +1,9 @@
 """Make up logs: what publishers may legally write about one table, as hypothesis strategies.
 
-A `Log` is a table's keys and its change files in order: markers in any order and any type, rows of few keys many times over,
-columns that come, go, move and change their type, files without rows. Every log here must be applied; none may fail a table.
-It knows two forms of each file: the one for the oracle (`ChangeFile`) and the one that is published (Arrow).
+A `Log` is a table's keys and its change files in order: markers in any order and any type, rows of
+few keys many times over, columns that come, go, move and change their type, files without rows.
+Every log here must be applied; none may fail a table. It knows two forms of each file: the one for
+the oracle (`ChangeFile`) and the one that is published (Arrow).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Domain:
     Attributes:
         name: for people.
         values: all that a column of this kind is filled with.
-        types: given the non-NULL values of one file, the types that hold them and that may follow any other of the kind.
+        types: given the non-NULL values of one file, the types that hold them; any may follow any other.
 
     """
 
@@ -415,7 +416,7 @@ def _markers(
         return st.just((2,) * count)
     known = [0, 0, 1, 1, 2, 2, 4, None] if shape.upsert_default else [0, 0, 1, 1, 2, 2, 4]
     some = st.lists(st.sampled_from(known), min_size=count, max_size=count).map(tuple)
-    return st.integers(0, 4).flatmap(lambda dice: st.none() if dice == 4 else some)  # type: ignore[return-value]
+    return st.integers(0, 4).flatmap(lambda dice: st.none() if dice == 4 else some)
 
 
 def _spelling(name: str, age: float) -> st.SearchStrategy[str]:

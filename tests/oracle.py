@@ -1,7 +1,8 @@
 """Judge mirrorlib: replay change rows one by one, and change feeds version by version, in plain Python.
 
-In: change files as Python values, in the order in which they count. Out: the rows a mirror must hold, as a multiset. Shares
-nothing with the package, on purpose: no fold, no batches, no casts. What counts as equal is said here once, in `canonical`.
+In: change files as Python values, in the order in which they count. Out: the rows a mirror must hold,
+as a multiset. Shares nothing with the package, on purpose: no fold, no batches, no casts. What counts
+as equal is said here once, in `canonical`.
 """
 
 from __future__ import annotations
@@ -104,8 +105,9 @@ def _key(row: Row, keys: Sequence[str]) -> tuple[object, ...]:
 def canonical(value: object) -> object:
     """Return a value that is equal exactly when a mirror's values are.
 
-    NULL equals NULL, NaN equals NaN, -0.0 equals 0.0, and numbers are equal across types (5, 5.0, Decimal("5.00")). A time
-    without zone is UTC. A time of day is the text that Delta stores for it. True is no number.
+    NULL equals NULL, NaN equals NaN, -0.0 equals 0.0, and numbers are equal across types (5, 5.0,
+    Decimal("5.00")). A time without zone is UTC. A time of day is the text that Delta stores for it.
+    True is no number.
     """
     if value is None or isinstance(value, str):
         return value
@@ -126,7 +128,7 @@ def canonical(value: object) -> object:
 
 
 def canonical_row(row: Row) -> Canonical:
-    """Return a row in comparable form: names in lower case, NULLs left out, so that a column added later changes nothing."""
+    """Return a row in comparable form: names in lower case; NULLs left out, so that new columns change nothing."""
     return frozenset(
         (name.lower(), canonical(value)) for name, value in row.items() if value is not None
     )

@@ -1,7 +1,8 @@
 """Read what a mirror made, with Spark's own Delta reader: rows, change feeds, commits.
 
-In: a session and a table's path. Out: plain dicts, for the oracle. The feed is read in stretches of one schema: Delta refuses to
-read it across a change of a column's type, so each stretch is read from a view of the table that ends with it.
+In: a session and a table's path. Out: plain dicts, for the oracle. The feed is read in stretches of
+one schema: Delta refuses to read it across a change of a column's type, so each stretch is read from
+a view of the table that ends with it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One commit: its number, the table's column types from then on, whether it took files away, what mirrorlib says."""
+    """One commit: its number, the column types from then on, whether it took files away, what mirrorlib says."""
 
     number: int
     types: dict[str, str]
@@ -65,7 +66,9 @@ def read_versions(table: str | Path) -> list[Version]:
             if "metaData" in action:
                 fields = json.loads(action["metaData"]["schemaString"])["fields"]
                 types = {field["name"].lower(): str(field["type"]) for field in fields}
-        info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        info: dict[str, Any] = next(
+            (action["commitInfo"] for action in actions if "commitInfo" in action), {}
+        )
         ours = json.loads(info.get("userMetadata") or "{}").get("mirrorlib")
         removes = any("remove" in action for action in actions)
         found.append(Version(number=int(path.stem), types=types, removes=removes, ours=ours))

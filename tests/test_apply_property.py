@@ -1,8 +1,9 @@
 """Whatever is published, in whatever cut it is applied, the table and its change feed are what the oracle says.
 
-Spark costs seconds, a log costs milliseconds: a dozen logs that hypothesis made up are as many tables of one landing zone. More
-zones than CI runs: `MIRRORLIB_EXAMPLES=20 pytest tests/test_apply_property.py`; each has logs of its own, always the same.
-`MIRRORLIB_SHRINK=1` makes a failing log smaller before it is shown, which takes minutes.
+Spark costs seconds, a log costs milliseconds: eight logs that hypothesis made up are eight tables of
+one landing zone. More zones than CI runs: `MIRRORLIB_EXAMPLES=20 pytest tests/test_apply_property.py`;
+each has logs of its own, always the same. `MIRRORLIB_SHRINK=1` makes a failing log smaller before it
+is shown, which takes minutes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Exactly once: whatever is killed, whenever, a plain apply afterwards ends at the oracle's table, one effect per file.
 
-The runners are real processes that die by SIGKILL. A Java start costs seconds, so one runner applies many tables at once: each
-table's thread stops at the point where it is to die, and when all have stopped the process is killed.
+The runners are real processes that die by SIGKILL. A Java start costs seconds, so one runner applies
+many tables at once: each table's thread stops at the point where it is to die, and when all have
+stopped the process is killed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from children import BusyTable, BusyZone, child, kill_at_random, make_archive
+from children import BusyTable, BusyZone, child, kill_at_random, make_archive, throw_dice
 from tables import batches_of, newest_version
 from zones import ZoneWriter
 
@@ -90,7 +91,7 @@ def test_killed_at_any_step_of_the_first_batch_every_file_has_one_effect(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str, *, whole: bool
 ) -> None:
     """Killed before and after each step that creates and fills a table, the next run ends right."""
-    dice = random.Random(1)
+    dice = throw_dice(1)
     points = [Point(step, when) for step, when in (*ALWAYS, *CREATE)]
     tables = {point: load(zone, point, dice, files=3) for point in points}
 
@@ -101,8 +102,8 @@ def test_killed_at_any_step_of_the_first_batch_every_file_has_one_effect(
 def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str, *, large: bool
 ) -> None:
-    """Killed before and after each step of the second batch of a run on a table that is there, the next run ends right."""
-    dice = random.Random(2)
+    """Killed before and after each step of a run's second batch on a table that is there, the next run ends right."""
+    dice = throw_dice(2)
     points = [Point(step, when, 1 if step == "list" else 2) for step, when in ALWAYS]
     tables = {point: load(zone, point, dice, files=1) for point in points}
     assert mirrorlib.apply(spark, str(zone), str(tmp_path / "target")).ok
@@ -117,7 +118,7 @@ def test_killed_while_a_table_grows_is_voided_or_begins_anew_every_file_has_one_
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str
 ) -> None:
     """Killed before and after widening, rewriting, voiding a plan and fencing off a life, the next run ends right."""
-    dice, target = random.Random(3), tmp_path / "target"
+    dice, target = throw_dice(3), tmp_path / "target"
     prepare: dict[str, Callable[[SparkSession, ZoneWriter, Path, BusyTable], None]] = {
         "widen": make_wider,
         "rewrite": make_fractions,
@@ -157,8 +158,8 @@ def leave_a_plan_that_cannot_be_carried_out(
 
     number = table.writer.last + 1
     table.writer.file([{"id": 1, "v": "never to be seen"}], [0])
-    options = {"tables": [table.writer.name], "observe": stop}
-    report = mirrorlib.apply(spark, str(zone), str(target), **options)  # type: ignore[arg-type]
+    name = table.writer.name
+    report = mirrorlib.apply(spark, str(zone), str(target), tables=[name], observe=stop)
     assert not report.ok
     table.writer.last = number - 1
     table.publish([{"id": 1, "v": "the better file"}], [0])
@@ -181,7 +182,7 @@ def test_killed_at_random_moments_every_file_has_one_effect(
     spark: SparkSession, tmp_path: Path, java: str
 ) -> None:
     """One runner after another is killed in the middle, on one target; after the last, a plain apply ends right."""
-    moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=random.Random(4), java=java)
+    moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=throw_dice(4), java=java)
 
     assert RANDOM_KILLS == len(moments)
 
@@ -190,7 +191,7 @@ def test_two_runners_started_at_once_share_the_work_and_every_file_has_one_effec
     spark: SparkSession, tmp_path: Path, java: str
 ) -> None:
     """Two processes on one target both end well; table, feed and commits are as if there had been one."""
-    zone, target = BusyZone(tmp_path / "zone", random.Random(5), tables=4), tmp_path / "target"
+    zone, target = BusyZone(tmp_path / "zone", throw_dice(5), tables=4), tmp_path / "target"
     zone.publish(4)
     task = {"java": java, "wait": True, "options": {"max_files": 1, "parallelism": 2}}
     with child(zone, target, **task) as one, child(zone, target, **task) as other:

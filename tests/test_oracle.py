@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
@@ -25,10 +26,10 @@ from oracle import (
 )
 from zones import ZoneWriter
 
-Change = tuple[int | None, object, object]
+Rows = Sequence[tuple[object, ...]]
 
 
-def replayed(*files: list[Change] | list[tuple[object, object]], **options: object) -> Replayed:
+def replayed(*files: Rows, **options: object) -> Replayed:
     """Replay files of (marker, id, v), or of (id, v) without markers."""
     made = []
     for rows in files:

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 MARKER = "__rowMarker__"
 Place = Literal["first", "middle", "last"] | int
-Rows = pa.Table | Sequence[Mapping[str, object]]
+Rows: TypeAlias = pa.Table | Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,22 +63,24 @@ def advance_table(
     clock: dict[str, float] = {}
     entry = tally.entry = work.journal.newest(work.life)
     if entry is not None and entry.done is None:
+        check_zone(work, options, entry)  # else another zone's files would void its plan
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
     check_zone(work, options, entry)
     check_keys(work, entry)
     if entry is not None and entry.position and entry.plan.zone == work.source.zone.url:
         for name in changed_files(opened.listing, entry.plan, entry.position[WHOLE_FOLDER]):
             tally.warn(f"{name} was applied and has been changed since; it is not read again")
+    retry = options.retry
     while True:
         clock = {}
-        standing = stand(work, entry.done if entry and entry.position else None)
+        standing = stand(work, entry)
         cause = cause_of(entry)
         # A new life replaces the table in one commit, so that nobody reads it half: it takes
         # everything.
         limits = (
             Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
         )
-        coming = next_files(opened, number_of(entry), limits, {} if options.retry else cause)
+        coming = next_files(opened, number_of(entry), limits, {} if retry else cause)
         if not coming.files:
             state, reason, file = idle_state(coming)
             return tally.end(
@@ -99,6 +101,7 @@ def advance_table(
         entry = tally.entry = _end_plan(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
         )
+        retry = retry and entry.done is not None and entry.done.outcome == "applied"  # once a run
         opened = open_folder(work.source.zone, folder)
 
 
@@ -277,12 +280,8 @@ def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
         return
     newest = entry.plan.files[-1]
     stored = zone.stat(f"{work.source.folder}/{newest.name}")
-    if (
-        entry.done
-        and entry.done.outcome == "applied"
-        and stored is not None
-        and stored.size == newest.size
-    ):
+    voided = entry.done is not None and entry.done.outcome == "void"
+    if not voided and stored is not None and stored.size == newest.size:
         with zone.open_file(stored.path) as handle:
             if (
                 read_footer(handle, stored, table=work.table, ntz=work.source.policies.ntz).rows

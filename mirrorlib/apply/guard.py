@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import to_columns
 from mirrorlib.apply.log import find_commit
 from mirrorlib.apply.table import find_table
-from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError
+from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
 
 if TYPE_CHECKING:
     from mirrorlib.apply.columns import Columns
-    from mirrorlib.apply.journal import Done, Plan
+    from mirrorlib.apply.journal import Done, Entry, Plan
     from mirrorlib.apply.log import Commit
     from mirrorlib.apply.work import Work
 
@@ -35,21 +35,26 @@ class Standing:
     bytes: int
 
 
-def stand(work: Work, last: Done | None) -> Standing:
+def stand(work: Work, entry: Entry | None) -> Standing:
     """See that the table is as our last commit left it, but for operations that change no row.
+
+    What others wrote between a plan and its commit counts too: the guard cannot have seen it.
 
     Raises:
         ForeignWriteError: somebody else wrote, restored, replaced or removed the table.
 
     """
-    if last is None:
+    last = entry.done if entry is not None and entry.position else None
+    if entry is None or last is None:
         return Standing(columns=(), table_id=None, version=work.log.newest(), bytes=0)
     newest = work.log.newest(at_least=last.version)
     if newest is None or newest < last.version:
         raise _gone(
             work, "the Delta table is gone, or was replaced by another, since our last commit", last
         )
-    if newest == last.version and _is_ours(work, work.log.commits(newest - 1, newest)):
+    commits = work.log.commits(_looked_until(entry.plan, last), newest)
+    if newest == last.version and _is_ours(work, commits[-1:], newest):
+        _guard(work, commits, last.version, newest)
         return Standing(
             columns=to_columns(last.columns),
             table_id=last.table_id,
@@ -59,8 +64,15 @@ def stand(work: Work, last: Done | None) -> Standing:
     found = find_table(work.spark, work.ref)
     if found is None or (last.table_id is not None and found.id != last.table_id):
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
-    _guard(work, work.log.commits(last.version - 1, newest), last.version, newest)
+    _guard(work, commits, last.version, newest)
     return Standing(columns=found.columns, table_id=found.id, version=newest, bytes=found.bytes)
+
+
+def _looked_until(plan: Plan, last: Done) -> int:
+    """Return the version up to which nobody else wrote: the plan's, unless its batch replaced the table anyway."""
+    if not plan.before or plan.table_version is None:
+        return last.version - 1
+    return min(plan.table_version, last.version - 1)
 
 
 def find_outcome(work: Work, plan: Plan) -> tuple[int | None, Commit | None]:
@@ -99,6 +111,8 @@ def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> 
         for c in commits
         if not c.harmless and not (c.ours is not None and c.ours.get("life") in lives)
     ]
+    if foreign and work.journal.lives()[-1].uuid != work.life.uuid:
+        raise life_is_over(work)
     if foreign:
         named = "; ".join(
             f"version {c.version}: {c.operation} by {c.user}" for c in foreign[:_NAMED]
@@ -117,9 +131,19 @@ def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> 
         )
 
 
-def _is_ours(work: Work, commits: tuple[Commit, ...]) -> bool:
+def life_is_over(work: Work) -> TableBusyError:
+    """Explain to a runner of an old life why it cannot go on."""
+    return TableBusyError(
+        "the table was reset meanwhile, which ended the life that this runner works for",
+        table=work.table,
+        next_step="Run again: the new life goes on from its own beginning.",
+    )
+
+
+def _is_ours(work: Work, commits: tuple[Commit, ...], version: int) -> bool:
     return (
         len(commits) == 1
+        and commits[0].version == version
         and commits[0].ours is not None
         and commits[0].ours.get("life") == work.life.uuid
     )

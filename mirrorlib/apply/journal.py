@@ -232,9 +232,12 @@ class Journal:
         return Entry(plan=self._value(Plan, self._path(life, batch, "plan")), done=done)
 
     def read_status(self) -> dict[str, Any]:
-        """Return the last word about the table; empty when there is none."""
+        """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
         path = f"{self._folder}/status.json"
-        return self._json(path) if self._state.stat(path) else {}
+        try:
+            return self._json(path) if self._state.stat(path) else {}
+        except JournalError:
+            return {}
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the table."""
@@ -268,7 +271,7 @@ class Journal:
         value = self._json(path)
         try:
             return _from_json(kind, value)
-        except (KeyError, TypeError) as exc:
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
             msg = "the journal lacks a value"
             raise JournalError(msg, table=self._table, file=path, found=str(exc)) from exc
 

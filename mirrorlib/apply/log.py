@@ -42,7 +42,7 @@ _HARMLESS = frozenset(
     }
 )
 _DIGITS = 20
-_TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ def _commit(version: int, info: Mapping[str, Any]) -> Commit:
         operation=info.get("operation") or "a commit without provenance",
         ours=_ours(info.get("userMetadata")),
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
-        forgets=_TRANSACTION_RETENTION in json.dumps(info.get("operationParameters") or {}),
+        forgets=TRANSACTION_RETENTION in json.dumps(info.get("operationParameters") or {}),
     )
 
 

@@ -121,7 +121,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     entry = work.journal.newest(work.life) if work.life.uuid else None
     check_zone(work, options, entry)
     check_keys(work, entry)
-    standing = stand(work, entry.done if entry and entry.position else None)
+    standing = stand(work, entry)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
     position, cause = number_of(entry), cause_of(entry)
     if (

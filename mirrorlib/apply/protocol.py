@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
-from mirrorlib.apply.guard import find_outcome
+from mirrorlib.apply.guard import find_outcome, life_is_over
 from mirrorlib.apply.journal import Done, new_attempt, now
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
-from mirrorlib.apply.ready import ready_table
+from mirrorlib.apply.ready import ready_table, refuse_others_table
 from mirrorlib.apply.stage import Stage, stage_batch
 from mirrorlib.apply.table import create_table, find_table
 from mirrorlib.apply.work import mark_of
-from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError, TableBusyError
+from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,6 +64,7 @@ def carry_out(
 
     """
     failure: Exception | None = None
+    doubt: MirrorError | None = None
     for _ in range(_TRIES):
         with work.step("guard", clock, plan):
             seen, ended = find_outcome(work, plan)
@@ -71,7 +72,7 @@ def carry_out(
             return _finish(work, plan, ended, prepared, clock, table_bytes)
         try:
             ready = prepared if prepared is not None else _prepare_again(work, plan)
-            _commit(work, plan, ready, clock, table_bytes)
+            doubt = _commit(work, plan, ready, clock, table_bytes)
         except FAULTS as fault:
             _void(work, plan, fault, clock)
         except MirrorError:
@@ -81,6 +82,7 @@ def carry_out(
             if work.log.newest(at_least=-1 if seen is None else seen) != seen:
                 told = "%s: batch %d met another commit and is tried again"
                 _LOG.info(told, work.table, plan.batch)
+                prepared = None  # the other commit may have changed the columns
                 continue
             damage = _find_damage(work, plan)
             if damage is None:
@@ -90,7 +92,10 @@ def carry_out(
         _, ended = find_outcome(work, plan)
         if ended is None:
             raise _skipped(work, plan)
-        return _finish(work, plan, ended, prepared, clock, table_bytes)
+        done = _finish(work, plan, ended, prepared, clock, table_bytes)
+        if doubt is not None:
+            raise doubt
+        return done
     msg = f"batch {plan.batch} met other commits {_TRIES} times"
     raise MirrorError(
         msg, table=work.table, next_step="Run again when the table is quieter."
@@ -127,7 +132,8 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
 
 def _commit(
     work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float], table_bytes: int
-) -> None:
+) -> MirrorError | None:
+    """Commit a batch; return what casts doubt on it although it is committed, None when nothing does."""
     columns = prepared.growth.columns
     keys = tuple(
         found.name for key in plan.policies.keys if (found := find_column(columns, key)) is not None
@@ -163,12 +169,22 @@ def _commit(
                     quiet=plan.policies.quiet,
                     table_bytes=table_bytes,
                 )
-        if not staged.private:
-            for landed in prepared.landed:
-                check_identity(source, landed.file)
+        return None if staged.private else _doubt(source, plan, prepared)
     finally:
         with work.step("clean", clock, plan):
             stage.clean()
+
+
+def _doubt(source: Source, plan: Plan, prepared: Prepared) -> MirrorError | None:
+    """See whether a file that the commit itself has read was replaced meanwhile; it is too late for a void then."""
+    try:
+        for landed in prepared.landed:
+            check_identity(source, landed.file)
+    except FileChangedError as fault:
+        msg = f"the change file was replaced while batch {plan.batch} was committed, and may be in it either way"
+        step = f"Start the table over: mirrorlib reset TARGET {source.table}"
+        return FileChangedError(msg, table=source.table, file=fault.file, next_step=step)
+    return None
 
 
 def _void(work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float]) -> None:
@@ -180,12 +196,16 @@ def _void(work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float]) -
     file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
     cause = {
         "file": file.name,
-        "etag": file.etag,
+        # A file that was replaced or removed is not damaged: what is there next may be read at once.
+        "etag": None if isinstance(fault, FileChangedError) else file.etag,
         "error": type(fault).__name__,
         "reason": str(fault),
     }
     with work.step("void", clock, plan):
-        if find_table(work.spark, work.ref) is None:
+        found = find_table(work.spark, work.ref)
+        if found is not None:
+            refuse_others_table(work, found)
+        else:
             create_table(
                 work.spark, work.ref, to_columns([_PLACEHOLDER_COLUMN]), (), work.life.uuid
             )
@@ -203,7 +223,8 @@ def _finish(
     """Write down how a batch ended; a runner that was killed before this only costs the next one a look."""
     facts: dict[str, Any] = dict(ended.ours or {})
     outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
-    if outcome == "applied" and prepared is not None and plan.before:
+    alone = plan.table_version is not None and ended.version == plan.table_version + 1
+    if outcome == "applied" and prepared is not None and plan.before and alone:
         columns, found = to_pairs(prepared.growth.columns), None
     else:
         found = find_table(work.spark, work.ref)
@@ -280,12 +301,7 @@ def _named(prepared: Prepared) -> dict[str, int]:
 def _skipped(work: Work, plan: Plan) -> MirrorError:
     """Explain a commit that Delta skipped and no commit accounts for: the life is over, or the record is not ours."""
     if work.journal.lives()[-1].uuid != work.life.uuid:
-        msg = f"batch {plan.batch} belongs to a life that was ended by a reset meanwhile"
-        return TableBusyError(
-            msg,
-            table=work.table,
-            next_step="Run again: the new life goes on from its own beginning.",
-        )
+        return life_is_over(work)
     msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
     return OutcomeUnknownError(
         msg,

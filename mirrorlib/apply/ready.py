@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column, to_pairs
 from mirrorlib.apply.commit import FENCE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.apply.log import TRANSACTION_RETENTION
 from mirrorlib.apply.table import (
     LIFE_PROPERTY,
     add_columns,
@@ -57,6 +58,9 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
     added = tuple(c for c in growth.added if find_column(found.columns, c.name) is None)
+    if any(c not in added and c not in found.columns for c in growth.added):
+        msg = "somebody has added a column of the batch meanwhile, with another type"
+        raise RuntimeError(msg)  # a conflict like any other: the batch is prepared again
     widened = _still_narrow(growth.widened, found)
     rewritten = _still_narrow(growth.rewritten, found)
     if rewritten:
@@ -99,15 +103,10 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
         with work.step("create", clock, plan):
             create_table(work.spark, work.ref, columns, plan.policies.keys, work.life.uuid)
         found = find_table(work.spark, work.ref)
-    owner = found.properties.get(LIFE_PROPERTY) if found else None
-    if found is None or owner not in {life.uuid for life in work.lives}:
-        msg = (
-            "the target is a table that this mirror did not make"
-            if owner is None
-            else "the table belongs to a mirror whose state is not here"
-        )
-        step = "Choose another target, remove the table, or name its state folder with --state."
-        raise ForeignWriteError(msg, table=work.table, found=owner, next_step=step)
+    if found is None:
+        msg = "the table is gone as soon as it was made"
+        raise ForeignWriteError(msg, table=work.table)
+    refuse_others_table(work, found)
     if len(work.lives) > 1:
         with work.step("fence", clock, plan):
             for life in work.lives[:-1]:
@@ -115,6 +114,28 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
                 mark_nothing(
                     work.spark, work.ref, Mark(app_id=life.app_id, version=FENCE, facts=facts)
                 )
-            if owner != work.life.uuid:
+            if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
                 set_life(work.spark, work.ref, work.life.uuid)
     return found
+
+
+def refuse_others_table(work: Work, found: Found) -> None:
+    """See that the table is this mirror's, and that Delta does not forget its transactions.
+
+    Raises:
+        ForeignWriteError: it is not, or it does.
+
+    """
+    owner = found.properties.get(LIFE_PROPERTY)
+    if owner not in {life.uuid for life in work.lives}:
+        msg = (
+            "the target is a table that this mirror did not make"
+            if owner is None
+            else "the table belongs to a mirror whose state is not here"
+        )
+        step = "Choose another target, remove the table, or name its state folder with --state."
+        raise ForeignWriteError(msg, table=work.table, found=owner, next_step=step)
+    if TRANSACTION_RETENTION in found.properties and not work.allow_foreign_writes:
+        msg = f"the table's property {TRANSACTION_RETENTION} lets Delta forget transactions"
+        step = "Unset it, or accept that a batch may count twice with --allow-foreign-writes."
+        raise ForeignWriteError(msg, table=work.table, next_step=step)

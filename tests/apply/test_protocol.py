@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from mirrors import Killed, Mirror, at
-from oracle import assert_same_rows
-from zones import damage_pages
 
 from mirrorlib.apply.protocol import _prepare_again, carry_out
 from mirrorlib.errors import MirrorError, TableBusyError
+from mirrors import Killed, Mirror, at
+from oracle import assert_same_rows
+from zones import damage_pages
 
 if TYPE_CHECKING:
     from mirrorlib.apply.report import Event

@@ -75,7 +75,7 @@ def landed(orders: TableWriter, path: Path, *, whole: bool = True, **policies: o
 )  # fmt: skip
 def test_markers_are_read_from_any_type(
     orders: TableWriter, kind: pa.DataType, whole: bool
-) -> None:  # noqa: FBT001
+) -> None:
     """By value, not by type or position; rows are counted by marker."""
     path = orders.file(
         [{"id": i} for i in range(5)], [0, 1, 2, 4, 4], marker_type=kind, marker_at="first"

@@ -136,7 +136,7 @@ def test_the_footer_tells_columns_marker_and_rows() -> None:
 )  # fmt: skip
 def test_what_spark_cannot_read_is_known(
     array: pa.Array, options: dict[str, object], native: bool
-) -> None:  # noqa: FBT001
+) -> None:
     """Such files are written again before Spark sees them."""
     assert native is footer(pa.table({"v": array}), **options).columns[0].native
 

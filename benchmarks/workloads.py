@@ -1,0 +1,288 @@
+"""The workloads of the speed table, each a function from `Bench` to `Result`.
+
+Both sides start from copies of the same table, run in turn in one process, and must end equal.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from data import COLUMNS, make_changes, write_file, write_load
+from recipe import create_table, default_session, merge_files
+
+import mirrorlib
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+_FILES = 10
+_SMALL_ROWS = 1_000
+_TABLES = 40
+_RECIPE_TABLES = (
+    4  # of the 40: the recipe takes minutes; its seconds are scaled up, and the output says so
+)
+_COMMITS = 10
+
+
+@dataclass(kw_only=True)
+class Side:
+    """What somebody else needed."""
+
+    name: str
+    target: str
+    rounds: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """Return the fastest round."""
+        return min(self.rounds)
+
+
+@dataclass(kw_only=True)
+class Result:
+    """One workload, measured."""
+
+    name: str
+    title: str
+    our_rounds: list[float]
+    sides: list[Side]
+    equal: bool
+
+    @property
+    def ours(self) -> float:
+        """Return mirrorlib's fastest round."""
+        return min(self.our_rounds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return seconds and ratios as JSON-ready values."""
+        ratios = {side.name: round(side.seconds / self.ours, 2) for side in self.sides}
+        return {**asdict(self), "ours": self.ours, "ratios": ratios}
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A session, a folder, and the large table's starting points, made when they are first needed."""
+
+    spark: SparkSession
+    folder: Path
+    rows: int
+    rounds: int
+
+    @cached_property
+    def zone(self) -> Path:
+        """Return the zone with the initial load of the large table."""
+        write_load(self.folder / "zone" / "orders", self.rows, _FILES)
+        return self.folder / "zone"
+
+    @property
+    def load(self) -> list[Path]:
+        """Return the files of the initial load."""
+        return [self.zone / "orders" / f"{number:020d}.parquet" for number in range(1, _FILES + 1)]
+
+    @cached_property
+    def ours(self) -> Path:
+        """Return a target that mirrorlib has filled from the initial load."""
+        self._only_load()
+        mirrorlib.apply(self.spark, str(self.zone), str(self.folder / "ours"))
+        return self.folder / "ours"
+
+    @cached_property
+    def theirs(self) -> Path:
+        """Return the same table for the recipe: no deletion vectors."""
+        create_table(self.spark, self.folder / "theirs", self.load, vectors=False)
+        return self.folder / "theirs"
+
+    @cached_property
+    def theirs_with_vectors(self) -> Path:
+        """Return the same table for the recipe, with deletion vectors."""
+        create_table(self.spark, self.folder / "theirs-dv", self.load, vectors=True)
+        return self.folder / "theirs-dv"
+
+    def copy(self, table: Path) -> Path:
+        """Copy a table, or a whole target, for one round."""
+        run = self.folder / "run" / table.name
+        shutil.rmtree(run, ignore_errors=True)
+        shutil.copytree(table, run)
+        return run
+
+    def digest(self, path: Path) -> tuple[Any, ...]:
+        """Return a table's row count and an order-free checksum."""
+        names = ", ".join(f"`{name}`" for name in COLUMNS)
+        sums = f"count(*), sum(cast(xxhash64({names}) AS decimal(38, 0)))"
+        return tuple(self.spark.sql(f"SELECT {sums} FROM delta.`{path}`").collect()[0])
+
+    def _only_load(self) -> None:
+        for path in (self.zone / "orders").glob("*.parquet"):
+            if path not in self.load:
+                path.unlink()
+
+
+def run_a(bench: Bench) -> Result:
+    """Load a table for the first time."""
+    bench._only_load()  # noqa: SLF001  # workloads and bench are one thing in two pieces
+    copy = Side(name="plain Spark copy", target=">= 0.91 (ours <= 1.1 x)")
+    recipe = Side(name="recipe", target="(shown)")
+    ours, equal = [], True
+    for round_ in range(bench.rounds):
+        run = bench.folder / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        run.mkdir()
+        session = default_session(bench.spark)
+        copy.rounds.append(_timed(create_table, session, run / "copy", bench.load, vectors=True))
+        ours.append(_timed(_apply, bench, run / "ours"))
+        equal = equal and bench.digest(run / "copy") == bench.digest(run / "ours" / "orders")
+        if round_ == 0:
+            create_table(session, run / "recipe", bench.load[:1], vectors=False)
+            session.sql(f"DELETE FROM delta.`{run / 'recipe'}`")
+            recipe.rounds.append(_timed(merge_files, session, run / "recipe", bench.load))
+    title = (
+        f"initial load, {bench.rows:,} rows x {len(COLUMNS)} columns in {_FILES} files, no marker"
+    )
+    return Result(name="A", title=title, our_rounds=ours, sides=[copy, recipe], equal=equal)
+
+
+def run_b(bench: Bench) -> Result:
+    """Change 1 % of the rows, random keys."""
+    sides = [
+        Side(name="recipe", target=">= 4"),
+        Side(name="recipe, deletion vectors", target=">= 1.8"),
+    ]
+    return _changes(bench, "B", "1 % of the rows, random keys", 0.01, 1.0, sides)
+
+
+def run_c(bench: Bench) -> Result:
+    """Change as many rows in the newest 2 % of the keys."""
+    return _changes(
+        bench,
+        "C",
+        "1 % of the rows, in the newest 2 % of the keys",
+        0.01,
+        0.02,
+        [Side(name="recipe", target=">= 2.2")],
+    )
+
+
+def run_d(bench: Bench) -> Result:
+    """Change 10 % of the rows, random keys."""
+    return _changes(
+        bench,
+        "D",
+        "10 % of the rows, random keys",
+        0.1,
+        1.0,
+        [Side(name="recipe", target=">= 2.8")],
+    )
+
+
+def run_e(bench: Bench) -> Result:
+    """Commit ten changed rows into a small table, again and again."""
+    folder = bench.folder / "small"
+    shutil.rmtree(folder, ignore_errors=True)
+    load = write_load(folder / "zone" / "t", _SMALL_ROWS, 1)
+    session = default_session(bench.spark)
+    create_table(session, folder / "recipe", load, vectors=False)
+    _apply_to(bench, folder / "zone", folder / "ours")
+    recipe, ours = Side(name="recipe", target=">= 5"), []
+    for commit in range(1, _COMMITS + 3):  # the first two warm both sides up
+        file = write_file(
+            folder / "zone" / "t",
+            commit + 1,
+            make_changes(_SMALL_ROWS, 10, newest=0.5, salt=commit),
+        )
+        recipe.rounds.append(_timed(merge_files, session, folder / "recipe", [file]))
+        ours.append(_timed(_apply_to, bench, folder / "zone", folder / "ours"))
+    equal = bench.digest(folder / "recipe") == bench.digest(folder / "ours" / "t")
+    recipe.rounds = [statistics.median(recipe.rounds[2:])]
+    title = f"10 changed rows into a table of {_SMALL_ROWS:,}, median of {_COMMITS} commits"
+    return Result(
+        name="E", title=title, our_rounds=[statistics.median(ours[2:])], sides=[recipe], equal=equal
+    )
+
+
+def run_f(bench: Bench) -> Result:
+    """Bring forty small tables up to date that five files wait for."""
+    folder = bench.folder / "many"
+    shutil.rmtree(folder, ignore_errors=True)
+    session = default_session(bench.spark)
+    tables = [f"t{number:02d}" for number in range(_TABLES)]
+    for table in tables:
+        load = write_load(folder / "zone" / table, _SMALL_ROWS, 1)
+        if len(list(folder.glob("recipe*"))) < _RECIPE_TABLES:
+            create_table(session, folder / f"recipe-{table}", load, vectors=False)
+    _apply_to(bench, folder / "zone", folder / "ours")
+    files = {
+        table: _five_files(folder / "zone" / table, place) for place, table in enumerate(tables)
+    }
+    some = tables[:_RECIPE_TABLES]
+    seconds = sum(
+        _timed(merge_files, session, folder / f"recipe-{table}", [file])
+        for table in some
+        for file in files[table]
+    )
+    recipe = Side(
+        name=f"recipe, {len(some)} tables x {_TABLES // len(some)}",
+        target=">= 20",
+        rounds=[seconds * _TABLES / len(some)],
+    )
+    ours = _timed(_apply_to, bench, folder / "zone", folder / "ours")
+    equal = all(
+        bench.digest(folder / f"recipe-{t}") == bench.digest(folder / "ours" / t) for t in some
+    )
+    title = f"{_TABLES} tables x 5 files x 10 rows, the recipe's a MERGE a file"
+    return Result(name="F", title=title, our_rounds=[ours], sides=[recipe], equal=equal)
+
+
+def _changes(
+    bench: Bench, name: str, what: str, share: float, newest: float, sides: list[Side]
+) -> Result:
+    """Apply one change file to copies of the large table, side by side, round by round."""
+    starts = [bench.theirs, bench.theirs_with_vectors]
+    changes = make_changes(bench.rows, int(bench.rows * share), newest=newest, salt=ord(name))
+    start = bench.ours
+    file = write_file(bench.zone / "orders", _FILES + 1, changes)
+    session = default_session(bench.spark)
+    ours, equal = [], True
+    for _ in range(bench.rounds):
+        run = bench.copy(start)
+        ours.append(_timed(_apply, bench, run))
+        expected = bench.digest(run / "orders")
+        for side, table in zip(sides, starts, strict=False):
+            copy = bench.copy(table)
+            side.rounds.append(_timed(merge_files, session, copy, [file]))
+            equal = equal and bench.digest(copy) == expected
+    return Result(
+        name=name, title=f"{what} of {bench.rows:,}", our_rounds=ours, sides=sides, equal=equal
+    )
+
+
+def _five_files(folder: Path, table: int) -> list[Path]:
+    return [
+        write_file(
+            folder, number, make_changes(_SMALL_ROWS, 10, newest=0.5, salt=table * 10 + number)
+        )
+        for number in range(2, 7)
+    ]
+
+
+def _apply(bench: Bench, target: Path) -> None:
+    _apply_to(bench, bench.zone, target)
+
+
+def _apply_to(bench: Bench, zone: Path, target: Path) -> None:
+    report = mirrorlib.apply(bench.spark, str(zone), str(target))
+    if not report.ok:
+        raise SystemExit(str(report))
+
+
+def _timed(call: Callable[..., object], *arguments: object, **options: object) -> float:
+    began = time.perf_counter()
+    call(*arguments, **options)
+    return time.perf_counter() - began
