@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import heapq
+import io
 import os
 import secrets
 import shutil
@@ -31,6 +32,8 @@ from mirrorlib.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from typing_extensions import Buffer
 
 
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
@@ -185,7 +188,7 @@ class LocalStore:
     def open_file(self, path: str) -> BinaryIO:
         """Open the file; the operating system reads what is asked for."""
         with _told("open", self._path(path)):
-            return self._path(path).open("rb")
+            return _told_file(self._path(path).open("rb"), self._path(path))
 
     def open_new(self, path: str) -> BinaryIO:
         """Open the file itself: only its writer knows its name before it is closed."""
@@ -310,12 +313,14 @@ class ObjectStore:
     def open_file(self, path: str) -> BinaryIO:
         """Open the object; ranges are fetched as they are asked for."""
         with _told("open", f"{self._url}/{path}"):
-            return cast("BinaryIO", obstore.open_reader(self._store, path))
+            file = cast("BinaryIO", obstore.open_reader(self._store, path))
+            return _told_file(file, f"{self._url}/{path}")
 
     def open_new(self, path: str) -> BinaryIO:
         """Upload in parts; the object appears when the file is closed."""
         with _told("write", f"{self._url}/{path}"):
-            return cast("BinaryIO", obstore.open_writer(self._store, path))
+            file = cast("BinaryIO", obstore.open_writer(self._store, path))
+            return cast("BinaryIO", _Upload(file, f"{self._url}/{path}"))
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what is there."""
@@ -354,6 +359,61 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+class _ToldFile(io.RawIOBase):
+    """A file whose reads fail as the store's own calls do: a lost connection is no damaged file."""
+
+    def __init__(self, file: BinaryIO, place: object) -> None:
+        self._file = file
+        self._place = place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        with _told("read", self._place):
+            return bytes(self._file.read() if size < 0 else self._file.read(size))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with _told("read", self._place):
+            return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Upload(io.RawIOBase):
+    """An object under way, as a Python file: obstore's own writer lacks what pyarrow asks for."""
+
+    def __init__(self, file: BinaryIO, place: object) -> None:
+        self._file = file
+        self._place = place
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        with _told("write", self._place):
+            self._file.write(data)
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with _told("write", self._place):
+                self._file.close()
+
+
+def _told_file(file: BinaryIO, place: object) -> BinaryIO:
+    return cast("BinaryIO", _ToldFile(file, place))
 
 
 def _listed(meta: obstore.ObjectMeta) -> StoredFile:

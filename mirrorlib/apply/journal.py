@@ -203,13 +203,14 @@ class Journal:
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
         folder = self._batches(life)
-        names = [name for name in self._state.first_names(folder, 2) if name.endswith(".json")]
-        plan = next((name for name in names if name.endswith(".plan.json")), None)
-        if plan is None:
+        names = self._state.first_names(folder, 2)
+        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), None)
+        if newest is None:
             return None
-        done = plan.replace(".plan.json", ".done.json")
+        stem = newest.rsplit(".", 2)[0]  # an outcome whose plan was lost must not pass unnoticed
+        done = f"{stem}.done.json"
         return Entry(
-            plan=self._value(Plan, f"{folder}/{plan}"),
+            plan=self._value(Plan, f"{folder}/{stem}.plan.json"),
             done=self._value(Done, f"{folder}/{done}") if done in names else None,
         )
 
@@ -250,22 +251,7 @@ class Journal:
         return f"{self._batches(life)}/{_LAST - batch:012d}-{batch}.{kind}.json"
 
     def _json(self, path: str) -> dict[str, Any]:
-        data = self._state.read(path)
-        try:
-            value = json.loads(data or b"")
-        except ValueError as exc:
-            msg = "the journal cannot be read"
-            raise JournalError(
-                msg,
-                table=self._table,
-                file=path,
-                next_step="Restore the file from a backup, or reset the table.",
-            ) from exc
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            msg = "the journal is written in another format"
-            step = "Use the mirrorlib version that wrote it, or a newer one."
-            raise JournalError(msg, table=self._table, file=path, next_step=step)
-        return value
+        return _check_format(self._state.read(path), path, self._table)
 
     def _value(self, kind: type[V], path: str) -> V:
         value = self._json(path)
@@ -294,7 +280,9 @@ def open_state(state: Store) -> None:
             format.
 
     """
-    if state.stat("state.json"):
+    data = state.read("state.json")
+    if data is not None:
+        _check_format(data, "state.json")
         return
     probe = f"probe-{new_attempt()}.json"
     try:
@@ -307,6 +295,26 @@ def open_state(state: Store) -> None:
         )
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
     state.put_new("state.json", _json_bytes({"format": FORMAT, "created_at": now()}))
+
+
+def _check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
+    """Parse a file of the state folder.
+
+    Raises:
+        JournalError: it is missing, cannot be read, or is of another format.
+
+    """
+    try:
+        value = json.loads(data or b"")
+    except ValueError as exc:
+        msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
+        step = "Restore the file from a backup, or reset the table."
+        raise JournalError(msg, table=table, file=path, next_step=step) from exc
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        msg = "the journal is written in another format"
+        step = "Use the mirrorlib version that wrote it, or a newer one."
+        raise JournalError(msg, table=table, file=path, next_step=step)
+    return value
 
 
 def _from_json(kind: type[V], value: Mapping[str, Any]) -> V:

@@ -79,7 +79,8 @@ def carry_out(
             raise
         except Exception as exc:
             failure = exc
-            if work.log.newest(at_least=-1 if seen is None else seen) != seen:
+            stale = prepared is not None and seen != plan.table_version
+            if stale or work.log.newest(at_least=-1 if seen is None else seen) != seen:
                 told = "%s: batch %d met another commit and is tried again"
                 _LOG.info(told, work.table, plan.batch)
                 prepared = None  # the other commit may have changed the columns

@@ -290,16 +290,9 @@ def _check_keys(
     keys = source.policies.keys
     if not keys and sum(counts.values()) > counts[INSERT]:
         row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
-        error = _marker_error(
-            source,
-            file,
-            schema,
-            "updates, upserts and deletes need keys",
-            str(markers[row].as_py()),
-            row,
-        )
-        error.next_step = "Declare keyColumns in _metadata.json."
-        raise error
+        msg, found = "updates, upserts and deletes need keys", str(markers[row].as_py())
+        step = "Declare keyColumns in _metadata.json."
+        raise _marker_error(source, file, schema, msg, found, row, step)
     missing = [key for key in keys if schema.rows and schema.column(key) is None]
     if missing:
         msg = "a key column of the table is missing in the file"
@@ -310,10 +303,22 @@ def _check_keys(
 
 
 def _marker_error(
-    source: Source, file: StoredFile, schema: FileSchema, msg: str, found: str, row: int
+    source: Source,
+    file: StoredFile,
+    schema: FileSchema,
+    msg: str,
+    found: str,
+    row: int,
+    next_step: str | None = None,
 ) -> MarkerError:
     return MarkerError(
-        msg, table=source.table, file=file.name, column=schema.marker, row=row, found=found
+        msg,
+        table=source.table,
+        file=file.name,
+        column=schema.marker,
+        row=row,
+        found=found,
+        next_step=next_step,
     )
 
 

@@ -17,7 +17,7 @@ from mirrorlib.apply.table import (
     add_columns,
     create_table,
     find_table,
-    map_columns,
+    free_columns,
     rewritten_rows,
     set_life,
     widen_columns,
@@ -45,7 +45,7 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
     growth = prepared.growth
     if not plan.before:
         found = _owned_table(work, plan, growth.columns, clock)
-        map_columns(work.spark, work.ref, growth.columns, found)
+        free_columns(work.spark, work.ref, growth.columns, plan.policies.keys, found)
         return to_pairs(found.columns) != to_pairs(growth.columns)
     if growth.added or growth.widened or growth.rewritten:
         _grow_table(work, plan, prepared, clock)

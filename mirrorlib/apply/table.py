@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.target import Target
 
 _MAPPING = "delta.columnMapping.mode"
+_STATISTICS = "delta.dataSkippingStatsColumns"
 LIFE_PROPERTY = "mirrorlib.life"
 _LONGEST_COLUMN = 255
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
@@ -148,7 +149,7 @@ def create_table(
     if any(needs_mapping(column.name) for column in columns):
         properties[_MAPPING] = "name"
     elif skipping:
-        properties["delta.dataSkippingStatsColumns"] = skipping
+        properties[_STATISTICS] = skipping
     ddl = ", ".join(column.ddl for column in columns)
     told = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
     spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
@@ -165,11 +166,15 @@ def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
     spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(LIFE_PROPERTY)} = {_text(life)})")
 
 
-def map_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
-    """Turn column mapping on where a table that is about to be replaced needs it and has it not."""
+def free_columns(
+    spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], found: Found
+) -> None:
+    """Make way for the new columns of a table that is about to be replaced: names, and statistics on the old keys."""
     mapped = found.properties.get(_MAPPING, "none") != "none"
     if not mapped and any(needs_mapping(column.name) for column in columns):
         spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(_MAPPING)} = 'name')")
+    if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
+        spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({_text(_STATISTICS)})")
 
 
 def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:

@@ -171,7 +171,7 @@ def test_a_broken_journal_fails_its_own_table(zone: ZoneWriter, target: str) -> 
         table = zone.table(name, keys=["id"])
         table.file([{"id": 1}])
         applied(zone, target, table)
-    (zone.root.parent / "target/_mirrorlib/journal/torn/status.json").write_text('{"form')
+    (zone.root.parent / "target/_mirrorlib/journal/torn/lives/000001.json").write_text('{"form')
 
     assert ["current", "failed"] == [table.state for table in read_status(target).tables]
     assert "journal" in status(target, "torn").reason
