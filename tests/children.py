@@ -39,7 +39,7 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xlog:
 class Child:
     """A runner in a process of its own, with its Java process in one group."""
 
-    def __init__(self, zone: object, target: object, *, java: str = "", **task: Any) -> None:  # noqa: ANN401
+    def __init__(self, zone: object, target: object, *, java: str = "", **task: Any) -> None:
         """Start it; see `crash_child.py` for what a task can hold."""
         java = f"{_SHORT_LIVED} {java}"
         text = json.dumps({"zone": str(zone), "target": str(target), "java": java, **task})
@@ -121,7 +121,7 @@ class Child:
 
 
 @contextlib.contextmanager
-def child(zone: object, target: object, **task: Any) -> Iterator[Child]:  # noqa: ANN401
+def child(zone: object, target: object, **task: Any) -> Iterator[Child]:
     """Start a child and see to its end."""
     started = Child(zone, target, **task)
     try:

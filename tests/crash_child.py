@@ -36,7 +36,7 @@ class Observer:
         self._parked: set[str] = set()
         self._lock = threading.Lock()
 
-    def __call__(self, event: Any) -> None:  # noqa: ANN401  # the package is not imported up here
+    def __call__(self, event: Any) -> None:  # the package is not imported up here
         """Take one event of one table."""
         here = (event.table, event.step, event.when)
         with self._lock:

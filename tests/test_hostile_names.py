@@ -25,7 +25,7 @@ FOLDERS = (
     "\U0001f600", "a\u202eb", "a~2Fb", "a\u00a0b", "delta", "select", "a+b&c",
 )  # fmt: skip
 PLAIN_COLUMNS = (
-    "a.b", "a", "a`b", "a'b", 'a"b', "a%b", "a#b", "a*b", "[x]", "a:b", "${env:HOME}", "${spark.app.name}", "a/b", "a\\b",
+    "a.b", "a", "a'b", 'a"b', "a%b", "a#b", "a*b", "[x]", "a:b", "${env:HOME}", "${spark.app.name}", "a/b", "a\\b",
     "äก日", "\U0001f600", "-- x", "1", "select", "a?b", "$", "__index_level_0__", "x" * 255,
 )  # fmt: skip
 MAPPED_COLUMNS = (
@@ -108,7 +108,7 @@ def test_uncarriable_folders_are_refused_alone(
         "out",
     ]
     for name in bad:
-        zone.table(name, keys=["id"]).file([{"id": 1}])
+        (zone.root / name).mkdir()
     zone.table("in", keys=["id"], schema="out").file([{"id": 1}])
 
     found = apply(spark, zone, target)
@@ -134,15 +134,10 @@ def columns(
     """Apply tables of hostile columns: all as data, and each once as key."""
     root = tmp_path_factory.mktemp("columns")
     zone, target = ZoneWriter(root / "zone"), str(root / "target")
-    keyed = {
-        **{f"p{i}": name for i, name in enumerate(PLAIN_COLUMNS)},
-        **{f"m{i}": name for i, name in enumerate(MAPPED_COLUMNS)},
-    }
     tables = [
         (zone.table("plain", keys=[PLAIN_COLUMNS[0]]), PLAIN_COLUMNS),
         (zone.table("mapped", keys=[MAPPED_COLUMNS[0]]), MAPPED_COLUMNS),
     ]
-    del keyed
     tables.append((zone.table("keys", keys=list(PLAIN_COLUMNS)), PLAIN_COLUMNS))
     tables.append(
         (
@@ -157,7 +152,7 @@ def columns(
         apply(spark, zone, target)
         for table, names in tables:
             write(table, names, "a", [1])
-            write(table, [*names, "one more`'"], "b", [4])
+            write(table, [*names, "one_more'"], "b", [4])
         return Path(target), apply(spark, zone, target)
 
 
@@ -179,10 +174,8 @@ def test_hostile_columns_are_carried(
     assert ("current", "") == (found[name].state, found[name].reason)
     rows: list[dict[str, object]] = [
         dict.fromkeys(names, "a"),
-        dict.fromkeys((*names, "one more`'"), "b"),
+        dict.fromkeys((*names, "one_more'"), "b"),
     ]
-    if name in {"plain", "keys"}:
-        rows[1] = dict.fromkeys((*names, "one more`'"), "b")
     assert_rows(spark, str(target / name), rows)
 
 
@@ -203,3 +196,16 @@ def test_keys_that_are_sql_are_only_names(
     assert "current" == found.pop("victim").state
     assert {"failed"} == {table.state for table in found.values()}
     assert all("key column of the table is missing" in table.reason for table in found.values())
+
+
+def test_a_backtick_in_a_column_is_refused(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Delta's MERGE cannot quote it; found before a table is made that no change could ever reach."""
+    zone.table("t", keys=["id"]).file(pa.table({"id": [1], "a`b": [1]}))
+
+    found = apply(spark, zone, target)["t"]
+
+    assert "failed" == found.state
+    assert "column a`b" in found.reason
+    assert "backtick" in found.reason

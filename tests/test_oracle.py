@@ -119,7 +119,7 @@ def test_columns_are_the_union_in_order_of_first_appearance() -> None:
         (5, 5.0),
         (0.0, -0.0),
         (math.nan, float("-nan")),
-        (datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)),  # noqa: DTZ001
+        (datetime(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC)),
         (time(14, 30), "14:30:00.000000"),
         (b"a", bytearray(b"a")),
     ],
@@ -133,7 +133,7 @@ def test_values_are_equal_across_types_where_a_table_makes_them_so(
 
 @pytest.mark.parametrize(
     "one,other",
-    [(True, 1), (b"a", "a"), ("1", 1), (date(2026, 1, 1), datetime(2026, 1, 1)), (0, None)],  # noqa: DTZ001
+    [(True, 1), (b"a", "a"), ("1", 1), (date(2026, 1, 1), datetime(2026, 1, 1)), (0, None)],
 )
 def test_values_of_different_kinds_differ(one: object, other: object) -> None:
     """A flag is no number, bytes are no text, a day is no moment, NULL is nothing."""

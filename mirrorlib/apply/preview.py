@@ -39,7 +39,6 @@ from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +97,7 @@ def plan_zone(
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
-    table = printable(str(folder.name))
+    table = folder.name.shown
     if folder.refusal is not None:
         return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:

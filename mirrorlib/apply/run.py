@@ -33,7 +33,7 @@ from mirrorlib.apply.target import Target
 from mirrorlib.apply.work import Work
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.names import matches, parse_name, printable
+from mirrorlib.landing.names import matches, parse_name
 from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def unexpected_error(exc: Exception, folder: TableFolder) -> MirrorError:
     told = next((line.strip() for line in str(exc).splitlines() if line.strip()), "no text")
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=printable(str(folder.name)), found=told[:300], next_step=step)
+    return MirrorError(msg, table=folder.name.shown, found=told[:300], next_step=step)
 
 
 def refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
@@ -337,7 +337,7 @@ def _apply_all(job: Job, folders: Sequence[TableFolder]) -> tuple[TableReport, .
 
 def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     """Apply one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    tally = Tally(table=printable(str(folder.name)), zone=job.zone.url)
+    tally = Tally(table=folder.name.shown, zone=job.zone.url)
     try:
         report = _advance(job, folder, tally)
     except MirrorError as exc:

@@ -37,6 +37,14 @@ class TableName:
         return self.table if self.schema is None else f"{self.schema}/{self.table}"
 
     @property
+    def shown(self) -> str:
+        """The name as reports and JSON carry it: control characters and broken UTF-8 as escapes."""
+        return "".join(
+            ascii(character)[1:-1] if unicodedata.category(character) in {"Cc", "Cs"} else character
+            for character in str(self)
+        )
+
+    @property
     def path(self) -> str:
         """The Delta table's path, relative to the target."""
         return str(self)

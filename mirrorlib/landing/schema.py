@@ -330,6 +330,12 @@ def _check_names(names: list[str], markers: list[str], *, table: str, file: str)
             shown = ascii(name)[1:-1][:80]
             step = "Rename the column at its publisher."
             raise SchemaError(msg, table=table, file=file, column=shown, next_step=step)
+        if (
+            "`" in name
+        ):  # Delta's own MERGE does not quote it: see packedCdc in ClassicMergeExecutor
+            msg = "Delta cannot carry a backtick in a column's name"
+            step = "Rename the column at its publisher."
+            raise SchemaError(msg, table=table, file=file, column=name, next_step=step)
         if name.lower() in RESERVED or name.lower().startswith(OURS) or not name:
             msg = "the column's name is reserved" if name else "a column has no name"
             raise SchemaError(

@@ -17,7 +17,7 @@ from mirrorlib.apply.report import STOPPED, State, told_reason
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
-from mirrorlib.landing.names import TableName, printable
+from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 from mirrorlib.tabular import Tabular
 
@@ -222,7 +222,7 @@ def _with_listing(status: TableStatus, listing: FolderListing, moment: datetime)
 
 def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
     return TableStatus(
-        table=printable(str(name)),
+        table=name.shown,
         state=word.get("state", "behind"),
         reason=word.get("reason", ""),
         file=word.get("file"),

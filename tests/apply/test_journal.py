@@ -243,7 +243,7 @@ def test_a_plan_that_lacks_a_value_is_named(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("files", ["x"]), ("files", 1), ("policies", []), ("columns", ["x"])]
+    "name, value", [("files", ["x"]), ("files", 1), ("policies", []), ("columns", ["x"])]
 )
 def test_a_value_of_another_shape_is_named(
     state: LocalStore, journal: Journal, life: Life, name: str, value: object

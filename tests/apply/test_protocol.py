@@ -116,7 +116,7 @@ def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirr
 
 
 @pytest.mark.parametrize(
-    ("step", "when"),
+    "step, when",
     [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")],
 )
 def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(
@@ -209,15 +209,21 @@ def test_a_store_that_fails_while_a_file_is_read_damages_nothing(
     mirror.run_until("plan", "after")
     whole = LocalStore.open_file
     with monkeypatch.context() as broken:
-        broken.setattr(LocalStore, "open_file", lambda self, path: _Broken(whole(self, path)))
+        broken.setattr(LocalStore, "open_file", lambda self, path: break_off(whole(self, path)))
         mirror.assert_failed("StoreError")
 
     mirror.assert_current()
     assert "applied" == mirror.outcome(3)["outcome"]
 
 
+def break_off(file: Any) -> Any:
+    """Let the connection behind a file break after its footer was read."""
+    file._file = _Broken(file._file)
+    return file
+
+
 class _Broken:
-    """A file whose connection breaks behind the footer."""
+    """A connection that breaks."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -225,12 +231,6 @@ class _Broken:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
-
-    def __enter__(self) -> _Broken:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._file.close()
 
     def read(self, size: int = -1) -> Any:
         self._reads += 1
@@ -377,7 +377,7 @@ def test_a_slow_runner_of_an_older_batch_comes_too_late(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
-@pytest.mark.parametrize(("step", "when"), [("commit", "after"), ("done", "before")])
+@pytest.mark.parametrize("step, when", [("commit", "after"), ("done", "before")])
 def test_a_commit_whose_runner_died_is_looked_up(mirror: Mirror, step: str, when: str) -> None:
     """The commit went through and nobody wrote that down: the next runner reads it from the commit."""
     mirror.publish()
@@ -571,7 +571,7 @@ def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -
 
 
 @pytest.mark.parametrize(
-    ("statement", "words"),
+    "statement, words",
     [
         ("RESTORE TABLE {t} TO VERSION AS OF 1", "RESTORE"),
         ("DELETE FROM {t} WHERE id = 1", "DELETE"),
@@ -609,7 +609,7 @@ def test_a_foreign_write_stops_the_table_until_its_owner_decides(
 
 
 @pytest.mark.parametrize(
-    ("statement", "step"),
+    "statement, step",
     [
         ("DELETE FROM {t} WHERE id = 1", ("plan", "after")),
         ("DELETE FROM {t} WHERE id = 1", ("guard", "after")),

@@ -386,7 +386,7 @@ def plain(value: Json) -> object:
     ),
     st.booleans(),
 )
-def test_valid_json_reads_as_json_reads_it(value: object, escape: bool) -> None:  # noqa: FBT001
+def test_valid_json_reads_as_json_reads_it(value: object, escape: bool) -> None:
     """Leniency changes the meaning of no valid text, and repairs nothing in it."""
     text = json.dumps(value, ensure_ascii=escape)
 

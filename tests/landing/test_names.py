@@ -67,7 +67,7 @@ def test_the_root_is_no_table() -> None:
         ("a_b", False),
     ],
 )
-def test_names_beginning_with_underscore_or_dot_are_ignored(name: str, expected: bool) -> None:  # noqa: FBT001
+def test_names_beginning_with_underscore_or_dot_are_ignored(name: str, expected: bool) -> None:
     """The format reserves them for publishers."""
     assert expected is is_ignored(name)
 
@@ -177,7 +177,7 @@ def test_names_that_differ_have_segments_that_differ() -> None:
         (["dbo"], False),
     ],
 )
-def test_patterns_name_tables(patterns: list[str], expected: bool) -> None:  # noqa: FBT001
+def test_patterns_name_tables(patterns: list[str], expected: bool) -> None:
     """A pattern without a slash matches in every schema; no pattern asks for every table."""
     assert expected is matches(ORDERS, patterns)
 

@@ -240,7 +240,7 @@ def test_the_wider_type_holds_both(
     table: pa.DataType,
     file: pa.DataType,
     wider: pa.DataType | None,
-    in_place: bool,  # noqa: FBT001
+    in_place: bool,
 ) -> None:
     """The smallest one; None when there is none. Delta's own rules say whether it is widened in place."""
     assert wider == widen_type(table, file)
