@@ -15,9 +15,11 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +45,12 @@ class Child:
         """Start it; see `crash_child.py` for what a task can hold."""
         java = f"{_SHORT_LIVED} {java}"
         text = json.dumps({"zone": str(zone), "target": str(target), "java": java, **task})
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the child
         self.process = subprocess.Popen(
             [sys.executable, str(SCRIPT), text],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._stderr,
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
@@ -79,7 +82,7 @@ class Child:
         while (said := self.next()) is not None:
             if said["at"] == at:
                 return said
-        msg = f"the child ended, or fell silent, before it said {at!r}: {self.told[-5:]}"
+        msg = f"the child ended, or fell silent, before it said {at!r}: {self.last_words()}"
         raise AssertionError(msg)
 
     def go(self) -> None:
@@ -101,9 +104,15 @@ class Child:
         while self.next() is not None:
             pass
         if self.process.poll() is None:
-            msg = f"the child fell silent: {self.told[-5:]}"
+            msg = f"the child fell silent: {self.last_words()}"
             raise AssertionError(msg)
         return self.process.returncode
+
+    def last_words(self) -> str:
+        """Return what it told last, and the end of its standard error."""
+        self._stderr.seek(0)
+        text = self._stderr.read().decode(errors="replace")
+        return f"it told {self.told[-5:]} and wrote\n{text[-3000:]}"
 
     @property
     def parked(self) -> set[str]:
@@ -114,7 +123,7 @@ class Child:
         """See that nothing of it is left, and give its pipes back."""
         self.kill(whole=True)
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
+        for pipe in (self.process.stdin, self.process.stdout, self._stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
@@ -246,8 +255,13 @@ class BusyZone:
         """Let a plain apply bring all to an end, then compare everything."""
         report = mirrorlib.apply(spark, str(self), str(target))
         assert report.ok, str(report)
-        for table in self.tables:
-            table.check(spark, target)
+        check_all(spark, target, self.tables)
+
+
+def check_all(spark: SparkSession, target: Path, tables: Sequence[BusyTable]) -> None:
+    """Check tables side by side: each is a handful of tiny Spark jobs."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(lambda table: table.check(spark, target), tables))
 
 
 def kill_at_random(

@@ -354,8 +354,8 @@ def test_reset_begins_again(
     assert 0 == main(["apply", str(zone), target])
     orders.drop()
     orders.make()
-    orders.metadata(keys=["new key"])
-    orders.file(pa.table({"new key": [7], "w": [1.5]}))
+    orders.metadata(keys=["key"])
+    orders.file(pa.table({"key": [7], "w": [1.5]}))
     assert 0 == main(["reset", target, "orders", "--json"])
     assert 2 == json.loads(capsys.readouterr().out.rpartition("\n{")[2].join(["{", ""]))["life"]
     assert ["id", "v"] == spark.read.format("delta").load(f"{target}/orders").columns
@@ -367,6 +367,23 @@ def test_reset_begins_again(
     assert [(7, 1.5)] == [
         tuple(row) for row in spark.read.format("delta").load(f"{target}/orders").collect()
     ]
+
+
+def test_reset_takes_names_that_need_column_mapping(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the refusal of such a column tells the user to do does help."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    assert 0 == main(["apply", str(zone), target])
+    orders.file([{"id": 2, "a b": 1}])
+    assert 1 == main(["apply", str(zone), target])
+    assert "mirrorlib reset" in capsys.readouterr().out
+    assert 0 == main(["reset", target, "orders"])
+    assert 0 == main(["apply", str(zone), target])
+
+    rows = spark.read.format("delta").load(f"{target}/orders").collect()
+    assert [(1, None), (2, 1)] == sorted(tuple(row) for row in rows)
 
 
 def lines(child: subprocess.Popen[str]) -> dict[str, Any]:

@@ -82,7 +82,10 @@ def find_outcome(work: Work, plan: Plan) -> tuple[int | None, Commit | None]:
     """
     start = -1 if plan.table_version is None else plan.table_version
     newest = work.log.newest(at_least=start)
-    if newest is None and plan.table_version is None:
+    if not plan.before and (newest is None or newest < start):
+        start = -1  # the batch fills a table from nothing, so it may be one that is made anew
+        newest = work.log.newest()
+    if newest is None and start == -1:
         return None, None
     if newest is None or newest < start:
         msg = "the Delta table is gone, or was replaced by another, since the batch was planned"

@@ -133,9 +133,11 @@ def create_table(
     """Create an empty mirror table: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
 
     Raises:
+        LandingZoneError: the table's folder holds something else.
         TableNameError: a column's name cannot be carried.
 
     """
+    _check_vacant(ref)
     properties = {
         "delta.enableChangeDataFeed": "true",
         "delta.enableDeletionVectors": "true",
@@ -259,6 +261,17 @@ def _exists(spark: SparkSession, ref: TableRef) -> bool:
     if ref.path is None:
         return spark.catalog.tableExists(ref.sql)
     return open_store(ref.path).first_names("_delta_log", 1) != ()
+
+
+def _check_vacant(ref: TableRef) -> None:
+    """See that no table is made among somebody's files."""
+    there = open_store(ref.path).list_folder("") if ref.path is not None else None
+    if there is None or "_delta_log" in there.folders or not (there.folders or there.files):
+        return
+    first = (*there.folders, *(file.name for file in there.files))[0]
+    msg = "the target is a folder with other files in it"
+    step = "Choose another target, or empty the folder."
+    raise LandingZoneError(msg, table=str(ref.name), found=f"{first} in {ref.path}", next_step=step)
 
 
 def _check_column_name(ref: TableRef, name: str) -> None:

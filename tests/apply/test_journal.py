@@ -218,8 +218,7 @@ def test_garbage_is_named(
     path.write_bytes(data)
 
     with pytest.raises(JournalError) as caught:
-        journal.lives()
-        journal.newest(life)
+        (journal.lives(), journal.newest(life))
 
     assert path.name in str(caught.value)
     assert "dbo/orders" == caught.value.table

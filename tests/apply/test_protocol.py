@@ -6,7 +6,6 @@ table holds what its publisher meant, each file's effect once, or the run says w
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 from collections.abc import Callable
@@ -16,11 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from mirrorlib.apply.protocol import _prepare_again, carry_out
-from mirrorlib.errors import MirrorError, TableBusyError
-from mirrors import Killed, Mirror, at
+from mirrorlib.errors import TableBusyError
+from mirrorlib.store import LocalStore
+from mirrors import Mirror, at
 from oracle import assert_same_rows
 from zones import damage_pages
 
@@ -130,8 +131,7 @@ def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(
 
     if mirror.outcome(3)["outcome"] == "applied":
         mirror.files[2] = planned
-    assert (road, step) in {("small", step), ("large", step)}
-    assert "current" == report.state, report.reason
+    assert "current" == report.state, (road, report.reason)
     mirror.publish()
     mirror.assert_current()
 
@@ -174,8 +174,9 @@ def test_a_file_removed_between_plan_and_commit_is_awaited(mirror: Mirror, road:
     mirror.assert_current()
 
 
+@pytest.mark.usefixtures("road")
 def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
-    mirror: Mirror, road: str
+    mirror: Mirror,
 ) -> None:
     """The runner dies behind its plan; who comes next finds another file and plans again."""
     mirror.publish()
@@ -185,7 +186,6 @@ def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
     mirror.assert_current()
 
     assert ("void", "applied") == (mirror.outcome(3)["outcome"], mirror.outcome(4)["outcome"])
-    assert road
 
 
 def test_a_planned_file_that_was_gone_for_a_while_is_read_when_it_is_back(mirror: Mirror) -> None:
@@ -203,8 +203,6 @@ def test_a_store_that_fails_while_a_file_is_read_damages_nothing(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection that breaks while a planned file is read again is no damage: the plan stays and is carried out."""
-    from mirrorlib.store import LocalStore
-
     mirror.publish()
     mirror.run_until("plan", "after")
     whole = LocalStore.open_file
@@ -279,13 +277,11 @@ def carry_slowly(
     batch: int,
     step: tuple[str, str],
     meanwhile: Callable[[], object],
-    life: int | None = None,
 ) -> str:
     """Carry a batch's plan out as a runner that opened its files long ago, and do something at one of its steps."""
     work = mirror.open_work()
     plan = mirror.plan(work, batch)
     prepared = _prepare_again(work, plan)
-    assert life is None or len(work.lives) == life
     return carry_out(replace(work, observe=at(*step, meanwhile)), plan, prepared, {}).outcome
 
 
@@ -312,7 +308,7 @@ def test_a_slow_runner_never_carries_out_a_voided_plan(
     mirror.assert_current()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["append", "matched-only"])
 def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror: Mirror, kind: str
 ) -> None:
@@ -328,8 +324,13 @@ def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror.assert_holds()
 
 
-@pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind, step",
+    [
+        *(("merge", step) for step in SLOW_STEPS),
+        *((kind, SLOW_STEPS[-1]) for kind in ("append", "matched-only")),
+    ],
+)
 def test_a_slow_runner_has_no_second_effect(
     mirror: Mirror, kind: str, step: tuple[str, str]
 ) -> None:
@@ -468,13 +469,8 @@ def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> Non
     """A first file without rows, after a reset, is rather a mistake than a wish."""
     old = mirror.rows()
     mirror.drop_and_publish(0)
-    columns = [{"id": 1, "v": "x"}]
-    from zones import pa
-
-    mirror.table.file(
-        pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())}), [], number=1
-    )
-    assert columns
+    columns = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    mirror.table.file([], [], number=1, columns=columns)
     mirror.reset()
 
     mirror.assert_failed("MirrorError", "--allow-empty")
@@ -493,8 +489,9 @@ RESET_STEPS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["merge", "append"])
-@pytest.mark.parametrize("step", RESET_STEPS, ids="-".join)
+@pytest.mark.parametrize(
+    "kind, step", [*(("merge", step) for step in RESET_STEPS), ("append", ("fence", "after"))]
+)
 def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
     mirror: Mirror, kind: str, step: tuple[str, str]
 ) -> None:
@@ -604,8 +601,14 @@ def test_a_foreign_write_stops_the_table_until_its_owner_decides(
     )
     assert (newest, 2) == (mirror.newest, mirror.plans())
 
+    heal(mirror)
     mirror.reset()
     mirror.assert_current()
+
+
+def heal(mirror: Mirror) -> None:
+    """Take back what a reset does not."""
+    mirror.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES IF EXISTS ('{TRANSACTIONS}')")
 
 
 @pytest.mark.parametrize(
@@ -633,6 +636,7 @@ def test_a_foreign_write_beside_a_commit_is_noticed(
     mirror.assert_failed("ForeignWriteError", "version ")
     mirror.publish()
     mirror.assert_failed("ForeignWriteError", "version ")
+    heal(mirror)
     mirror.reset()
     mirror.assert_current()
 
@@ -772,8 +776,8 @@ def delete_table(mirror: Mirror) -> None:
 def make_table(mirror: Mirror, versions: int = 1) -> None:
     """Let somebody else make a Delta table of some versions in its place."""
     mirror.do("CREATE TABLE {t} (id BIGINT, v STRING) USING delta")
-    for turn in range(1, versions):
-        mirror.do(f"INSERT INTO {{t}} VALUES ({turn}, 'theirs')")
+    for _ in range(1, versions):
+        mirror.do("INSERT INTO {t} SELECT coalesce(max(id), 0) + 1, 'theirs' FROM {t}")
 
 
 def test_a_deleted_table_is_not_made_again_unasked(mirror: Mirror) -> None:
@@ -845,8 +849,8 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(fresh: Mirror) -> N
 
     report = fresh.run()
 
-    assert "failed" == report.state
-    assert str(fresh.path) in report.reason
+    assert ("failed", "LandingZoneError") == (report.state, report.error)
+    assert f"diary.txt in {fresh.path}" in report.reason
     assert ["diary.txt"] == [path.name for path in fresh.path.iterdir()]
     (fresh.path / "diary.txt").unlink()
     fresh.assert_current()
@@ -873,7 +877,7 @@ def test_transactions_that_delta_may_forget_stay_refused_after_a_reset(mirror: M
     mirror.reset()
 
     mirror.assert_failed("ForeignWriteError", TRANSACTIONS)
-    mirror.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES ('{TRANSACTIONS}')")
+    heal(mirror)
     mirror.assert_current()
 
 
@@ -1009,7 +1013,4 @@ def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -
     assert [(1, 2, 1, 0, path.name)] == [
         (b.files, b.inserts, b.updates, b.deletes, b.last_file) for b in report.batches
     ]
-    assert json.dumps(report.batches[0].kind) == '"merge"'
-
-
-__all__ = ["Killed", "MirrorError"]
+    assert "merge" == report.batches[0].kind

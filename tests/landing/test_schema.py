@@ -161,14 +161,14 @@ def test_reserved_names_are_refused(name: str) -> None:
     assert "Rename the column" in str(error)
 
 
-@pytest.mark.parametrize("name", ["a\x00b", "a\x01b", "a\rb", "x" * 256])
+@pytest.mark.parametrize("name", ["a\x00b", "a\x01b", "a\rb", "a`b", "x" * 256])
 def test_names_that_cannot_be_carried_are_refused_printably(name: str) -> None:
     """Control characters and names too long, before anything is planned."""
     assert str(refused(pa.table({name: [1]}))).isprintable()
 
 
 @pytest.mark.parametrize(
-    "name", ["a b", "a,b", "a=b", "a.b", "a`b", "a'b", "${x}", "ก", "x" * 255, "__index_level_0__"]
+    "name", ["a b", "a,b", "a=b", "a.b", "a'b", "${x}", "ก", "x" * 255, "__index_level_0__"]
 )
 def test_other_names_are_taken(name: str) -> None:
     """Whatever Delta can hold."""

@@ -185,7 +185,7 @@ def test_a_target_without_state_is_an_error(target: str) -> None:
     assert 2 == main(["status", target])
 
 
-def test_names_of_any_kind_are_shown(zone: ZoneWriter, target: str) -> None:
+def test_names_of_any_kind_are_shown(target: str) -> None:
     """What cannot be printed is escaped, so that no terminal and no JSON reader stumbles."""
     for name in (os.fsdecode(b"bad\xff"), "new\nline", "a/b~c", "ก ข"):
         journal = Journal(open_store(f"{target}/_mirrorlib"), parse_name(name))
