@@ -248,7 +248,8 @@ def _native(
         f.col("_metadata.file_name").alias("_mirror_name"),
         f.col("_metadata.row_index").alias("_mirror_row"),
     ).join(f.broadcast(names), f.col("_mirror_name") == f.col("_mirror_file"))
-    return placed.withColumn(ORDER, place)
+    helpers = ("_mirror_name", "_mirror_row", "_mirror_file", "_mirror_ordinal")
+    return placed.withColumn(ORDER, place).drop(*helpers)
 
 
 def _read_ddl(schema: FileSchema) -> str:
