@@ -352,7 +352,9 @@ DAMAGES: dict[str, Callable[[dict[str, object]], bytes]] = {
     "bare words": lambda value: re.sub(
         r'"(\w+FileDetection|SequentialFileName)"', r"\1", dumped(value)
     ).encode(),
-    "lone backslash": lambda value: dumped(value, indent=1).replace(r'"\\"', r'"\"').encode(),
+    "lone backslash": lambda value: re.sub(
+        r'(?<!\\)"\\\\"', r'"\\"', dumped(value, indent=1)
+    ).encode(),
     "other case": lambda value: dumped(recased(value)).encode(),
     "strings for booleans": lambda value: dumped(with_strings_for_booleans(value)).encode(),
     "blanks and empty keys": lambda value: dumped(with_blanks_around_keys(value)).encode(),
