@@ -367,6 +367,8 @@ def test_any_damaged_metadata_means_what_the_whole_one_means(
     damage: str, stated: dict[str, object]
 ) -> None:
     """Every repairable damage, done to any valid metadata, changes nothing but the list of repairs."""
+    if damage == "lone backslash":  # beside one, an escaped quote cannot be told from the next one
+        assume('\\"' not in dumped(stated))
     whole, damaged = parsed(dumped(stated)), parsed(DAMAGES[damage](stated))
 
     assert () == whole.repairs
