@@ -145,7 +145,9 @@ class Mirror:
     def do(self, statement: str) -> None:
         """Let somebody else run SQL, `{t}` being the table."""
         session = self.spark.newSession()
-        session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")  # VACUUM has 10,000 tasks else
+        session.conf.set(
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"
+        )  # VACUUM has 10,000 tasks else
         session.sql(statement.format(t=self.sql)).collect()
 
     def open_work(self, **options: Any) -> Work:
