@@ -56,7 +56,14 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
             time.sleep(_PAUSE)
         _wait_for_last_jvm(file, table, jvm)
         _write_holder(file, jvm)
-        yield
+        try:
+            yield
+        except Exception:
+            file.truncate(0)
+            raise
+        # Whoever ends in order has nothing in flight: nobody needs to wait for his JVM, which may
+        # live on in a notebook for days. A kill, or a Ctrl-C in the middle, leaves its name here.
+        file.truncate(0)
 
 
 def process_started(pid: int) -> str | None:

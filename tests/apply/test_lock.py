@@ -211,7 +211,11 @@ def test_a_table_whose_last_java_lives_on_fails_alone(
     file = mirror.path.parent / "_mirrorlib" / "locks" / f"{mirror.name}.lock"
     file.write_text(
         json.dumps(
-            {**json.loads(file.read_text()), "jvm": java.pid, "started": process_started(java.pid)}
+            {
+                "host": os.uname().nodename,
+                "jvm": java.pid,
+                "started": process_started(java.pid),
+            }
         )
     )
 
@@ -234,6 +238,9 @@ def test_a_commit_in_flight_in_the_java_of_a_killed_python_counts_once(
             "before",
         ):
             pass
+        assert said is not None, (
+            runner.last_words()
+        )  # else it would be our own Java that is stopped
         lock_file = mirror.path.parent / "_mirrorlib" / "locks" / f"{mirror.name}.lock"
         java = int(json.loads(lock_file.read_text())["jvm"])
         os.kill(java, signal.SIGSTOP)
