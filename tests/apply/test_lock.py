@@ -180,6 +180,24 @@ def test_our_own_java_is_not_waited_for(path: Path) -> None:
     assert take(path) == take(path)
 
 
+def test_a_runner_that_ended_in_order_keeps_nobody_waiting(path: Path) -> None:
+    """Its Java may live on in a notebook for days; whatever it was asked for has ended."""
+    take(path)
+    assert "" == path.read_text()
+
+    with suppress(ZeroDivisionError), hold_table(path, "orders", os.getpid(), never):
+        raise ZeroDivisionError
+    assert "" == path.read_text()
+
+
+def test_a_runner_that_was_interrupted_leaves_the_name_of_its_java(path: Path) -> None:
+    """Ctrl-C in the middle of a commit ends Python's part of it only."""
+    with suppress(KeyboardInterrupt), hold_table(path, "orders", os.getpid(), never):
+        raise KeyboardInterrupt
+
+    assert os.getpid() == json.loads(path.read_text())["jvm"]
+
+
 def test_a_java_that_nobody_has_buried_is_gone(killed: Path, java: subprocess.Popen[bytes]) -> None:
     """A zombie commits nothing."""
     java.kill()
@@ -209,15 +227,8 @@ def test_a_table_whose_last_java_lives_on_fails_alone(
     other.file([{"id": 1}], [0])
     mirror.publish()
     file = mirror.path.parent / "_mirrorlib" / "locks" / f"{mirror.name}.lock"
-    file.write_text(
-        json.dumps(
-            {
-                "host": os.uname().nodename,
-                "jvm": java.pid,
-                "started": process_started(java.pid),
-            }
-        )
-    )
+    holder = {"jvm": java.pid, "started": process_started(java.pid), "host": os.uname().nodename}
+    file.write_text(json.dumps(holder))
 
     states = {report.table: (report.state, report.error) for report in mirror.apply().tables}
 
