@@ -80,7 +80,7 @@ def plan_zone(
 
     """
     options = Options(
-        tables=tuple(tables),
+        tables=(tables,) if isinstance(tables, str) else tuple(tables),
         insert_policy=insert_policy,
         evolution=evolution,
         ntz=ntz,

@@ -126,7 +126,7 @@ def apply_zone(
     """
     began = time.perf_counter()
     options = Options(
-        tables=tuple(tables),
+        tables=(tables,) if isinstance(tables, str) else tuple(tables),
         insert_policy=insert_policy,
         evolution=evolution,
         ntz=ntz,
