@@ -75,12 +75,14 @@ def _looked_until(plan: Plan, last: Done) -> int:
     return min(plan.table_version, last.version - 1)
 
 
-def find_outcome(work: Work, plan: Plan) -> tuple[int | None, Commit | None]:
+def find_outcome(work: Work, plan: Plan, *, anew: bool = False) -> tuple[int | None, Commit | None]:
     """Return the table's newest version and the commit that the plan made, if it has made one.
 
-    Everything that was committed since the plan is looked at, so this is also the guard.
+    Everything that was committed since the plan is looked at, so this is also the guard. *anew*
+    looks at the whole history instead: a batch that fills a table from nothing may have filled one
+    that was made since the plan, with versions of its own.
     """
-    start = -1 if plan.table_version is None else plan.table_version
+    start = -1 if plan.table_version is None or anew else plan.table_version
     newest = work.log.newest(at_least=start)
     if not plan.before and (newest is None or newest < start):
         start = -1  # the batch fills a table from nothing, so it may be one that is made anew

@@ -91,6 +91,8 @@ def carry_out(
                 raise _spark_failed(work, plan, exc) from exc
             _void(work, plan, damage, clock)
         _, ended = find_outcome(work, plan)
+        if ended is None and not plan.before:
+            _, ended = find_outcome(work, plan, anew=True)
         if ended is None:
             raise _skipped(work, plan)
         done = _finish(work, plan, ended, prepared, clock, table_bytes)
