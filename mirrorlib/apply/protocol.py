@@ -90,12 +90,7 @@ def carry_out(
                 _LOG.exception("%s: batch %d failed", work.table, plan.batch)
                 raise _spark_failed(work, plan, exc) from exc
             _void(work, plan, damage, clock)
-        _, ended = find_outcome(work, plan)
-        if ended is None and not plan.before:
-            _, ended = find_outcome(work, plan, anew=True)
-        if ended is None:
-            raise _skipped(work, plan)
-        done = _finish(work, plan, ended, prepared, clock, table_bytes)
+        done = _finish(work, plan, _committed(work, plan), prepared, clock, table_bytes)
         if doubt is not None:
             raise doubt
         return done
@@ -103,6 +98,16 @@ def carry_out(
     raise MirrorError(
         msg, table=work.table, next_step="Run again when the table is quieter."
     ) from failure
+
+
+def _committed(work: Work, plan: Plan) -> Commit:
+    """Find the commit that has ended a plan, ours or another runner's."""
+    _, ended = find_outcome(work, plan)
+    if ended is None and not plan.before:
+        _, ended = find_outcome(work, plan, anew=True)
+    if ended is None:
+        raise _skipped(work, plan)
+    return ended
 
 
 def _prepare_again(work: Work, plan: Plan) -> Prepared:
