@@ -30,7 +30,7 @@ _SMALL_BATCH = 10_000  # rows: a commit whose fixed cost outweighs its work
 _SMALL_TABLE = 32 << 20  # bytes
 _LARGEST_BROADCAST = 128 << 20  # bytes
 _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles
-_BYTES_PER_PARTITION = 16 << 20
+_BYTES_PER_PARTITION = 8 << 20
 _BITS_PER_KEY = 10  # about one false positive in a hundred
 _ROW_OVERHEAD = 8  # bytes a row that Spark's planner adds
 _SPARK_SIZES = {
@@ -53,6 +53,9 @@ _SMALL_COMMIT = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    # The text of every plan, for a user interface that nobody opens for a commit of some rows.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "0",
 }
 
 
@@ -166,7 +169,7 @@ def _join_conf(staged: Staged, columns: Columns, keys: Sequence[str]) -> dict[st
     between = int(staged.bytes * math.sqrt(alone / whole))
     conf = {"spark.sql.autoBroadcastJoinThreshold": str(min(between, _LARGEST_BROADCAST))}
     if staged.bytes <= _ADAPTIVE_FROM:
-        partitions = max(2, math.ceil(staged.bytes / _BYTES_PER_PARTITION))
+        partitions = 2 * math.ceil(staged.bytes / (2 * _BYTES_PER_PARTITION))  # even, as cores are
         conf["spark.sql.adaptive.enabled"] = "false"
         conf["spark.sql.shuffle.partitions"] = str(partitions)
     return conf

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mirrorlib.apply.advance import advance_table
 from mirrorlib.apply.journal import Journal, now, open_state
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
+_PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -292,8 +294,10 @@ def refuse_overlap(zone: str, target: Target) -> None:
 
 def jvm_process(spark: SparkSession) -> int:
     """Return the process id of the JVM that commits, without reaching into it."""
-    row = spark.sql("SELECT java_method('java.lang.ProcessHandle', 'current') AS pid").collect()[0]
-    return int(row["pid"])
+    if spark not in _PROCESSES:
+        call = "SELECT java_method('java.lang.ProcessHandle', 'current') AS pid"
+        _PROCESSES[spark] = int(spark.sql(call).collect()[0]["pid"])
+    return _PROCESSES[spark]
 
 
 def open_work(job: Job, folder: TableFolder, opened: Folder, lives: tuple[Life, ...]) -> Work:
