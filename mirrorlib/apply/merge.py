@@ -53,9 +53,7 @@ _SMALL_COMMIT = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",
-    # The text of every plan, for a user interface that nobody opens for a commit of some rows.
-    "spark.sql.ui.explainMode": "simple",
-    "spark.sql.maxPlanStringLength": "0",
+    "spark.databricks.delta.stats.skipping": "false",
 }
 
 
