@@ -27,7 +27,7 @@ def main() -> None:
         "--rows", type=int, default=10_000_000, help="rows of the large table (default: 10,000,000)"
     )
     parser.add_argument(
-        "--rounds", type=int, default=2, help="how often each side runs; the fastest counts"
+        "--rounds", type=int, default=3, help="how often each side runs; the fastest counts"
     )
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     parser.add_argument("--json", action="store_true", help="print JSON lines")

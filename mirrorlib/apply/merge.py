@@ -84,7 +84,7 @@ def merge_changes(
     _source(staged, keys).createOrReplaceTempView(_SOURCE)
     try:
         with _configured(spark, _merge_conf(staged, columns, keys, mark, table_bytes)):
-            spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet)).collect()
+            spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet))  # runs at once
     finally:
         spark.catalog.dropTempView(_SOURCE)
 

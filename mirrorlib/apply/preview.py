@@ -35,6 +35,7 @@ from mirrorlib.apply.run import (
     refuse_in_catalog,
     unexpected_error,
 )
+from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
@@ -107,7 +108,8 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
                 table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings
             )
         lives = Journal(job.state, folder.name).lives() or (_UNBORN,)
-        return _look_ahead(open_work(job, folder, opened, lives), opened, job.options)
+        with lend_session(job.spark) as spark:
+            return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
     except MirrorError as exc:
         return PlannedTable(table=table, state="failed", reason=str(exc), file=exc.file)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'

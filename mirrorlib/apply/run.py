@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import re
-import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz,
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.read import Source
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
+from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import find_location, open_log, refer
 from mirrorlib.apply.tally import Tally, record_status
 from mirrorlib.apply.target import Target
@@ -66,7 +66,6 @@ class Job:
     observe: Observer
     stop: Callable[[], bool]
     jvm: int
-    sessions: threading.local
 
 
 def apply_zone(
@@ -226,7 +225,6 @@ def open_job(
         observe=observe or (_unobserved),
         stop=stop or (lambda: False),
         jvm=jvm_process(spark),
-        sessions=threading.local(),
     )
 
 
@@ -300,9 +298,10 @@ def jvm_process(spark: SparkSession) -> int:
     return _PROCESSES[spark]
 
 
-def open_work(job: Job, folder: TableFolder, opened: Folder, lives: tuple[Life, ...]) -> Work:
-    """Gather what one table's batches need."""
-    spark = _session(job)
+def open_work(
+    job: Job, spark: SparkSession, folder: TableFolder, opened: Folder, lives: tuple[Life, ...]
+) -> Work:
+    """Gather what one table's batches need; *spark* is a session that is lent to it alone."""
     ref = refer(job.target, folder.name)
     if opened.metadata is None:  # callers ask `waits_for` first
         msg = "the table has no metadata"
@@ -374,7 +373,10 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     tally.warn(*opened.warnings)
     if opened.waits_for:
         return tally.end("waiting", opened.waits_for)
-    with _locked(job.state, folder.name.segment, table, job.jvm, job.stop):
+    with (
+        _locked(job.state, folder.name.segment, table, job.jvm, job.stop),
+        lend_session(job.spark) as spark,
+    ):
         journal = Journal(job.state, folder.name)
         lives = journal.lives() or (journal.begin_life("first seen", job.zone.url, 1),)
         if isinstance(job.state, LocalStore):
@@ -382,20 +384,8 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
         opened = open_folder(job.zone, folder)
-        return advance_table(
-            open_work(job, folder, opened, lives), folder, opened, job.options, tally, job.stop
-        )
-
-
-def _session(job: Job) -> SparkSession:
-    """Give each thread a session of its own: Delta's transaction marks are session configuration."""
-    if not hasattr(job.sessions, "spark"):
-        job.sessions.spark = job.spark.newSession()
-        job.sessions.spark.conf.set("spark.sql.session.timeZone", "UTC")
-        # Else Spark puts ${env:HOME} in before it parses, inside quoted names too.
-        job.sessions.spark.conf.set("spark.sql.variable.substitute", "false")
-    session: SparkSession = job.sessions.spark
-    return session
+        work = open_work(job, spark, folder, opened, lives)
+        return advance_table(work, folder, opened, job.options, tally, job.stop)
 
 
 @contextlib.contextmanager
