@@ -1,7 +1,7 @@
-"""Say how a table's delimited text is written: what its metadata states, else Microsoft's defaults.
+r"""Say how a table's delimited text is written: what its metadata states, else Microsoft's defaults.
 
 In: `TableMetadata`. Out: a `Dialect`. Promises: what publishers really write is understood (blanks,
-`\\t` spelled as two characters, .NET's and ADF's names of encodings); what cannot be meant is
+`\t` spelled as two characters, .NET's and ADF's names of encodings); what cannot be meant is
 refused before a file is opened.
 """
 

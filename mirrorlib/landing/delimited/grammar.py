@@ -1,14 +1,14 @@
-"""A dialect as patterns: where rows end, what their fields mean, what pyarrow has to be told.
+r"""A dialect as patterns: where rows end, what their fields mean, what pyarrow has to be told.
 
 In: a `Dialect` and the kind of line end. Out: a `Grammar`. What it holds to:
 
 - The header's end says what ends a row. After a line feed, alone or behind a carriage return, rows
   end in either, and a bare carriage return is data; after a bare carriage return, a bare line feed
-  is data. So a declared `\\r\\n` with plain line feeds works.
+  is data. So a declared `\r\n` with plain line feeds works.
 - A quote quotes at the beginning of a field and is itself when doubled; inside other fields it is
   data.
 - The escape character takes the meaning from a quote, a column separator, itself, and, where
-  nothing is ever quoted, a line end. Before anything else it is data: `C:\\temp` stays whole.
+  nothing is ever quoted, a line end. Before anything else it is data: `C:\temp` stays whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirrorlib.landing.delimited.dialect import Dialect
 
 _AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry
-_FOR_ARROW = b"\x1f"  # escapes line ends that are data when the dialect has no escape character
+_SHIELDS = "\x1f\x1e\x1d"  # for line ends that are data, where the dialect has no escape character
 _LINE_ENDS = {None: rb"(?:\r\n|\n|\r)", b"\n": rb"\r?\n", b"\r": rb"\r\n?"}
 _STRAYS = {b"\n": rb"\r(?!\n)", b"\r": rb"(?<!\r)\n"}
 _NEVER = rb"(?!)"
@@ -46,6 +46,7 @@ class Grammar:
         line_end: What counts as a line: a line feed or a carriage return.
         quote: Empty when nothing is quoted.
         escape: Empty when nothing is escaped, or only by doubling the quote.
+        shield: What escapes line ends that are data, for pyarrow.
         row: One row with its end.
         rows: Many rows.
         begun: The whole fields that an unfinished row begins with.
@@ -58,6 +59,7 @@ class Grammar:
     line_end: bytes
     quote: bytes
     escape: bytes
+    shield: bytes
     row: re.Pattern[bytes]
     rows: re.Pattern[bytes]
     begun: re.Pattern[bytes]
@@ -103,10 +105,10 @@ class Grammar:
         """Write rows so that pyarrow reads what they mean; return also its escape character."""
         other = b"\r" if self.line_end == b"\n" else b"\n"
         stray = text.count(other) != text.count(b"\r\n")
-        escape = self.escape or (_FOR_ARROW if stray else b"")
-        if stray or (self.escape and self.escape in text):
-            text = self.foreign.sub(lambda it: it[0] if it[1] else escape + it[0], text)
-        return text, escape
+        if not stray and not (self.escape and self.escape in text):
+            return text, self.escape
+        text = self.foreign.sub(lambda it: it[0] if it[1] else self.shield + it[0], text)
+        return text, self.shield
 
 
 @lru_cache(maxsize=64)
@@ -120,6 +122,8 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
         line_end: The kind of line end; None for a header, which may have any.
     """
     escape = "" if dialect.escape == dialect.quote else dialect.escape
+    taken = dialect.column_separator + dialect.quote
+    shield = escape or next(mark for mark in _SHIELDS if mark not in taken)
     s, q, e = (
         re.escape(mark.encode()) for mark in (dialect.column_separator, dialect.quote, escape)
     )
@@ -127,22 +131,20 @@ def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     pair = _pair(s, q, e)
     quoted, field = _field(s, q, e, pair, line_end)
     row = rb"%b(?:%b%b)*%b" % (field, s, field, end)
-    stray = _STRAYS[line_end or b"\n"]
+    kept = rb"(%b%b)" % (e, pair) if e else rb"(%b)" % _NEVER
+    lone = rb"%b|%b" % (re.escape(shield.encode()), _STRAYS[line_end or b"\n"])
     return Grammar(
         line_end=line_end or b"\n",
         quote=dialect.quote.encode(),
         escape=escape.encode(),
+        shield=shield.encode(),
         row=_compiled(row),
         rows=_compiled(rb"(?:%b){1,%d}" % (row, _AT_A_TIME)),
         begun=_compiled(rb"%b(?:%b%b)*" % (field, s, field)),
-        unended=_compiled(rb"%b?%b(?:%b\r?|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
+        unended=_compiled(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
         field=_compiled(rb"(%b)(?:%b|%b)" % (field, s, end)),
         pair=_compiled(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
-        foreign=_compiled(
-            rb"(%b%b)|%b|%b" % (e, pair, e, stray)
-            if e
-            else rb"%b()|%b|%b" % (_NEVER, _FOR_ARROW, stray)
-        ),
+        foreign=_compiled(rb"%b|%b" % (kept, lone)),
     )
 
 

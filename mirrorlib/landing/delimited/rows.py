@@ -127,7 +127,7 @@ def _with_end(text: bytes) -> bytes:
 
 def _check_unfinished(piece: Piece, grammar: Grammar, origin: Origin, *, last: bool) -> None:
     """See that what has no row's end yet may still get one."""
-    text = piece.text
+    text = piece.text if last else piece.text.removesuffix(b"\r")  # half a row's end, perhaps
     begun = grammar.begun.match(text)
     place = begun.end() if begun else 0
     unended = grammar.unended.match(text, place)

@@ -132,7 +132,8 @@ class ByteNotation:
         hexadecimal = self.hexadecimal
         if hexadecimal is None:
             hexadecimal = bool(pc.drop_null(digits)[0].as_py())
-        _demand(digits if hexadecimal else pc.is_valid(values))
+        if hexadecimal:
+            _demand(digits)
         decode = _from_hexadecimal if hexadecimal else _from_base64
         decoded = pa.chunked_array(
             [[None if value is None else decode(value) for value in values.to_pylist()]],
