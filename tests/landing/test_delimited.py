@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from texts import dialect, header, listed, refusal, rows, tables
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
 from mirrorlib.store import open_store
+from texts import dialect, header, listed, refusal, rows, tables
 
 AB = dialect({"a": "String", "b": "String"})
 ID = dialect({"id": "Int32", "v": "String"})

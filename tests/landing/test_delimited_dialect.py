@@ -145,7 +145,7 @@ def test_what_publishers_write_is_understood(
         (
             {"QuoteCharacter": "''"},
             "QuoteCharacter is neither empty nor one ASCII character",
-            '"\'\'"',
+            "\"''\"",
         ),
         (
             {"EscapeCharacter": "”"},

@@ -8,10 +8,10 @@ import io
 
 import pyarrow as pa
 import pytest
-from texts import dialect, listed, refusal, rows
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.delimited import read_header
+from texts import dialect, listed, refusal, rows
 
 AB = {"a": "String", "b": "String"}
 PLAIN = b"a,b\r\n" + b"".join(b'%d,"line %d"\r\n' % (i, i) for i in range(3000))
@@ -157,7 +157,7 @@ def test_a_lost_connection_is_no_damaged_file() -> None:
     """What the store says goes through, also from inside a compressed stream."""
 
     class Lost(io.BytesIO):
-        def read(self, size: int | None = -1, /) -> bytes:
+        def read(self, _size: int | None = -1, /) -> bytes:
             if self.tell():
                 msg = "cannot read"
                 raise StoreError(msg)

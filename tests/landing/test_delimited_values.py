@@ -7,10 +7,10 @@ from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
-from texts import dialect, header, refusal, rows
 
 from mirrorlib.landing.delimited.values import shape_of
 from mirrorlib.landing.schema import INSTANT, WALL_CLOCK
+from texts import dialect, header, refusal, rows
 
 TOP = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
 NOON = datetime(2025, 6, 17, 14, 30, tzinfo=UTC)
@@ -141,7 +141,7 @@ def test_date_times_without_zone_may_stay_so() -> None:
     assert [(1, NOON.replace(tzinfo=None))] == rows(plain, how, ntz="keep")
     error = refusal(zoned, how, ntz="keep")
     assert "the value is no DateTime, the type in SchemaDefinition" == error.reason
-    step = "Write it as 2025-06-17 14:30:00.123456, without zone, under the same name, or correct DataType in _metadata.json."
+    step = "Write it as 2025-06-17 14:30:00.123456, without zone as --ntz keep asks, under the same name, or correct DataType in _metadata.json."
     assert step == error.next_step
 
 
@@ -209,7 +209,9 @@ def test_what_is_not_exactly_of_its_type_is_refused(declared: str, text: str) ->
         assert f"the value is no {declared}, the type in SchemaDefinition" == error.reason
         assert ("v", bad, bad + 2) == (error.column, error.row, error.line)
         assert shape_of(text) == error.found
-        assert len(text) < 3 or f" {text} " not in f" {error} ".replace("2025-06-17 14:30:00.123456", "")
+        assert len(text) < 3 or f" {text} " not in f" {error} ".replace(
+            "2025-06-17 14:30:00.123456", ""
+        )
         assert str(error.next_step).startswith("Write it as ")
 
 

@@ -79,9 +79,9 @@ class DataType:
             msg = f"the value is beyond the range of {self.name}, the type in SchemaDefinition"
             step = "Declare a type that holds it, or publish a corrected file under the same name."
             return msg, step
-        written = f"{self.written}, without zone" if kind == WALL_CLOCK else self.written
+        policy = ", without zone as --ntz keep asks" if kind == WALL_CLOCK else ""
         msg = f"the value is no {self.name}, the type in SchemaDefinition"
-        step = f"Write it as {written}, under the same name, or correct DataType in _metadata.json."
+        step = f"Write it as {self.written}{policy}, under the same name, or correct DataType in _metadata.json."
         return msg, step
 
 
