@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -249,6 +250,37 @@ def test_a_control_character_may_be_the_separator_beside_line_ends_in_data() -> 
         data = f"a{separator}b\n1{separator}x\ry{other}\n".encode()
 
         assert [("1", f"x\ry{other}")] == rows(data, how)
+
+
+def test_q39_q40_q41_a_business_central_export_is_read() -> None:
+    """The most used publisher of text: every text quoted, `\\` escapes, empty dates, marker last."""
+    how = dialect(
+        {
+            "timestamp-0": "Int64",
+            "No-1": "String",
+            "Amount-2": "Double",
+            "Blocked-3": "Boolean",
+            "PostingDate-4": "IDate",
+            "Time-5": "ITime",
+            "Status-6": "String",
+            "systemCreatedAt-2000000001": "DateTime",
+            "$Company": "String",
+        }
+    )
+    data = (
+        b"timestamp-0,No-1,Amount-2,Blocked-3,PostingDate-4,Time-5,Status-6,"
+        b"systemCreatedAt-2000000001,$Company,__rowMarker__\r\n"
+        b'512,"A \\"B\\" \\\\",-1.5,false,2025-06-17,14:30:00.5,Open,2025-06-17T14:30:00.120Z,"CRONUS, Ltd.",4\r\n'
+        b'513,"",0,false,,,,,"CRONUS, Ltd.",2\r\n'
+    )
+
+    first, second = rows(data, how)
+
+    created = datetime(2025, 6, 17, 14, 30, 0, 120000, UTC)
+    day, company = date(2025, 6, 17), "CRONUS, Ltd."
+    told = (512, 'A "B" \\', -1.5, False, day, "14:30:00.500000", "Open", created, company, "4")
+    assert told == first
+    assert (513, "", 0.0, False, None, None, None, None, company, "2") == second
 
 
 def test_empty_lines_are_no_rows_but_in_one_column() -> None:

@@ -73,15 +73,14 @@ def iter_pieces(opened: Opened, origin: Origin) -> Iterator[Piece]:
         if block is None and text[cut:].strip(b"\r\n"):
             text = _with_end(text)
             cut = grammar.cut(text, last=True)
+        whole = _before_empty_lines(text, cut, grammar) if len(opened.names) == 1 else cut
+        if whole:
+            yield Piece(text[:whole], line)
         if text[cut:].strip(b"\r\n"):
             begins = line + text.count(grammar.line_end, 0, cut)
             _check_unfinished(Piece(text[cut:], begins), grammar, origin, last=block is None)
-        if len(opened.names) == 1:
-            cut = _before_empty_lines(text, cut, grammar)
-        if cut:
-            yield Piece(text[:cut], line)
-            line += text.count(grammar.line_end, 0, cut)
-        waiting, unfinished = [text[cut:]], len(text) - cut
+        line += text.count(grammar.line_end, 0, whole)
+        waiting, unfinished = [text[whole:]], len(text) - whole
 
 
 def undecodable(
