@@ -253,7 +253,7 @@ def test_a_control_character_may_be_the_separator_beside_line_ends_in_data() -> 
 
 
 def test_q39_q40_q41_a_business_central_export_is_read() -> None:
-    """The most used publisher of text: every text quoted, `\\` escapes, empty dates, marker last."""
+    """The most used publisher of text: every text quoted, backslash escapes, empty dates, marker last."""
     how = dialect(
         {
             "timestamp-0": "Int64",
