@@ -31,6 +31,7 @@ GOOD_FILE = "Publish a good file under the same name; the next run reads it."
         ("\n", b"id,v\n1,x\n2,y"),
         ("\r", b"id,v\n1,x\n2,y\n"),
         ("\r", b"id,v\r1,x\r2,y\r"),
+        ("\r", b"id,v\r1,x\r\n2,y\r\n"),
     ],
 )
 @pytest.mark.parametrize("block_bytes", [10, 11, 12, 13, 1000])
@@ -241,6 +242,8 @@ def test_the_other_line_end_is_data(how: Dialect) -> None:
 
         assert [("1", "x\ny"), ("\x1f\n", "\n")] == feeds
         assert [("1", "x\ry"), ("\x1f\r", "\r")] == returns
+        both = rows(b"a,b\r1,x\r\n2,y\r\n3,z", how, block_bytes=block_bytes)
+        assert [("1", "x"), ("2", "y"), ("3", "z")] == both
 
 
 def test_a_control_character_may_be_the_separator_beside_line_ends_in_data() -> None:
@@ -357,8 +360,8 @@ def test_a_row_without_end_is_refused_before_it_fills_the_memory(
 
 def test_the_first_bad_row_is_named_whatever_column_it_is_in() -> None:
     """And so the message does not depend on how much is read at a time."""
-    how = dialect({"a": "Int32", "b": "IDate"})
-    data = b"a,b\n1,2025-01-01\n2,2025-02-30\nx,2025-01-01\n"
+    how = dialect({"a": "Int32", "b": "IDate", "c": "Int16"})
+    data = b"a,b,c\n1,2025-01-01,1\n2,2025-02-30,x\nx,2025-01-01,x\n"
 
     for block_bytes in (10, 16, 1000):
         error = refusal(data, how, block_bytes=block_bytes)
