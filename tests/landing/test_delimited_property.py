@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 import string
 from collections.abc import Iterator
 from dataclasses import replace
@@ -88,6 +90,53 @@ def test_any_text_in_any_dialect_is_read_back(data: st.DataObject) -> None:
     found = rows(text.encode(how.encoding), stated, block_bytes=data.draw(BLOCKS))
 
     assert lines == found
+
+
+@given(st.text(st.sampled_from('",\nab '), max_size=40), BLOCKS)
+def test_any_text_means_what_pythons_strict_reader_says(body: str, block_bytes: int) -> None:
+    """An oracle of another make: the same rows, or a refusal by both."""
+    how = dialect({"a": "String", "b": "String"}, escape="")
+    text = f"a,b\n{body}"
+    try:
+        expected = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+    except csv.Error:
+        expected = [[]]
+
+    if all(len(row) == 2 for row in expected):
+        found = rows(text.encode(), how, block_bytes=block_bytes)
+        assert [tuple(row) for row in expected[1:]] == [(a or "", b or "") for a, b in found]
+    else:
+        error = refusal(text.encode(), how, block_bytes=block_bytes)
+        assert error.line is not None
+        assert 2 <= error.line <= text.count("\n") + 1
+
+
+WRITERS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({}, {"escape": ""}),
+    ({"quoting": csv.QUOTE_ALL}, {"escape": ""}),
+    ({"quoting": csv.QUOTE_NONNUMERIC, "quotechar": "'"}, {"escape": "'", "quote": "'"}),
+    ({"quoting": csv.QUOTE_ALL, "doublequote": False, "escapechar": "\\"}, {}),
+    ({"doublequote": False, "escapechar": "/"}, {"escape": "/"}),
+    ({"quoting": csv.QUOTE_ALL, "delimiter": "\t"}, {"escape": "", "column_separator": "\t"}),
+    ({"quoting": csv.QUOTE_NONE, "escapechar": "\\", "quotechar": None}, {"quote": ""}),
+]
+
+
+@given(st.data())
+@pytest.mark.parametrize("options,stated", WRITERS)
+def test_what_pythons_writer_writes_is_read_back(
+    options: dict[str, Any], stated: dict[str, str], data: st.DataObject
+) -> None:
+    """In each of its ways; most publishers' scripts use it, or pandas, which does."""
+    values = st.text(st.sampled_from("ab \"',;\t\n\\/é"), min_size=1, max_size=6)
+    lines = data.draw(st.lists(st.tuples(values, values, values), max_size=6))
+    end = data.draw(st.sampled_from(["\n", "\r\n"]))
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator=end, **options)
+    writer.writerows([("a", "b", "c"), *lines])
+    how = dialect({"a": "String"}, row_separator=end, **stated)
+
+    assert lines == rows(file.getvalue().encode(), how, block_bytes=data.draw(BLOCKS))
 
 
 DAYS = st.dates()
@@ -183,6 +232,18 @@ def test_a_large_file_is_read_in_bounded_memory(tmp_path: Path) -> None:
     assert 0 == total % 10_000
     assert file.size > 50 << 20
     assert max(seen) - before < 10 << 20
+
+
+def test_a_header_costs_one_block_of_a_large_file(tmp_path: Path) -> None:
+    """Planning opens every file of a backlog."""
+    file = replace(listed(b"x"), size=1 << 20)
+    (tmp_path / "1.csv").write_bytes(b"id,v\n" + b"1,x\n" * (1 << 18))
+
+    with (tmp_path / "1.csv").open("rb", buffering=0) as handle:
+        schema = read_header(handle, file, dialect({"id": "Int32"}), table="orders")
+
+        assert 1 << 16 == handle.tell()
+    assert ("v",) == schema.undeclared
 
 
 def test_a_long_row_is_longer_than_many_blocks() -> None:
