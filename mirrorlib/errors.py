@@ -37,6 +37,8 @@ class MirrorError(Exception):
         file: The change file, relative to its table folder, or the state file.
         column: The column's name.
         row: The row's place in its file, counted from 0.
+        line: The line of a text file where the trouble starts, counted from 1 as editors do; shown
+            in place of *row*.
         found: What was there instead: a marker, a type, a property's value, never data.
         next_step: What to do, a sentence; the class's own advice when it is not given.
     """
@@ -51,6 +53,7 @@ class MirrorError(Exception):
         file: str | None = None,
         column: str | None = None,
         row: int | None = None,
+        line: int | None = None,
         found: str | int | None = None,
         next_step: str | None = None,
     ) -> None:
@@ -59,6 +62,7 @@ class MirrorError(Exception):
         self.file = file
         self.column = column
         self.row = row
+        self.line = line
         self.found = found
         self.next_step = next_step if next_step is not None else self.advice
         super().__init__(self._text())
@@ -73,16 +77,18 @@ class MirrorError(Exception):
             "file": self.file,
             "column": self.column,
             "row": self.row,
+            "line": self.line,
             "found": self.found,
             "next_step": self.next_step,
         }
 
     @property
     def place(self) -> str:
-        """Where it happened inside the table: file, row and column, as far as known."""
+        """Where it happened inside the table: file, line or row, and column, as far as known."""
+        row = None if self.row is None else f"row {self.row}"
         parts = (
             self.file,
-            None if self.row is None else f"row {self.row}",
+            row if self.line is None else f"line {self.line}",
             None if self.column is None else f"column {self.column}",
         )
         return ", ".join(part for part in parts if part)

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from mirrorlib import errors
-from mirrorlib.errors import FileChangedError, MarkerError, MirrorError
+from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, MirrorError
 
 KINDS = [
     kind
@@ -34,6 +34,14 @@ def test_the_text_is_built_from_the_facts_and_ends_in_what_to_do() -> None:
         "dbo/orders: 00000000000000000003.parquet, row 17, column __rowMarker__: "
         "the row marker is not 0, 1, 2 or 4 (found 3). Publish it again." == str(error)
     )
+
+
+def test_a_line_of_a_text_file_is_shown_in_place_of_the_row() -> None:
+    """An editor goes to a line, and both are known to code."""
+    error = ChangeFileError("it is no Int32", file="1.csv", column="id", row=4, line=7)
+
+    assert "1.csv, line 7, column id" == error.place
+    assert (4, 7) == (error.to_dict()["row"], error.to_dict()["line"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -64,6 +72,7 @@ def test_an_error_is_json_ready() -> None:
         "file": "1.parquet",
         "column": None,
         "row": None,
+        "line": None,
         "found": None,
         "next_step": FileChangedError.advice,
     } == error.to_dict()

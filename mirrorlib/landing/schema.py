@@ -59,13 +59,24 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSchema:
-    """What a footer says: data columns in file order, the marker's name and type or None, rows, bytes when decoded."""
+    """What a footer or a header says of a file.
+
+    Attributes:
+        columns: its data columns, in file order.
+        marker: the marker column's name, None without one.
+        marker_type: the marker column's type.
+        rows: how many there are; -1 while nobody knows, as text has no footer.
+        decoded_bytes: their size in memory; -1 while nobody knows.
+        undeclared: data columns of delimited text that `SchemaDefinition` does not list.
+
+    """
 
     columns: tuple[FileColumn, ...]
     marker: str | None
     marker_type: pa.DataType | None
     rows: int
     decoded_bytes: int
+    undeclared: tuple[str, ...] = ()
 
     def column(self, name: str) -> FileColumn | None:
         """Find a column as Delta does, without regard to case."""
@@ -100,7 +111,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     decodable = _spark_decodes(metadata)
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
-    _check_names(names, markers, table=table, file=file.name)
+    check_names(names, markers, table=table, file=file.name)
     columns = tuple(
         _file_column(
             arrow.field(name), physical.get(name, ""), table=table, file=file.name, ntz=ntz
@@ -165,7 +176,7 @@ def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy)
         return values
     if pa.types.is_time(stored):
         micros = values.cast(pa.time64("us")).cast(pa.int64())
-        return _clock_text(micros)
+        return clock_text(micros)
     if pa.types.is_timestamp(stored) and stored.tz is None and kind == INSTANT:
         return values.cast(WALL_CLOCK).cast(INSTANT)
     if pa.types.is_dictionary(stored):
@@ -313,7 +324,13 @@ def _spark_decodes(metadata: pq.FileMetaData) -> bool:
     )
 
 
-def _check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
+def check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
+    """See that a file's data columns and its marker can be carried to a Delta table.
+
+    Raises:
+        SchemaError: a name is missing, reserved, given twice or cannot be written.
+
+    """
     if len(markers) > 1:
         msg = "the file has two row marker columns"
         raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
@@ -400,7 +417,7 @@ def _is_binary_float(kind: pa.DataType) -> bool:
     return kind in (pa.float32(), pa.float64())
 
 
-def _clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
+def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
     """Write a time of day as `HH:mm:ss.ffffff`: Delta has no TIME."""
     return (
         pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")

@@ -1,0 +1,13 @@
+"""Delimited text: from the bytes of a change file to typed Arrow tables, in the order of its rows.
+
+The data's way: `dialect` says how a table's text is written, `text` gives its UTF-8 blocks, `rows`
+cuts them where rows end, `tables` has pyarrow parse them and names what does not fit, `values` says
+what each declared type is written like.
+"""
+
+from __future__ import annotations
+
+from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
+from mirrorlib.landing.delimited.tables import iter_tables, read_header
+
+__all__ = ["Dialect", "dialect_of", "iter_tables", "read_header"]

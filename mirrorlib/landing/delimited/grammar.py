@@ -1,0 +1,175 @@
+r"""A dialect as patterns: where rows end, what their fields mean, what pyarrow has to be told.
+
+In: a `Dialect` and the kind of line end. Out: a `Grammar`. What it holds to:
+
+- The header's end says what ends a row. After a line feed, alone or behind a carriage return, rows
+  end in either, and a bare carriage return is data; after a bare carriage return, a bare line feed
+  is data. So a declared `\r\n` with plain line feeds works.
+- A quote quotes at the beginning of a field and is itself when doubled; inside other fields it is
+  data.
+- The escape character takes the meaning from a quote, a column separator, itself, and, where
+  nothing is ever quoted, a line end. Before anything else it is data: `C:\temp` stays whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.landing.delimited.dialect import Dialect
+
+_AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry
+_SHIELDS = "\x1f\x1e\x1d"  # for line ends that are data, where the dialect has no escape character
+_LINE_ENDS = {None: rb"(?:\r\n|\n|\r)", b"\n": rb"\r?\n", b"\r": rb"\r\n?"}
+_STRAYS = {b"\n": rb"\r(?!\n)", b"\r": rb"(?<!\r)\n"}
+_NEVER = rb"(?!)"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Whole rows, and the line on which the first starts, counted from 1."""
+
+    text: bytes
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """A dialect as patterns, for one kind of line end.
+
+    Attributes:
+        line_end: What counts as a line: a line feed or a carriage return.
+        quote: Empty when nothing is quoted.
+        escape: Empty when nothing is escaped, or only by doubling the quote.
+        shield: What escapes line ends that are data, for pyarrow.
+        row: One row with its end.
+        rows: Many rows.
+        begun: The whole fields that an unfinished row begins with.
+        unended: A field that the text's end cuts off.
+        field: One field (group 1) and what ends it.
+        pair: An escape character with what it takes the meaning from (group 1).
+        foreign: What pyarrow reads in another way: pairs, to be kept (group 1), else what to escape.
+    """
+
+    line_end: bytes
+    quote: bytes
+    escape: bytes
+    shield: bytes
+    row: re.Pattern[bytes]
+    rows: re.Pattern[bytes]
+    begun: re.Pattern[bytes]
+    unended: re.Pattern[bytes]
+    field: re.Pattern[bytes]
+    pair: re.Pattern[bytes]
+    foreign: re.Pattern[bytes]
+
+    def cut(self, text: bytes, *, last: bool) -> int:
+        """Return where the last whole row ends; *last* says that no more text follows."""
+        if self.line_end == b"\n" and not self._may_hide_line_ends(text):
+            return text.rfind(b"\n") + 1
+        # A carriage return at the end may be half of a line end.
+        limit = len(text) - (not last and text.endswith(b"\r"))
+        place = 0
+        while found := self.rows.match(text, place, limit):
+            place = found.end()
+        return place
+
+    def _may_hide_line_ends(self, text: bytes) -> bool:
+        mark = self.quote or self.escape
+        return bool(mark) and mark in text
+
+    def split(self, piece: Piece) -> Iterator[tuple[int, list[bytes]]]:
+        """Give each line's number and its fields as they are written; an empty line has one, empty."""
+        line, place = piece.line, 0
+        while found := self.row.match(piece.text, place):
+            yield line, self.fields(found[0])
+            line += found[0].count(self.line_end)
+            place = found.end()
+
+    def fields(self, row: bytes) -> list[bytes]:
+        """Split a row, which has its end, into its fields as they are written."""
+        return [found[1] for found in self.field.finditer(row)]
+
+    def meaning(self, field: bytes) -> bytes:
+        """Return what a written field means."""
+        if self.quote and field.startswith(self.quote):
+            field = field[1:-1].replace(self.quote * 2, self.quote)
+        return self.pair.sub(rb"\1", field)
+
+    def for_arrow(self, text: bytes) -> tuple[bytes, bytes]:
+        """Write rows so that pyarrow reads what they mean; return also its escape character."""
+        other = b"\r" if self.line_end == b"\n" else b"\n"
+        stray = text.count(other) != text.count(b"\r\n")
+        if not stray and not (self.escape and self.escape in text):
+            return text, self.escape
+        text = self.foreign.sub(lambda it: it[0] if it[1] else self.shield + it[0], text)
+        return text, self.shield
+
+
+@lru_cache(maxsize=64)
+def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
+    """Write a dialect as patterns.
+
+    Every text has one reading only, so that a match that fails has no second one to try.
+
+    Args:
+        dialect: How the text is written.
+        line_end: The kind of line end; None for a header, which may have any.
+    """
+    escape = "" if dialect.escape == dialect.quote else dialect.escape
+    taken = dialect.column_separator + dialect.quote
+    shield = escape or next(mark for mark in _SHIELDS if mark not in taken)
+    s, q, e = (
+        re.escape(mark.encode()) for mark in (dialect.column_separator, dialect.quote, escape)
+    )
+    end = _LINE_ENDS[line_end]
+    pair = _pair(s, q, e)
+    quoted, field = _field(s, q, e, pair, line_end)
+    row = rb"%b(?:%b%b)*%b" % (field, s, field, end)
+    kept = rb"(%b%b)" % (e, pair) if e else rb"(%b)" % _NEVER
+    lone = rb"%b|%b" % (re.escape(shield.encode()), _STRAYS[line_end or b"\n"])
+    return Grammar(
+        line_end=line_end or b"\n",
+        quote=dialect.quote.encode(),
+        escape=escape.encode(),
+        shield=shield.encode(),
+        row=_compiled(row),
+        rows=_compiled(rb"(?:%b){1,%d}" % (row, _AT_A_TIME)),
+        begun=_compiled(rb"%b(?:%b%b)*" % (field, s, field)),
+        unended=_compiled(rb"%b?%b(?:%b|%b)?\Z" % (s, quoted, q, e or q) if q else _NEVER),
+        field=_compiled(rb"(%b)(?:%b|%b)" % (field, s, end)),
+        pair=_compiled(rb"%b(%b)" % (e, pair) if e else _NEVER + rb"()"),
+        foreign=_compiled(rb"%b|%b" % (kept, lone)),
+    )
+
+
+def _pair(s: bytes, q: bytes, e: bytes) -> bytes:
+    """What an escape character takes the meaning from."""
+    if q:
+        return rb"[%b%b%b]" % (s, q, e)
+    # Before a carriage return with its line feed it is data: nobody escapes half a line end.
+    return rb"(?:[%b%b\n]|\r(?!\n))" % (s, e)
+
+
+def _field(
+    s: bytes, q: bytes, e: bytes, pair: bytes, line_end: bytes | None
+) -> tuple[bytes, bytes]:
+    """Give the patterns of a quoted field without its closing quote, and of any field."""
+    other = rb"[^%b%b%b]*" % (s, e, line_end or b"\r\n")
+    plain = rb"%b(?:%b(?:%b|(?!%b))%b)*" % (other, e, pair, pair, other) if e else other
+    if not q:
+        return _NEVER, plain
+    inner = rb"[^%b%b]*" % (q, e)
+    kept = rb"%b%b|%b." % (q, q, e) if e else rb"%b%b" % (q, q)
+    quoted = rb"%b%b(?:(?:%b)%b)*" % (q, inner, kept, inner)
+    ended = rb"%b%b(?=%b|%b)" % (quoted, q, s, _LINE_ENDS[line_end])
+    return quoted, rb"(?:%b|(?!%b)%b)" % (ended, q, plain)
+
+
+def _compiled(pattern: bytes) -> re.Pattern[bytes]:
+    return re.compile(pattern, re.DOTALL)

@@ -1,0 +1,149 @@
+"""Cut text where rows end: the header, then pieces that pyarrow can parse on their own.
+
+In: UTF-8 blocks cut anywhere. Out: the header's names and `Piece`s of whole rows, each with the
+line it starts on. Promises: a piece is no larger than two blocks or its longest row; a quoted value
+that never ends, or with text behind its closing quote, is refused on its line: pyarrow would take
+either for something else. Where rows end: see `grammar`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from mirrorlib.errors import ChangeFileError
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.grammar import Grammar, Piece, grammar_of
+from mirrorlib.landing.delimited.text import Origin
+
+LONGEST_ROW = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file whose header is read.
+
+    Attributes:
+        names: The header's, without blanks around them.
+        grammar: As the header's end settled it.
+        rest: What was read behind the header.
+        blocks: What is still to be read.
+    """
+
+    names: tuple[str, ...]
+    grammar: Grammar
+    rest: Piece
+    blocks: Iterator[bytes]
+
+
+def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Opened:
+    """Read the header.
+
+    Raises:
+        ChangeFileError: there is none, or it is not written as the metadata states.
+    """
+    grammar, text = grammar_of(dialect), b""
+    for block in chain(blocks, (None,)):
+        text = _with_end(text) if block is None else text + block
+        if not text:
+            break
+        limit = len(text) - (block is not None and text.endswith(b"\r"))
+        if found := grammar.row.match(text, 0, limit):
+            return _opened(found[0], text, blocks, dialect, origin)
+        _check_unfinished(Piece(text, 1), grammar, origin, last=block is None)
+    raise _no_header(origin)
+
+
+def iter_pieces(opened: Opened, origin: Origin) -> Iterator[Piece]:
+    """Cut the rows behind the header into pieces; empty lines at the file's end are left out.
+
+    Raises:
+        ChangeFileError: a quoted value does not end, or there is text behind its closing quote.
+    """
+    grammar, line = opened.grammar, opened.rest.line
+    waiting, unfinished = [opened.rest.text], 0
+    for block in chain(opened.blocks, (None,)):
+        waiting.append(block or b"")
+        # What is left of a long row is looked at again only when there is twice as much of it.
+        if block is not None and sum(map(len, waiting)) < 2 * unfinished:
+            continue
+        text = b"".join(waiting)
+        cut = grammar.cut(text, last=block is None)
+        if block is None and text[cut:].strip(b"\r\n"):
+            text = _with_end(text)
+            cut = grammar.cut(text, last=True)
+        whole = _before_empty_lines(text, cut, grammar) if len(opened.names) == 1 else cut
+        if whole:
+            yield Piece(text[:whole], line)
+        if text[cut:].strip(b"\r\n"):
+            begins = line + text.count(grammar.line_end, 0, cut)
+            _check_unfinished(Piece(text[cut:], begins), grammar, origin, last=block is None)
+        line += text.count(grammar.line_end, 0, whole)
+        waiting, unfinished = [text[whole:]], len(text) - whole
+
+
+def undecodable(
+    exc: UnicodeDecodeError, piece: Piece, grammar: Grammar, origin: Origin
+) -> ChangeFileError:
+    """Name the line of a piece on which UTF-8 ends."""
+    line = piece.line + piece.text.count(grammar.line_end, 0, exc.start)
+    return origin.undecodable(exc, line, "utf-8")
+
+
+def _opened(
+    header: bytes, text: bytes, blocks: Iterator[bytes], dialect: Dialect, origin: Origin
+) -> Opened:
+    if not header.strip(b"\r\n"):
+        raise _no_header(origin)
+    grammar = grammar_of(dialect)
+    try:
+        names = [grammar.meaning(field).decode().strip() for field in grammar.fields(header)]
+    except UnicodeDecodeError as exc:
+        raise undecodable(exc, Piece(header, 1), grammar, origin) from exc
+    settled = grammar_of(dialect, b"\r" if header.endswith(b"\r") else b"\n")
+    rest = Piece(text[len(header) :], 1 + header.count(settled.line_end))
+    return Opened(tuple(names), settled, rest, blocks)
+
+
+def _before_empty_lines(text: bytes, cut: int, grammar: Grammar) -> int:
+    """Step back over empty lines: in one column they are rows, but not at the file's end."""
+    ends = (b"\n",) if grammar.line_end == b"\n" else (b"\r", b"\r\n")
+    while cut:
+        before = cut - (2 if text.endswith(b"\r\n", 0, cut) else 1)
+        if before and not text.endswith(ends, 0, before):
+            return cut
+        cut = before
+    return cut
+
+
+def _with_end(text: bytes) -> bytes:
+    """End a last row that has no end: with both characters, which no escape takes for data."""
+    if not text:
+        return text
+    return text + (b"\n" if text.endswith(b"\r") else b"\r\n")
+
+
+def _check_unfinished(piece: Piece, grammar: Grammar, origin: Origin, *, last: bool) -> None:
+    """See that what has no row's end yet may still get one."""
+    text = piece.text if last else piece.text.removesuffix(b"\r")  # half a row's end, perhaps
+    begun = grammar.begun.match(text)
+    place = begun.end() if begun else 0
+    unended = grammar.unended.match(text, place)
+    if len(text) > LONGEST_ROW:
+        msg = f"a row is longer than {LONGEST_ROW >> 20} MiB; a quoted value may have no end"
+        raise origin.fault(msg, line=piece.line)
+    if not last and (unended or place == len(text)):
+        return
+    line = piece.line + text.count(grammar.line_end, 0, place)
+    if unended:
+        msg = "a quoted value has no end; the file may be an upload under way"
+        raise origin.fault(msg, line=line)
+    msg = "there is text behind a closing quote"
+    step = "Double or escape the quotes inside quoted values, and publish the file again."
+    raise origin.fault(msg, line=line, next_step=step)
+
+
+def _no_header(origin: Origin) -> ChangeFileError:
+    msg = "the change file has no header row; it may be an upload under way"
+    return origin.fault(msg)

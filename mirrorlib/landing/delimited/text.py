@@ -1,0 +1,184 @@
+"""Bytes to text: decompress, decode, and give UTF-8 blocks, in bounded memory.
+
+In: an open change file. Out: blocks of UTF-8 without byte order mark, cut anywhere. Promises:
+compression is recognised by content, whatever the name says; a stream that ends early is refused;
+in other encodings than UTF-8 an undecodable byte is named with its line (UTF-8 itself is checked
+when its rows are parsed).
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from mirrorlib.errors import ChangeFileError
+
+BLOCK_BYTES = 4 << 20
+_COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
+_FOREIGN = (
+    (b"PAR1", "Parquet"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\xff\x06\x00\x00sNaPpY", "Snappy, which cannot be read piece by piece"),
+)
+# The longer mark first: UTF-32's begins with UTF-16's.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_LONGEST_MAGIC = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The change file that is read, for messages."""
+
+    table: str
+    file: str
+
+    def fault(
+        self,
+        reason: str,
+        *,
+        column: str | None = None,
+        row: int | None = None,
+        line: int | None = None,
+        found: str | None = None,
+        next_step: str | None = None,
+    ) -> ChangeFileError:
+        """Say what is wrong with the file."""
+        return ChangeFileError(
+            reason,
+            table=self.table,
+            file=self.file,
+            column=column,
+            row=row,
+            line=line,
+            found=found,
+            next_step=next_step,
+        )
+
+    def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
+        """Name the bytes that are no text."""
+        msg = f"the text is not {codec}"
+        found = "the byte 0x" + exc.object[exc.start : max(exc.end, exc.start + 1)][:4].hex()
+        step = "Publish it in the encoding that _metadata.json states, or correct Encoding there."
+        return self.fault(msg, line=line, found=found, next_step=step)
+
+
+def iter_text(
+    handle: BinaryIO, encoding: str, origin: Origin, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[bytes]:
+    """Give a file's text in UTF-8, a block at a time, from its first byte.
+
+    Args:
+        handle: The open file; it is left open.
+        encoding: What the metadata states; a byte order mark knows better.
+        origin: The file, for messages.
+        block_bytes: How much is read at a time.
+
+    Raises:
+        ChangeFileError: the file is cut short, damaged, of another format, or not in its encoding.
+    """
+    blocks = _iter_bytes(handle, origin, max(block_bytes, _LONGEST_MAGIC))
+    first = next(blocks, b"")
+    mark, codec = _codec(first, encoding)
+    chained = _chain(first[mark:], blocks)
+    return chained if codec == "utf-8" else _transcode(chained, codec, origin)
+
+
+def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
+    handle.seek(0)
+    magic = _read_full(handle, _LONGEST_MAGIC)
+    handle.seek(0)
+    for prefix, name in _FOREIGN:
+        if magic.startswith(prefix):
+            msg = "the change file is no delimited text"
+            raise origin.fault(msg, found=name)
+    for prefix, name in _COMPRESSIONS:
+        if magic.startswith(prefix):
+            yield from _decompressed(handle, name, origin, size)
+            return
+    while block := _read_full(handle, size):
+        yield block
+
+
+def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Iterator[bytes]:
+    stream = pa.CompressedInputStream(pa.PythonFile(_LeftOpen(handle), mode="r"), name)
+    while True:
+        try:
+            block = _read_full(stream, size)
+        except (pa.ArrowException, OSError) as exc:
+            msg = f"the change file's {name} stream is cut short or damaged; it may be an upload under way"
+            raise origin.fault(msg, found=str(exc).splitlines()[0][:80]) from exc
+        if not block:
+            return
+        yield block
+
+
+def _read_full(handle: BinaryIO | pa.NativeFile, size: int) -> bytes:
+    """Read *size* bytes unless the file ends before; one call may give less."""
+    parts: list[bytes] = []
+    missing = size
+    while missing and (part := bytes(handle.read(missing))):
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def _codec(first: bytes, encoding: str) -> tuple[int, str]:
+    """Return the byte order mark's length and the codec of what follows it."""
+    for mark, codec in _MARKS:
+        if first.startswith(mark):
+            return len(mark), codec
+    if encoding in {"utf-16", "utf-32"}:  # a header begins with an ASCII character or a mark
+        return 0, encoding + ("-be" if first.startswith(b"\0") else "-le")
+    return 0, encoding
+
+
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first:
+        yield first
+    yield from rest
+
+
+def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(codec)()
+    feeds = returns = 0
+    for block, last in _marked_last(blocks):
+        try:
+            text = decoder.decode(block, last)
+        except UnicodeDecodeError as exc:
+            sound = exc.object[: exc.start].decode(codec, "replace")
+            line = 1 + max(feeds + sound.count("\n"), returns + sound.count("\r"))
+            raise origin.undecodable(exc, line, codec) from exc
+        feeds += text.count("\n")
+        returns += text.count("\r")
+        if text:
+            yield text.encode()
+
+
+def _marked_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
+    for block in blocks:
+        yield block, False
+    yield b"", True  # the decoder may hold half a character
+
+
+class _LeftOpen(io.RawIOBase):
+    """A file that its reader does not close: it is the caller's."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read(size)

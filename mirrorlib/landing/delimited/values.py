@@ -1,0 +1,273 @@
+"""Values: what each `DataType` of a `SchemaDefinition` is written like in text, and how it is read.
+
+In: a column's fields as pyarrow split them, NULL where nothing or the `NullValue` stood. Out: the
+column in its mirror type. Promises: a value is read exactly or refused; nothing is rounded but
+what the declared Double or Single itself rounds.
+
+Microsoft names the types and gives one example each; the rest is decided here:
+
+- Blanks around a value count for String alone. A quoted empty field is an empty String, and NULL in
+  any other type: publishers that quote every field have no other word for nothing.
+- Int16, Int32, Int64: digits with a sign, leading zeros, and a fraction of zeros (`5.0` is how
+  pandas writes a 5 when the column has a NULL).
+- Double, Single: with a decimal point, an exponent, `NaN`, `Infinity`, `inf`; a number that would
+  become infinite is refused.
+- Boolean: `true`, `false`, `1`, `0`, in any case.
+- DateTime: ISO 8601, with `T` or a blank, from the date alone to the microsecond (further digits if
+  they are zeros), with `Z`, an offset or no zone.
+- IDate: `yyyy-mm-dd`, also with the time 00:00:00.
+- ITime: `hh:mm`, `hh:mm:ss`, `hh:mm:ss.ffffff`; Delta has no time of day, so the value is text.
+- ByteArray: base64, or hexadecimal digits after `0x`. `0x12` is both: `ByteNotation` holds a file's
+  column to what its first value looks like.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlib.landing.schema import INSTANT, WALL_CLOCK, NtzPolicy, clock_text
+
+Read: TypeAlias = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray]
+
+_INTEGER = r"^[+-]?[0-9]+(\.0*)?$"
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NO_NUMBER = r"^([+-]?(?i:inf(inity)?)|(?i:nan))$"
+_DATE = r"(?P<date>(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2})"
+_CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?)"
+_ZONE = r"(?: ?(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?))?"
+_DATE_TIME = rf"^{_DATE}(?:[Tt ]{_CLOCK}{_ZONE})?$"
+_DATE_ALONE = rf"^{_DATE}(?:[Tt ]00:00(?::00(?:\.0+)?)?[Zz]?)?$"
+_TIME_OF_DAY = rf"^{_CLOCK}$"
+_HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
+_LONGEST_CLOCK = len("hh:mm:ss.ffffff")
+_FIRST_INSTANT = pa.scalar(-62135596800000000, pa.int64())  # 0001-01-01, where Delta begins
+_LAST_INSTANT = pa.scalar(253402300799999999, pa.int64())  # 9999-12-31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataType:
+    """One `DataType` of a `SchemaDefinition`.
+
+    Attributes:
+        name: as Microsoft spells it.
+        mirror: the mirror type of its values.
+        read: reads fields, or raises `pa.ArrowInvalid` when one of them does not fit.
+        written: what its values look like, for those who correct them.
+
+    """
+
+    name: str
+    mirror: pa.DataType
+    read: Read
+    written: str
+
+    def mirror_type(self, ntz: NtzPolicy) -> pa.DataType:
+        """Return the mirror type under a policy for timestamps without zone."""
+        return WALL_CLOCK if self.mirror == INSTANT and ntz == "keep" else self.mirror
+
+    def complaint(self, value: str, kind: pa.DataType) -> tuple[str, str]:
+        """Say why a value does not fit the mirror type *kind*, and what to do; never show it."""
+        number = {_WHOLE: _INTEGER, _DECIMAL: _NUMBER}.get(self.written)
+        if number is not None and _matches(value.strip(), number):
+            msg = f"the value is beyond the range of {self.name}, the type in SchemaDefinition"
+            step = "Declare a type that holds it, or publish a corrected file under the same name."
+            return msg, step
+        policy = ", without zone as --ntz keep asks" if kind == WALL_CLOCK else ""
+        msg = f"the value is no {self.name}, the type in SchemaDefinition"
+        step = f"Write it as {self.written}{policy}, under the same name, or correct DataType in _metadata.json."
+        return msg, step
+
+
+def read_values(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> pa.ChunkedArray:
+    """Read a column's fields as the mirror type *kind* of the declared type.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit; `first_misfit` finds it.
+
+    """
+    if declared is STRING:
+        return fields
+    trimmed = pc.ascii_trim_whitespace(fields)
+    values = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.nulls(len(values), kind)])
+    return declared.read(values, kind)
+
+
+def first_misfit(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> int | None:
+    """Return the place of the first value that `read_values` refuses, counted from 0."""
+
+    def fits(count: int) -> bool:
+        try:
+            read_values(fields.slice(0, count), declared, kind)
+        except pa.ArrowInvalid:
+            return False
+        return True
+
+    if fits(len(fields)):
+        return None
+    low, high = 0, len(fields)  # the first `low` values fit, the first `high` do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+@dataclass(slots=True, eq=False)
+class ByteNotation:
+    """How one file writes a ByteArray column: as its first value looks; so no block size matters."""
+
+    hexadecimal: bool | None = None
+
+    def read(self, values: pa.ChunkedArray, _: pa.DataType) -> pa.ChunkedArray:
+        """Decode; settle on a notation when the first value comes by."""
+        digits = pc.match_substring_regex(values, _HEXADECIMAL)
+        hexadecimal = self.hexadecimal
+        if hexadecimal is None:
+            hexadecimal = bool(pc.drop_null(digits)[0].as_py())
+        if hexadecimal:
+            _demand(digits)
+        decode = _from_hexadecimal if hexadecimal else _from_base64
+        decoded = pa.chunked_array(
+            [[None if value is None else decode(value) for value in values.to_pylist()]],
+            pa.binary(),
+        )
+        self.hexadecimal = hexadecimal
+        return decoded
+
+
+def shape_of(value: str) -> str:
+    """Describe a value without giving it away: "7 characters, letters and digits"."""
+    tests: tuple[tuple[str, Callable[[str], bool]], ...] = (
+        ("letters", str.isalpha),
+        ("digits", str.isdigit),
+        ("blanks", str.isspace),
+        ("signs", lambda one: not (one.isalpha() or one.isdigit() or one.isspace())),
+    )
+    kinds = [name for name, test in tests if any(map(test, value))]
+    count = f"{len(value):,} character{'' if len(value) == 1 else 's'}"
+    head, last = ", ".join(kinds[:-1]), kinds[-1:]
+    return f"{count}, {' and '.join(part for part in (head, *last) if part)}" if kinds else count
+
+
+def _demand(fit: pa.ChunkedArray) -> None:
+    """Refuse a column unless every value, NULLs aside, fits."""
+    if pc.all(fit).as_py() is False:
+        msg = "a value is not written like its type"
+        raise pa.ArrowInvalid(msg)
+
+
+def _parts(values: pa.ChunkedArray, pattern: str) -> dict[str, pa.ChunkedArray]:
+    """Split values by the groups of a pattern that every one has to match; a group left out is empty."""
+    matched = pc.extract_regex(values, pattern)
+    _demand(pc.or_(pc.is_valid(matched), pc.is_null(values)))
+    return {
+        field.name: pc.if_else(
+            pc.is_valid(values), pc.struct_field(matched, field.name), pa.scalar(None, pa.string())
+        )
+        for field in matched.type
+    }
+
+
+def _integers(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    _demand(pc.match_substring_regex(values, _INTEGER))
+    return pc.replace_substring_regex(values, r"^\+|\.0*$", "").cast(kind)
+
+
+def _floats(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    finite = pc.match_substring_regex(values, _NUMBER)
+    _demand(pc.or_(finite, pc.match_substring_regex(values, _NO_NUMBER)))
+    numbers = pc.replace_substring_regex(values, r"^\+", "").cast(kind)
+    _demand(pc.invert(pc.and_(finite, pc.is_inf(numbers))))
+    return numbers
+
+
+def _booleans(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    _demand(pc.match_substring_regex(values, r"^(?i:true|false|1|0)$"))
+    return pc.ascii_lower(values).cast(kind)
+
+
+def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    parts = _parts(values, _DATE_TIME)
+    clock = pc.if_else(pc.equal(parts["clock"], ""), "00:00:00", parts["clock"])
+    local = pc.binary_join_element_wise(parts["date"], _to_microseconds(clock), "T")
+    if kind == WALL_CLOCK:  # an offset has no place in a time on the wall
+        _demand(pc.equal(parts["zone"], ""))
+        return local.cast(kind)
+    zone = pc.if_else(pc.equal(parts["zone"], ""), "Z", pc.ascii_upper(parts["zone"]))
+    instants = pc.binary_join_element_wise(local, zone, "").cast(kind)
+    ticks = instants.cast(pa.int64())
+    _demand(pc.and_(pc.greater_equal(ticks, _FIRST_INSTANT), pc.less_equal(ticks, _LAST_INSTANT)))
+    return instants
+
+
+def _dates(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return _parts(values, _DATE_ALONE)["date"].cast(kind)
+
+
+def _times(values: pa.ChunkedArray, _: pa.DataType) -> pa.ChunkedArray:
+    """Write a time of day as Parquet's TIME is mirrored."""
+    clock = _to_microseconds(_parts(values, _TIME_OF_DAY)["clock"])
+    moments = pc.binary_join_element_wise("1970-01-01", clock, "T").cast(WALL_CLOCK)
+    return clock_text(moments.cast(pa.int64()))
+
+
+def _to_microseconds(clock: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Cut the zeros behind the microseconds, which Arrow does not read."""
+    return pc.utf8_slice_codeunits(clock, 0, _LONGEST_CLOCK)
+
+
+def _bytes(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return ByteNotation().read(values, kind)
+
+
+def _from_hexadecimal(value: str) -> bytes:
+    return bytes.fromhex(value[2:])
+
+
+def _from_base64(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError) as exc:
+        msg = "a value is not base64"
+        raise pa.ArrowInvalid(msg) from exc
+
+
+def _matches(value: str, pattern: str) -> bool:
+    return bool(pc.match_substring_regex(pa.scalar(value), pattern).as_py())
+
+
+STRING = DataType(name="String", mirror=pa.string(), read=lambda fields, _: fields, written="text")
+_WHOLE = "digits"
+_DECIMAL = "digits with a decimal point"
+_TYPES = (
+    STRING,
+    DataType(name="Int16", mirror=pa.int16(), read=_integers, written=_WHOLE),
+    DataType(name="Int32", mirror=pa.int32(), read=_integers, written=_WHOLE),
+    DataType(name="Int64", mirror=pa.int64(), read=_integers, written=_WHOLE),
+    DataType(name="Double", mirror=pa.float64(), read=_floats, written=_DECIMAL),
+    DataType(name="Single", mirror=pa.float32(), read=_floats, written=_DECIMAL),
+    DataType(name="Boolean", mirror=pa.bool_(), read=_booleans, written="true, false, 1 or 0"),
+    DataType(
+        name="DateTime",
+        mirror=INSTANT,
+        read=_timestamps,
+        written="2025-06-17 14:30:00.123456",
+    ),
+    DataType(name="IDate", mirror=pa.date32(), read=_dates, written="2025-06-17"),
+    DataType(name="ITime", mirror=pa.string(), read=_times, written="14:30:00.123456"),
+    DataType(
+        name="ByteArray",
+        mirror=pa.binary(),
+        read=_bytes,
+        written="base64, or everywhere as hexadecimal digits after 0x",
+    ),
+)
+DATA_TYPES = {declared.name.casefold(): declared for declared in _TYPES}

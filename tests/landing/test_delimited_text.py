@@ -1,0 +1,168 @@
+"""Bytes to text: compression and encodings are recognised, and what is damaged is refused."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+
+import pyarrow as pa
+import pytest
+
+from mirrorlib.errors import StoreError
+from mirrorlib.landing.delimited import read_header
+from texts import dialect, listed, refusal, rows
+
+AB = {"a": "String", "b": "String"}
+PLAIN = b"a,b\r\n" + b"".join(b'%d,"line %d"\r\n' % (i, i) for i in range(3000))
+ROWS = [(str(i), f"line {i}") for i in range(3000)]
+SPELL = "Publish it in the encoding that _metadata.json states, or correct Encoding there."
+
+
+def zstd(data: bytes) -> bytes:
+    """Compress as Arrow does, which Python itself cannot before 3.14."""
+    sink = io.BytesIO()
+    with pa.CompressedOutputStream(pa.PythonFile(Unclosed(sink), mode="w"), "zstd") as stream:
+        stream.write(data)
+    return sink.getvalue()
+
+
+class Unclosed(io.RawIOBase):
+    """A file that stays open, so that what was written can be read."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        self.file = file
+
+    def writable(self) -> bool:
+        """Take bytes."""
+        return True
+
+    def write(self, data: bytes) -> int:
+        """Keep them."""
+        return self.file.write(data)
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zstd])
+@pytest.mark.parametrize("block_bytes", [10, 1000, 1 << 20])
+def test_compression_is_recognised_by_content(packed: object, block_bytes: int) -> None:
+    """The name says nothing; several streams in a row are one file, as `cat a.gz b.gz` makes them."""
+    assert callable(packed)
+    whole = packed(PLAIN)
+    cut = len(PLAIN) // 3
+    parts = packed(PLAIN[:cut]) + packed(PLAIN[cut:])
+
+    assert ROWS == rows(whole, dialect(AB), block_bytes=block_bytes)
+    assert ROWS == rows(parts, dialect(AB), block_bytes=block_bytes)
+
+
+@pytest.mark.parametrize("name,packed", [("gzip", gzip.compress), ("zstd", zstd)])
+def test_a_stream_that_ends_early_is_refused(name: str, packed: object) -> None:
+    """Wherever it was cut, and when a byte is another one."""
+    assert callable(packed)
+    whole = packed(PLAIN)
+    reason = (
+        f"the change file's {name} stream is cut short or damaged; it may be an upload under way"
+    )
+
+    for end in (len(whole) - 1, len(whole) - 5, len(whole) // 2, 12):
+        assert reason == refusal(whole[:end], dialect(AB)).reason
+    assert reason == refusal(whole + b"junk", dialect(AB)).reason
+
+
+@pytest.mark.parametrize(
+    "data,found",
+    [
+        (b"PAR1\x15\x04", "Parquet"),
+        (b"PK\x03\x04....", "a zip archive"),
+        (b"\xff\x06\x00\x00sNaPpY....", "Snappy, which cannot be read piece by piece"),
+    ],
+)
+def test_other_formats_are_named(data: bytes, found: str) -> None:
+    """They would be one odd column otherwise."""
+    error = refusal(data, dialect(AB))
+
+    assert ("the change file is no delimited text", found) == (error.reason, error.found)
+
+
+@pytest.mark.parametrize(
+    "stated,codec,mark",
+    [
+        ("utf-8", "utf-8", b""),
+        ("utf-8", "utf-8", codecs.BOM_UTF8),
+        ("utf-8", "utf-16-le", codecs.BOM_UTF16_LE),
+        ("utf-8", "utf-32-be", codecs.BOM_UTF32_BE),
+        ("cp1252", "utf-8", codecs.BOM_UTF8),
+        ("utf-16", "utf-16-le", codecs.BOM_UTF16_LE),
+        ("utf-16", "utf-16-be", codecs.BOM_UTF16_BE),
+        ("utf-16", "utf-16-le", b""),
+        ("utf-16", "utf-16-be", b""),
+        ("utf-16-be", "utf-16-be", b""),
+        ("utf-32", "utf-32-le", codecs.BOM_UTF32_LE),
+        ("utf-32", "utf-32-le", b""),
+        ("gb18030", "gb18030", b""),
+        ("shift_jis", "shift_jis", b""),
+        ("euc_jp", "euc_jp", b""),
+        ("iso2022_jp", "iso2022_jp", b""),
+        ("cp932", "cp932", b""),
+    ],
+)
+@pytest.mark.parametrize("block_bytes", [10, 11, 13, 1000])
+def test_every_encoding_is_read_however_its_blocks_are_cut(
+    stated: str, codec: str, mark: bytes, block_bytes: int
+) -> None:
+    """A byte order mark knows better than the metadata."""
+    values = [("1", "日本"), ("日,本", "表\nソ"), ("", "終")]
+    text = 'a,b\r\n1,日本\r\n"日,本","表\nソ"\r\n"",終'
+
+    assert values == rows(
+        mark + text.encode(codec), dialect(AB, encoding=stated), block_bytes=block_bytes
+    )
+
+
+@pytest.mark.parametrize("codec", ["cp1252", "iso8859-1", "cp1250", "cp850"])
+def test_single_byte_encodings_are_read(codec: str) -> None:
+    """Characters beyond ASCII are what their code page says."""
+    data = 'a,b\n1,"é;ü"\n'.encode(codec)
+
+    assert [("1", "é;ü")] == rows(data, dialect(AB, encoding=codec))
+
+
+@pytest.mark.parametrize(
+    "stated,data,line,found",
+    [
+        ("utf-8", b"a,b\n1,2\n3,\xe9\n", 3, "the byte 0xe9"),
+        ("utf-8", b'a,b\n"1\n1",2\n3,\xc3"\n', 4, "the byte 0xc3"),
+        ("utf-8", b"a,\xe9\n1,2\n", 1, "the byte 0xe9"),
+        ("utf-8", b"a,b\r1,2\r3,\xed\xa0\x80\r", 3, "the byte 0xed"),
+        ("ascii", b"a,b\n1,2\n3,\xc3\xa9\n", 3, "the byte 0xc3"),
+        ("cp1252", b"a,b\r\n1,2\r\n3,\x81\r\n", 3, "the byte 0x81"),
+        ("cp1252", b"a,b\r1,2\r3,\x81\r", 3, "the byte 0x81"),
+        ("shift_jis", b"a,b\n1,2\n3,\xff\n", 3, "the byte 0xff"),
+        ("utf-16-le", "a,b\n1,2\n".encode("utf-16-le") + b"\x00\xdc", 3, "the byte 0x00dc"),
+        ("utf-16-le", "a,b\n1,2\n3".encode("utf-16-le") + b"\x00", 3, "the byte 0x00"),
+    ],
+)
+@pytest.mark.parametrize("block_bytes", [10, 11, 1000])
+def test_an_undecodable_byte_is_named_with_its_line(
+    stated: str, data: bytes, line: int, found: str, block_bytes: int
+) -> None:
+    """And the encoding that it is not."""
+    error = refusal(data, dialect(AB, encoding=stated), block_bytes=block_bytes)
+
+    assert f"the text is not {stated}" == error.reason
+    assert (line, found, SPELL) == (error.line, error.found, error.next_step)
+
+
+def test_a_lost_connection_is_no_damaged_file() -> None:
+    """What the store says goes through, also from inside a compressed stream."""
+
+    class Lost(io.BytesIO):
+        def read(self, _size: int | None = -1, /) -> bytes:
+            if self.tell():
+                msg = "cannot read"
+                raise StoreError(msg)
+            return super().read(10)
+
+    for data in (PLAIN, gzip.compress(PLAIN)):
+        with pytest.raises(StoreError):
+            read_header(Lost(data), listed(data), dialect(AB), table="orders", block_bytes=16)
