@@ -100,7 +100,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     decodable = _spark_decodes(metadata)
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
-    _check_names(names, markers, table=table, file=file.name)
+    check_names(names, markers, table=table, file=file.name)
     columns = tuple(
         _file_column(
             arrow.field(name), physical.get(name, ""), table=table, file=file.name, ntz=ntz
@@ -190,7 +190,7 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         return values
     if values.null_count == len(values):
         return pa.chunked_array([pa.nulls(len(values), target)])
-    if not _comparable(values.type, target):
+    if not comparable(values.type, target):
         msg = f"{values.type} values have no place in {target}"
         raise pa.ArrowInvalid(msg)
     cast = _cast(values, target)
@@ -313,7 +313,13 @@ def _spark_decodes(metadata: pq.FileMetaData) -> bool:
     )
 
 
-def _check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
+def check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
+    """See that a table can have columns of these names, and that one row marker at most stands among them.
+
+    Raises:
+        SchemaError: it cannot; the first name in the way is told.
+
+    """
     if len(markers) > 1:
         msg = "the file has two row marker columns"
         raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
@@ -352,7 +358,9 @@ def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
     return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
 
 
-def _comparable(file: pa.DataType, table: pa.DataType) -> bool:
+def comparable(file: pa.DataType, table: pa.DataType) -> bool:
+    """Say whether some values of the one mirror type can be values of the other."""
+
     def family(kind: pa.DataType) -> str:
         if kind in _INTEGERS or _is_binary_float(kind) or pa.types.is_decimal(kind):
             return "number"

@@ -1,0 +1,285 @@
+"""Review delimited text: header, fields of each row, encoding, line ends, markers, keys. A lint, no reader.
+
+In: one listed file. Out: its `Facts`, None when its rows cannot be told, and findings on the way.
+pyarrow cuts the text into fields, as it does where the file is applied; what typed values they are is
+not looked at. Everything passes once, in pieces.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from array import array
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv
+
+from mirrorlib.landing.check.columns import Facts, UnreadableError, good_names
+from mirrorlib.landing.check.metadata import known_encoding
+from mirrorlib.landing.check.rows import (
+    Policy,
+    Rows,
+    Scan,
+    missing_keys,
+    scan_keys,
+    scan_markers,
+    scan_unmarked,
+    tell_marker,
+    tell_rows,
+)
+from mirrorlib.landing.schema import MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mirrorlib.landing.check.findings import Findings
+    from mirrorlib.landing.check.folder import ChangeFile
+    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.store import Store
+
+_BLOCK = 8 << 20  # bytes: pyarrow wants a whole row in one block
+_PIECE = 1 << 20
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+def review_text(
+    zone: Store,
+    file: ChangeFile,
+    metadata: TableMetadata | None,
+    policy: Policy,
+    found: Findings,
+) -> Facts | None:
+    """Read one file of delimited text.
+
+    Raises:
+        UnreadableError: it cannot be decoded, decompressed or cut into fields.
+        StoreError: the store failed.
+
+    """
+    encoding = known_encoding(metadata)
+    if encoding is None:
+        return None
+    with zone.open_file(file.stored.path) as handle:
+        text = _Utf8(_decompressed(handle), encoding)
+        try:
+            names = _header(text, metadata)
+            marker = _review_header(names, text, file.name, metadata, policy, found)
+            if marker is None:
+                return None
+            scan = _scan(text, names, marker, file.name, metadata, policy, found)
+        except UnicodeDecodeError as exc:
+            told = f"line {text.line} is not {encoding}"
+            raise UnreadableError("text-undecodable", told) from exc
+        except (csv.Error, ValueError) as exc:  # ArrowInvalid is one, and so are odd separators
+            raise UnreadableError("text-unparsable", "no rows and fields") from exc
+        except (pa.ArrowException, OSError) as exc:
+            raise UnreadableError("damaged", "it cannot be decompressed") from exc
+    for key in missing_keys(names, policy) if scan.rows else ():
+        found.add("key-missing", "no such column", file=file.name, column=key)
+    tell_rows(scan, policy, file.name, marker or None, found)
+    return Facts(file=file, columns=(), marked=bool(marker), scan=scan)
+
+
+class _Utf8(io.RawIOBase):
+    """A file's text as UTF-8, whatever it was; knows the line where decoding fails."""
+
+    def __init__(self, source: BinaryIO, encoding: str) -> None:
+        self._source = source
+        name = "utf-8-sig" if encoding == "utf-8" else encoding
+        self._decoder = codecs.getincrementaldecoder(name)()
+        self._pending = b""
+        self.line = 1
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        while (size < 0 or not self._pending) and self._fill():
+            pass
+        taken = self._pending if size < 0 else self._pending[:size]
+        self._pending = self._pending[len(taken) :]
+        return taken
+
+    def peek(self) -> str:
+        """Return the beginning of the text, and leave it there."""
+        while len(self._pending) < _PIECE and self._fill():
+            pass
+        return self._pending.decode()
+
+    def _fill(self) -> bool:
+        """Decode one more piece; False at the end."""
+        piece = self._source.read(_PIECE)
+        try:
+            text = self._decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as exc:
+            self.line += exc.object[: exc.start].count(b"\n")
+            raise
+        self.line += text.count("\n")
+        self._pending += text.encode()
+        return bool(piece)
+
+
+def _decompressed(handle: BinaryIO) -> BinaryIO:
+    """Give the file's bytes; compression is told by content, not by name."""
+    head = handle.read(4)
+    handle.seek(0)
+    for magic, codec in _MAGIC.items():
+        if head.startswith(magic):
+            stream: BinaryIO = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
+            return stream
+    return handle
+
+
+def _one(metadata: TableMetadata | None, name: str, default: str) -> str:
+    """Return a separator, quote or escape: one character, or none."""
+    stated = metadata.format_properties.get(name) if metadata else None
+    return default if stated is None or len(stated) > 1 else stated
+
+
+def _header(text: _Utf8, metadata: TableMetadata | None) -> list[str]:
+    quote = _one(metadata, "QuoteCharacter", '"')
+    escape = _one(metadata, "EscapeCharacter", "\\")
+    rows = csv.reader(
+        io.StringIO(text.peek(), newline=""),
+        delimiter=_one(metadata, "ColumnSeparator", ",") or ",",
+        quotechar=quote or None,
+        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
+        escapechar=escape if escape and escape != quote else None,
+    )
+    return next(rows, [])
+
+
+def _review_header(
+    names: Sequence[str],
+    text: _Utf8,
+    file: str,
+    metadata: TableMetadata | None,
+    policy: Policy,
+    found: Findings,
+) -> str | None:
+    """Compare the header with what is declared; give the marker's name, "" without one, None for no header."""
+    declared = {c.name.lower(): c.name for c in metadata.schema_definition} if metadata else {}
+    header = [name.lower() for name in names]
+    known = {*declared, *(key.lower() for key in policy.keys), MARKER}
+    if not names or (len(known) > 1 and not known & set(header)):
+        found.add("text-no-header", "no declared column's name in the first row", file=file)
+        return None
+    _review_line_end(text, file, metadata, found)
+    good_names([name for name in names if name.lower() != MARKER], file, policy.table, found)
+    for name in names if declared else ():
+        if name.lower() not in declared and name.lower() != MARKER:
+            found.add("text-column-undeclared", "it is not declared", file=file, column=name)
+    for folded, name in declared.items():
+        if folded not in header and folded not in {key.lower() for key in policy.keys}:
+            found.add("text-column-missing", "it is declared", file=file, column=name)
+    markers = [name for name in names if name.lower() == MARKER]
+    if len(markers) > 1:
+        found.add("marker-twice", " and ".join(markers)[:80], file=file)
+        return None
+    if markers:
+        tell_marker(names, markers[0], None, file, found)
+    return markers[0] if markers else ""
+
+
+def _review_line_end(
+    text: _Utf8, file: str, metadata: TableMetadata | None, found: Findings
+) -> None:
+    stated = metadata.format_properties.get("RowSeparator") if metadata else None
+    declared = stated or "\r\n"
+    end = _LINE_END.search(text.peek())
+    if metadata is not None and end and end[0] != declared:
+        told = f"{ascii(end[0])}, declared is {ascii(declared)[:20]}"
+        found.add("text-row-separator", told, file=file)
+
+
+def _scan(
+    text: _Utf8,
+    names: Sequence[str],
+    marker: str,
+    file: str,
+    metadata: TableMetadata | None,
+    policy: Policy,
+    found: Findings,
+) -> Scan:
+    """Read the rows: how many fields each has, the marker and the keys."""
+    ragged: array[int] = array("q")
+    columns = {name.lower(): f"f{place}" for place, name in enumerate(names)}
+    keys = {key: columns[key.lower()] for key in policy.keys if key.lower() in columns}
+    marked = columns[MARKER] if marker else None
+    wanted = [*dict.fromkeys([*([marked] if marked else []), *keys.values()])]
+    scan, seen = Scan(), 0
+    for batch in _batches(text, len(names), wanted or ["f0"], metadata, ragged):
+        if marked:
+            scan_markers(scan, _values(batch, marked), seen, policy)
+        scan_keys(scan, {key: _values(batch, place) for key, place in keys.items()}, seen)
+        seen += len(batch)
+    if not marked:
+        scan = _unmarked(scan, seen, policy)
+    if ragged:
+        told = f"{len(ragged):,} rows" if len(ragged) > 1 else "1 row"
+        found.add("text-ragged-row", f"{told}; the header has {len(names)} fields", file=file, row=ragged[0])
+    for rows in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):
+        _shift(rows, ragged)
+    return scan
+
+
+def _unmarked(scan: Scan, rows: int, policy: Policy) -> Scan:
+    plain = scan_unmarked(rows, policy)
+    plain.null_keys = scan.null_keys
+    return plain
+
+
+def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
+    return pa.chunked_array([batch.column(name)])
+
+
+def _shift(rows: Rows, ragged: array[int]) -> None:
+    """Count the ragged rows, which pyarrow leaves out, into the place of a row."""
+    for place in ragged if rows.first is not None else ():
+        if rows.first is None or place > rows.first:
+            return
+        rows.first += 1
+
+
+def _batches(
+    text: _Utf8,
+    width: int,
+    wanted: list[str],
+    metadata: TableMetadata | None,
+    ragged: array[int],
+) -> pyarrow.csv.CSVStreamingReader:
+    """Open the rows below the header; places of ragged rows go into *ragged*."""
+
+    def skip(row: pyarrow.csv.InvalidRow) -> str:
+        ragged.append(row.number - 2)  # from 1, and the header is the first
+        return "skip"
+
+    names = [f"f{place}" for place in range(width)]
+    quote = _one(metadata, "QuoteCharacter", '"')
+    escape = _one(metadata, "EscapeCharacter", "\\")
+    properties: Mapping[str, str] = metadata.format_properties if metadata else {}
+    return pyarrow.csv.open_csv(
+        text,
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=names, skip_rows_after_names=1, use_threads=False, block_size=_BLOCK
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=_one(metadata, "ColumnSeparator", ",") or ",",
+            quote_char=quote or False,
+            double_quote=bool(quote),
+            escape_char=escape if escape and escape != quote else False,
+            newlines_in_values=True,
+            invalid_row_handler=skip,
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=wanted,
+            null_values=["", properties.get("NullValue", "")],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
