@@ -166,6 +166,14 @@ COLUMN_RULES = (
         fix="Close every quote, and declare the separators that are used.",
     ),
     Rule(
+        id="text-open-quote",
+        severity="warning",
+        title="the number of quote characters is odd, so that one is not closed",
+        fabric="Not documented.",
+        mirrorlib="Everything from the open quote to the next one, or to the end, is one value.",
+        fix="Close every quote, and double or escape those inside of values.",
+    ),
+    Rule(
         id="text-column-undeclared",
         severity="warning",
         title="the header has a column that SchemaDefinition lacks",

@@ -16,7 +16,7 @@ METADATA_RULES = (
     Rule(
         id="metadata-unreadable",
         severity="error",
-        title="_metadata.json cannot be understood, even read leniently",
+        title="the metadata cannot be understood, even read leniently",
         fabric="The table fails.",
         mirrorlib="The table fails until the file is corrected.",
         fix="Write it as one JSON object with the documented properties.",
@@ -24,7 +24,7 @@ METADATA_RULES = (
     Rule(
         id="metadata-repaired",
         severity="warning",
-        title="_metadata.json is not quite JSON, or not quite what is documented; something was assumed",
+        title="the metadata is not quite JSON, or not quite what is documented; something was assumed",
         fabric="Not documented; its own examples have such mistakes.",
         mirrorlib="It goes on with what it assumed.",
         fix="Write it with a JSON library, and values as documented.",

@@ -7,18 +7,18 @@ not looked at. Everything passes once, in pieces.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
 from array import array
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv
 
 from mirrorlib.landing.check.columns import Facts, UnreadableError, good_names
 from mirrorlib.landing.check.metadata import known_encoding
+from mirrorlib.landing.check.utf8 import Utf8Text, decompressed, separator
 from mirrorlib.landing.check.rows import (
     Policy,
     Rows,
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _BLOCK = 8 << 20  # bytes: pyarrow wants a whole row in one block
-_PIECE = 1 << 20
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
 def review_text(
@@ -64,7 +62,7 @@ def review_text(
     if encoding is None:
         return None
     with zone.open_file(file.stored.path) as handle:
-        text = _Utf8(_decompressed(handle), encoding)
+        text = Utf8Text(decompressed(handle), encoding, metadata)
         try:
             names = _header(text, metadata)
             marker = _review_header(names, text, file.name, metadata, policy, found)
@@ -78,74 +76,20 @@ def review_text(
             raise UnreadableError("text-unparsable", "no rows and fields") from exc
         except (pa.ArrowException, OSError) as exc:
             raise UnreadableError("damaged", "it cannot be decompressed") from exc
+    if text.quotes % 2:
+        found.add("text-open-quote", f"{text.quotes:,} quotes", file=file.name)
     for key in missing_keys(names, policy) if scan.rows else ():
         found.add("key-missing", "no such column", file=file.name, column=key)
     tell_rows(scan, policy, file.name, marker or None, found)
     return Facts(file=file, columns=(), marked=bool(marker), scan=scan)
 
 
-class _Utf8(io.RawIOBase):
-    """A file's text as UTF-8, whatever it was; knows the line where decoding fails."""
-
-    def __init__(self, source: BinaryIO, encoding: str) -> None:
-        self._source = source
-        name = "utf-8-sig" if encoding == "utf-8" else encoding
-        self._decoder = codecs.getincrementaldecoder(name)()
-        self._pending = b""
-        self.line = 1
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        while (size < 0 or not self._pending) and self._fill():
-            pass
-        taken = self._pending if size < 0 else self._pending[:size]
-        self._pending = self._pending[len(taken) :]
-        return taken
-
-    def peek(self) -> str:
-        """Return the beginning of the text, and leave it there."""
-        while len(self._pending) < _PIECE and self._fill():
-            pass
-        return self._pending.decode()
-
-    def _fill(self) -> bool:
-        """Decode one more piece; False at the end."""
-        piece = self._source.read(_PIECE)
-        try:
-            text = self._decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as exc:
-            self.line += exc.object[: exc.start].count(b"\n")
-            raise
-        self.line += text.count("\n")
-        self._pending += text.encode()
-        return bool(piece)
-
-
-def _decompressed(handle: BinaryIO) -> BinaryIO:
-    """Give the file's bytes; compression is told by content, not by name."""
-    head = handle.read(4)
-    handle.seek(0)
-    for magic, codec in _MAGIC.items():
-        if head.startswith(magic):
-            stream: BinaryIO = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
-            return stream
-    return handle
-
-
-def _one(metadata: TableMetadata | None, name: str, default: str) -> str:
-    """Return a separator, quote or escape: one character, or none."""
-    stated = metadata.format_properties.get(name) if metadata else None
-    return default if stated is None or len(stated) > 1 else stated
-
-
-def _header(text: _Utf8, metadata: TableMetadata | None) -> list[str]:
-    quote = _one(metadata, "QuoteCharacter", '"')
-    escape = _one(metadata, "EscapeCharacter", "\\")
+def _header(text: Utf8Text, metadata: TableMetadata | None) -> list[str]:
+    quote = separator(metadata, "QuoteCharacter", '"')
+    escape = separator(metadata, "EscapeCharacter", "\\")
     rows = csv.reader(
         io.StringIO(text.peek(), newline=""),
-        delimiter=_one(metadata, "ColumnSeparator", ",") or ",",
+        delimiter=separator(metadata, "ColumnSeparator", ",") or ",",
         quotechar=quote or None,
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
         escapechar=escape if escape and escape != quote else None,
@@ -155,7 +99,7 @@ def _header(text: _Utf8, metadata: TableMetadata | None) -> list[str]:
 
 def _review_header(
     names: Sequence[str],
-    text: _Utf8,
+    text: Utf8Text,
     file: str,
     metadata: TableMetadata | None,
     policy: Policy,
@@ -186,7 +130,7 @@ def _review_header(
 
 
 def _review_line_end(
-    text: _Utf8, file: str, metadata: TableMetadata | None, found: Findings
+    text: Utf8Text, file: str, metadata: TableMetadata | None, found: Findings
 ) -> None:
     stated = metadata.format_properties.get("RowSeparator") if metadata else None
     declared = stated or "\r\n"
@@ -197,7 +141,7 @@ def _review_line_end(
 
 
 def _scan(
-    text: _Utf8,
+    text: Utf8Text,
     names: Sequence[str],
     marker: str,
     file: str,
@@ -246,7 +190,7 @@ def _shift(rows: Rows, ragged: array[int]) -> None:
 
 
 def _batches(
-    text: _Utf8,
+    text: Utf8Text,
     width: int,
     wanted: list[str],
     metadata: TableMetadata | None,
@@ -259,8 +203,8 @@ def _batches(
         return "skip"
 
     names = [f"f{place}" for place in range(width)]
-    quote = _one(metadata, "QuoteCharacter", '"')
-    escape = _one(metadata, "EscapeCharacter", "\\")
+    quote = separator(metadata, "QuoteCharacter", '"')
+    escape = separator(metadata, "EscapeCharacter", "\\")
     properties: Mapping[str, str] = metadata.format_properties if metadata else {}
     return pyarrow.csv.open_csv(
         text,
@@ -268,7 +212,7 @@ def _batches(
             column_names=names, skip_rows_after_names=1, use_threads=False, block_size=_BLOCK
         ),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=_one(metadata, "ColumnSeparator", ",") or ",",
+            delimiter=separator(metadata, "ColumnSeparator", ",") or ",",
             quote_char=quote or False,
             double_quote=bool(quote),
             escape_char=escape if escape and escape != quote else False,
