@@ -1,8 +1,9 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `check` reviews a landing zone, `reset` begins a table anew; `local_spark` starts a Spark session on this machine. Every
-name is imported when it is first used: importing this package costs nothing and needs no Spark.
+stands, `check` reviews a landing zone, `reset` begins a table anew; `local_spark` starts a Spark
+session on this machine. Every name is imported when it is first used: importing this package costs
+nothing and needs no Spark.
 """
 
 from __future__ import annotations

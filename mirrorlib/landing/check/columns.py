@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.schema import check_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from mirrorlib.landing.check.findings import Findings
     from mirrorlib.landing.check.folder import ChangeFile
     from mirrorlib.landing.check.rows import Scan
+
+UNREADABLE, DAMAGED = "unreadable", "damaged"  # rules that end the review of a file
+UNDECODABLE, UNPARSABLE = "text-undecodable", "text-unparsable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,7 @@ def good_names(names: list[str], file: str, table: str, found: Findings) -> froz
         for name in names:
             folded = name.lower()
             if folded in good:
-                told = f"{ascii(good[folded])} and {ascii(name)}"[:80]
+                told = f"{good[folded]!a} and {name!a}"[:80]
                 found.add("columns-collide", told, file=file, column=name)
             elif _carried(name, file, table, found):
                 good[folded] = name

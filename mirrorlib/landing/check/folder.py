@@ -61,7 +61,9 @@ def review_folder(
     room = _Room(zone=zone, path=path, metadata=metadata, found=found)
     levels = list(_levels(room, listed, ""))
     files = [file for partition, level in levels for file in _review_level(room, level, partition)]
-    if not files and not any(_is_data(room, file.name) for _, level in levels for file in level.files):
+    if not files and not any(
+        _is_data(room, file.name) for _, level in levels for file in level.files
+    ):
         found.add("no-files", "no change file")
     _review_sizes(files, found)
     if room.by_time:
@@ -179,9 +181,7 @@ def _extension(name: str) -> str:
     return name.rpartition(".")[2].lower() if "." in name else ""
 
 
-def _review_numbers(
-    room: _Room, listed: Folder, partition: str, numbers: Sequence[int]
-) -> None:
+def _review_numbers(room: _Room, listed: Folder, partition: str, numbers: Sequence[int]) -> None:
     ordered = sorted(set(numbers))
     for number, count in sorted(Counter(numbers).items()):
         if count > 1:
@@ -209,7 +209,7 @@ def _numbered(partition: str, number: int) -> str:
 
 def _review_times(files: Sequence[ChangeFile], found: Findings) -> None:
     for file, after in pairwise(files):
-        if file.stored.modified > after.stored.modified:
+        if file.stored.modified > after.stored.modified and file.number != after.number:
             found.add("modified-out-of-order", "a later time than the next file's", file=file.name)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import io
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
@@ -39,7 +40,19 @@ _KNOWN = (
 _KNOWN_BY_FOLDED = {name.casefold(): name for name in _KNOWN}
 _SIMILAR = 0.7  # "keyColumn" and "primaryKeyColumns" are, "protocolVersion" is not
 _DATA_TYPES = frozenset(
-    "double single int16 int32 int64 datetime idate itime string boolean bytearray".split()
+    {
+        "double",
+        "single",
+        "int16",
+        "int32",
+        "int64",
+        "datetime",
+        "idate",
+        "itime",
+        "string",
+        "boolean",
+        "bytearray",
+    }
 )
 _DOCUMENTED = {
     "RowSeparator": ("\r\n", "\n", "\r"),
@@ -79,7 +92,7 @@ def known_encoding(metadata: TableMetadata | None) -> str | None:
     declared = metadata.format_properties.get("Encoding", "") if metadata else ""
     name = declared.strip() or "utf-8"
     try:
-        b"".decode(name)  # "hex" and its like are codecs, and no encodings of text
+        io.TextIOWrapper(io.BytesIO(), encoding=name)  # "hex" is a codec, and no encoding of text
         return codecs.lookup(name).name
     except (LookupError, ValueError):  # a NUL in the name is a ValueError
         return None
@@ -102,8 +115,7 @@ def _states_delimited_text(data: bytes) -> bool:
     members, _ = read_lenient(data)
     stated = dict(members) if isinstance(members, tuple) else {}
     return any(
-        name.strip().casefold() == "fileformat"
-        and str(value).strip().casefold() == "delimitedtext"
+        name.strip().casefold() == "fileformat" and str(value).strip().casefold() == "delimitedtext"
         for name, value in stated.items()
     )
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.landing.check.columns import ColumnFacts, Facts, UnreadableError, good_names
+from mirrorlib.landing.check.columns import (
+    DAMAGED,
+    UNREADABLE,
+    ColumnFacts,
+    Facts,
+    UnreadableError,
+    good_names,
+)
 from mirrorlib.landing.check.rows import (
     Policy,
     Scan,
@@ -56,7 +63,7 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
             parquet = open_parquet(handle)
             schema = parquet.schema_arrow
         except (pa.ArrowException, OSError) as exc:
-            raise UnreadableError("unreadable", _brief(exc)) from exc
+            raise UnreadableError(UNREADABLE, _brief(exc)) from exc
         columns = _review_columns(schema, file.name, policy, found)
         markers = [name for name in schema.names if name.lower() == MARKER]
         marker = _review_marker(schema, markers, file.name, found)
@@ -64,9 +71,10 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
         for key in missing_keys(schema.names, policy) if rows else ():
             found.add("key-missing", "no such column", file=file.name, column=key)
         try:
-            scan = _scan(parquet, columns, marker, file.name, policy, found)
+            scan = Scan() if marker else Scan(rows=rows) if markers else scan_unmarked(rows, policy)
+            _scan(scan, parquet, columns, marker, file.name, policy, found)
         except (pa.ArrowException, OSError) as exc:
-            raise UnreadableError("damaged", _brief(exc)) from exc
+            raise UnreadableError(DAMAGED, _brief(exc)) from exc
     tell_rows(scan, policy, file.name, marker, found)
     return Facts(file=file, columns=columns, marked=bool(markers), scan=scan)
 
@@ -115,9 +123,7 @@ def _review_columns(
     return tuple(columns)
 
 
-def _review_marker(
-    schema: pa.Schema, markers: list[str], file: str, found: Findings
-) -> str | None:
+def _review_marker(schema: pa.Schema, markers: list[str], file: str, found: Findings) -> str | None:
     """Give the one marker column, None when there is none or one too many."""
     if len(markers) > 1:
         found.add("marker-twice", " and ".join(markers)[:80], file=file)
@@ -144,16 +150,15 @@ def _is_converted(kind: pa.DataType) -> bool:
 
 
 def _scan(
+    scan: Scan,
     parquet: pq.ParquetFile,
     columns: tuple[ColumnFacts, ...],
     marker: str | None,
     file: str,
     policy: Policy,
     found: Findings,
-) -> Scan:
+) -> None:
     """Read the rows as far as they have to be read."""
-    total = parquet.metadata.num_rows
-    scan = Scan() if marker else scan_unmarked(total, policy)
     keys = [c for c in columns if c.name.lower() in {key.lower() for key in policy.keys}]
     open_keys = [key.name for key in keys if not _has_no_nulls(parquet.metadata, key)]
     wanted = [name for name in (marker, *open_keys) if name]
@@ -168,11 +173,8 @@ def _scan(
             if row is not None and column.name not in told:
                 told.add(column.name)
                 kind = f"a value that {column.type} does not hold"
-                found.add(
-                    "value-out-of-range", kind, file=file, column=column.name, row=seen + row
-                )
+                found.add("value-out-of-range", kind, file=file, column=column.name, row=seen + row)
         seen += len(batch)
-    return scan
 
 
 def _batches(parquet: pq.ParquetFile, names: list[str] | None) -> Iterator[pa.RecordBatch]:

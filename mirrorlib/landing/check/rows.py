@@ -125,7 +125,7 @@ def scan_keys(scan: Scan, keys: Mapping[str, pa.ChunkedArray], start: int) -> No
 def tell_rows(scan: Scan, policy: Policy, file: str, marker: str | None, found: Findings) -> None:
     """Make findings of a scan."""
     if scan.unknown.count:
-        told = f"{scan.unknown.told}, the first with the marker {ascii(scan.unknown.shown)}"
+        told = f"{scan.unknown.told}, the first with the marker {scan.unknown.shown!a}"
         found.add("marker-unknown", told, file=file, column=marker, row=scan.unknown.first)
     if scan.unmarked.count:
         rule = "marker-null-defaulted" if policy.upsert_default else "marker-null"
@@ -142,7 +142,7 @@ def tell_marker(
 ) -> None:
     """Review a marker column's place, spelling and type; *kind* is None where text has no types."""
     if marker != "__rowMarker__":
-        found.add("marker-name", f"{ascii(marker)}", file=file, column=marker)
+        found.add("marker-name", f"{marker!a}", file=file, column=marker)
     if names[-1] != marker:
         place = "the first column" if names[0] == marker else "a column in the middle"
         found.add("marker-not-last", place, file=file, column=marker)

@@ -58,7 +58,10 @@ COLUMN_RULES = (
         severity="warning",
         title="a column has a type that Delta lacks",
         fabric="Not documented.",
-        mirrorlib="It converts: TIME to text, unsigned to the next wider type, nanoseconds if they are whole microseconds.",
+        mirrorlib=(
+            "It converts: TIME to text, unsigned to the next wider type, nanoseconds if they are "
+            "whole microseconds."
+        ),
         fix="Publish a signed type, microseconds, or text.",
     ),
     Rule(

@@ -146,9 +146,7 @@ def _review_first(facts: Facts, found: Findings) -> None:
         found.add("marker-in-initial-load", "all rows are inserts", file=facts.file.name)
 
 
-def _misfit(
-    zone: Store, file: ChangeFile, column: ColumnFacts, kind: pa.DataType
-) -> int | None:
+def _misfit(zone: Store, file: ChangeFile, column: ColumnFacts, kind: pa.DataType) -> int | None:
     try:
         return misfit(zone, file, column, kind)
     except (pa.ArrowException, OSError):  # said already: a value does not fit its own type

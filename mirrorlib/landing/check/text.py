@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.csv
 
-from mirrorlib.landing.check.columns import Facts, UnreadableError, good_names
+from mirrorlib.landing.check.columns import (
+    DAMAGED,
+    UNDECODABLE,
+    UNPARSABLE,
+    Facts,
+    UnreadableError,
+    good_names,
+)
 from mirrorlib.landing.check.metadata import known_encoding
-from mirrorlib.landing.check.utf8 import Utf8Text, decompressed, separator
 from mirrorlib.landing.check.rows import (
     Policy,
     Rows,
@@ -30,6 +36,7 @@ from mirrorlib.landing.check.rows import (
     tell_marker,
     tell_rows,
 )
+from mirrorlib.landing.check.utf8 import Utf8Text, decompressed, separator
 from mirrorlib.landing.schema import MARKER
 
 if TYPE_CHECKING:
@@ -71,11 +78,11 @@ def review_text(
             scan = _scan(text, names, marker, file.name, metadata, policy, found)
         except UnicodeDecodeError as exc:
             told = f"line {text.line} is not {encoding}"
-            raise UnreadableError("text-undecodable", told) from exc
+            raise UnreadableError(UNDECODABLE, told) from exc
         except (csv.Error, ValueError) as exc:  # ArrowInvalid is one, and so are odd separators
-            raise UnreadableError("text-unparsable", "no rows and fields") from exc
+            raise UnreadableError(UNPARSABLE, "no rows and fields") from exc
         except (pa.ArrowException, OSError) as exc:
-            raise UnreadableError("damaged", "it cannot be decompressed") from exc
+            raise UnreadableError(DAMAGED, "it cannot be decompressed") from exc
     if text.quotes % 2:
         found.add("text-open-quote", f"{text.quotes:,} quotes", file=file.name)
     for key in missing_keys(names, policy) if scan.rows else ():
@@ -134,9 +141,12 @@ def _review_line_end(
 ) -> None:
     stated = metadata.format_properties.get("RowSeparator") if metadata else None
     declared = stated or "\r\n"
-    end = _LINE_END.search(text.peek())
-    if metadata is not None and end and end[0] != declared:
-        told = f"{ascii(end[0])}, declared is {ascii(declared)[:20]}"
+    head = text.peek()
+    end = _LINE_END.search(head)
+    if metadata is None or end is None or (text.unended and end.end() == len(head)):
+        return
+    if end[0] != declared:
+        told = f"{end[0]!a}, declared is {ascii(declared)[:20]}"
         found.add("text-row-separator", told, file=file)
 
 
@@ -165,7 +175,12 @@ def _scan(
         scan = _unmarked(scan, seen, policy)
     if ragged:
         told = f"{len(ragged):,} rows" if len(ragged) > 1 else "1 row"
-        found.add("text-ragged-row", f"{told}; the header has {len(names)} fields", file=file, row=ragged[0])
+        found.add(
+            "text-ragged-row",
+            f"{told}; the header has {len(names)} fields",
+            file=file,
+            row=ragged[0],
+        )
     for rows in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):
         _shift(rows, ragged)
     return scan

@@ -32,15 +32,18 @@ class Utf8Text(io.RawIOBase):
         self._held = ""  # an escape character at a piece's end, which belongs to the next one
         self._last = "\n"
         self.quotes = 0
+        self.unended = False  # the last line had no line end of its own
         name = "utf-8-sig" if encoding == "utf-8" else encoding
         self._decoder = codecs.getincrementaldecoder(name)()
         self._pending = b""
         self.line = 1
 
     def readable(self) -> bool:
+        """Say that it is; pyarrow asks."""
         return True
 
     def read(self, size: int = -1, /) -> bytes:
+        """Return the next bytes of UTF-8, at most *size*; none at the end."""
         while (size < 0 or not self._pending) and self._fill():
             pass
         taken = self._pending if size < 0 else self._pending[:size]
@@ -63,6 +66,7 @@ class Utf8Text(io.RawIOBase):
             raise
         if not piece and self._last not in "\r\n":
             text += "\n"
+            self.unended = True
         self.line += text.count("\n")
         self._count_quotes(text)
         self._last = text[-1:] or self._last

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zones import ZoneWriter
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.landing.schema import read_footer
 from mirrorlib.store import LocalStore
+from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -83,12 +83,16 @@ def test_a_zone_that_is_written_correctly_is_clean(
         zone = ZoneWriter(Path(folder))
         table = zone.table("orders", keys=["id"], schema="dbo")
         for rows, markers in files:
-            table.file(rows, markers=markers, marker_type=marker_type, parquet={"compression": codec})
+            table.file(
+                rows, markers=markers, marker_type=marker_type, parquet={"compression": codec}
+            )
 
         assert () == check_zone(str(zone), deep=deep, strict=True).findings
 
 
-ODD_NAMES = st.sampled_from(["v", "V", "id2", "_change_type", "a`b", "_mirror_x", "x\x01", "_metadata"])
+ODD_NAMES = st.sampled_from(
+    ["v", "V", "id2", "_change_type", "a`b", "_mirror_x", "x\x01", "_metadata"]
+)
 ODD_KINDS = st.sampled_from(
     [
         *VALUES,
@@ -123,7 +127,9 @@ def test_the_review_refuses_what_the_reader_refuses(
         report = check_zone(folder)
         store = LocalStore(Path(folder))
         (file,) = (
-            one for one in store.list_folder("orders").files if one.name.endswith(".parquet")  # type: ignore[union-attr]
+            one
+            for one in store.list_folder("orders").files
+            if one.name.endswith(".parquet")  # type: ignore[union-attr]
         )
         refused = False
         try:

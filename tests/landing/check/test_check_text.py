@@ -11,9 +11,8 @@ import pytest
 from mirrorlib.landing.check.zone import check_zone
 
 if TYPE_CHECKING:
-    from zones import ZoneWriter
-
     from mirrorlib.landing.check.report import Finding
+    from zones import ZoneWriter
 
 COLUMNS = [
     {"Name": "id", "DataType": "String"},
@@ -67,7 +66,7 @@ def test_bytes_of_another_encoding_are_named_with_their_line(zone: ZoneWriter, r
 
 
 @pytest.mark.parametrize(
-    ("separator", "end", "quote", "escape"),
+    "separator, end, quote, escape",
     [
         (",", "\r\n", '"', "\\"),
         (";", "\n", "'", "/"),
@@ -130,11 +129,9 @@ def test_rows_count_over_all_pieces(zone: ZoneWriter, rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "null"), [("", True), ("N/A", True), ('""', False), ('"N/A"', False), ("NA", False)]
+    "field, null", [("", True), ("N/A", True), ('""', False), ('"N/A"', False), ("NA", False)]
 )
-def test_nothing_and_an_empty_text_are_two_things(
-    zone: ZoneWriter, field: str, null: bool
-) -> None:
+def test_nothing_and_an_empty_text_are_two_things(zone: ZoneWriter, field: str, null: bool) -> None:
     """Only what is not quoted is NULL (Q39)."""
     findings = lint(zone, f"{HEADER}\r\n{field},a,0\r\n", NullValue="N/A")
 
@@ -142,7 +139,7 @@ def test_nothing_and_an_empty_text_are_two_things(
 
 
 @pytest.mark.parametrize(
-    ("value", "odd"),
+    "value, odd",
     [
         ('"a"', False),
         ('"a""b"', False),

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from zones import MARKER, TableWriter, ZoneWriter
 
 import mirrorlib
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.check.findings import ERRORS_LISTED, Findings
 from mirrorlib.landing.check.zone import check_zone
+from zones import MARKER, TableWriter, ZoneWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -297,7 +297,7 @@ def test_all_that_is_wrong_with_columns_is_told_at_once(zone: ZoneWriter) -> Non
 
 @pytest.mark.parametrize("deep", [False, True])
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    "before, after, told",
     [
         (pa.int64(), pa.int32(), "int32 here, int64 before; mirrorlib casts"),
         (pa.int32(), pa.int64(), "int64 here, int32 before; mirrorlib"),
@@ -314,7 +314,7 @@ def test_drift_says_what_mirrorlib_makes_of_it(
     """Fabric stops; that is the rule's text, and the finding's is mirrorlib's side."""
     table = zone.table("orders", keys=["id"])
     for kind in (before, after):
-        table.file(pa.table({"id": [1], "v": pa.array([1], pa.int32()).cast(kind)}))
+        table.file(pa.table({"id": [1], "v": pa.array([None], kind)}))
 
     finding = only(check_zone(str(zone), deep=deep), "schema-drift")
 
@@ -323,16 +323,16 @@ def test_drift_says_what_mirrorlib_makes_of_it(
 
 
 @pytest.mark.parametrize(
-    ("value", "rule", "row"),
-    [(Decimal("1.50"), "schema-drift", None), (Decimal("0.10"), "schema-conflict", 1)],
+    "value, rule, row",
+    [(Decimal(1), "schema-drift", None), (Decimal("0.5"), "schema-conflict", 1)],
 )
 def test_a_deep_review_looks_whether_values_fit(
     zone: ZoneWriter, value: Decimal, rule: str, row: int | None
 ) -> None:
     """A whole number of a decimal column fits an integer column, a broken one does not; no type holds both."""
     table = zone.table("orders", keys=["id"])
-    table.file(pa.table({"id": [1, 2], "v": pa.array([1.5, 2.5])}))
-    table.file(pa.table({"id": [1, 2], "v": pa.array([Decimal("2.50"), value], pa.decimal128(38, 2))}))
+    table.file(pa.table({"id": [1, 2], "v": pa.array([1, 2])}))
+    table.file(pa.table({"id": [1, 2], "v": pa.array([Decimal(2), value], pa.decimal128(38, 20))}))
 
     finding = only(check_zone(str(zone), deep=True), rule)
 
@@ -411,7 +411,7 @@ def test_each_folder_is_listed_once(zone: ZoneWriter, monkeypatch: pytest.Monkey
     table = orders(zone)
     for _ in range(9):
         table.file(ROWS, markers=[1, 1])
-    monkeypatch.setattr(checked_zone, "open_store", lambda url: Counting(zone.root))
+    monkeypatch.setattr(checked_zone, "open_store", lambda _: Counting(zone.root))
 
     assert check_zone(str(zone)).ok
     assert 1 == listed.count("dbo.schema/orders")
@@ -443,9 +443,9 @@ def test_a_zone_that_is_not_there_is_an_error(zone: ZoneWriter) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "ok", "strictly_ok"),
+    "break_it, ok, strictly_ok",
     [
-        (lambda table: None, True, True),
+        (lambda _: None, True, True),
         (lambda table: (table.folder / "readme.txt").write_text(""), True, True),
         (lambda table: table.file(ROWS, markers=[1, 1], marker_name="__ROWMARKER__"), True, False),
         (lambda table: table.zero_bytes(), False, False),
@@ -525,19 +525,19 @@ def test_names_of_others_are_printable(zone: ZoneWriter) -> None:
 
 def test_no_value_of_the_data_is_told(zone: ZoneWriter) -> None:
     """Keys and texts stay where they are, in whatever way a file is broken."""
-    secret = "s3cr3t"
+    told = "nobody else may know"
     table = zone.table("orders", keys=["id"])
-    table.file([{"id": secret, "v": secret}])
-    table.file([{"id": None, "v": secret}, {"id": secret, "v": secret}], markers=[2, 7])
-    table.damaged([{"id": secret, "v": secret}])
-    table.garbage(data=secret.encode() * 100)
+    table.file([{"id": told, "v": told}])
+    table.file([{"id": None, "v": told}, {"id": told, "v": told}], markers=[2, 7])
+    table.damaged([{"id": told, "v": told}])
+    table.garbage(data=told.encode() * 100)
     csv = zone.table("csv", keys=["id"], metadata={"FileFormat": "csv"})
     for number, content in enumerate(
-        (f"id,v\r\n{secret}\r\n", f"id,v\r\n{secret},\xff", f'id,v\r\n{secret},"{secret}\r\n'), 1
+        (f"id,v\r\n{told}\r\n", f"id,v\r\n{told},\xff", f'id,v\r\n{told},"{told}\r\n'), 1
     ):
         (csv.folder / f"{number:020d}.csv").write_bytes(content.encode("latin-1"))
     report = check_zone(str(zone), deep=True)
 
     assert len(report.findings) > 6
-    assert secret not in str(report)
-    assert secret not in json.dumps(report.to_dict())
+    assert told not in str(report)
+    assert told not in json.dumps(report.to_dict())
