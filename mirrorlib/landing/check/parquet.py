@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _ROWS_AT_A_TIME = 1 << 16
+# pyarrow raises UnicodeDecodeError for names that are not UTF-8.
+_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
 _PANDAS_INDEX = "__index_level_"
 
 
@@ -62,18 +64,19 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
         try:
             parquet = open_parquet(handle)
             schema = parquet.schema_arrow
-        except (pa.ArrowException, OSError) as exc:
+            names = schema.names
+        except _BROKEN as exc:
             raise UnreadableError(UNREADABLE, _brief(exc)) from exc
         columns = _review_columns(schema, file.name, policy, found)
-        markers = [name for name in schema.names if name.lower() == MARKER]
+        markers = [name for name in names if name.lower() == MARKER]
         marker = _review_marker(schema, markers, file.name, found)
         rows = parquet.metadata.num_rows
-        for key in missing_keys(schema.names, policy) if rows else ():
+        for key in missing_keys(names, policy) if rows else ():
             found.add("key-missing", "no such column", file=file.name, column=key)
         try:
             scan = Scan() if marker else Scan(rows=rows) if markers else scan_unmarked(rows, policy)
             _scan(scan, parquet, columns, marker, file.name, policy, found)
-        except (pa.ArrowException, OSError) as exc:
+        except _BROKEN as exc:
             raise UnreadableError(DAMAGED, _brief(exc)) from exc
     tell_rows(scan, policy, file.name, marker, found)
     return Facts(file=file, columns=columns, marked=bool(markers), scan=scan)

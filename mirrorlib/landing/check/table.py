@@ -6,6 +6,7 @@ at a time, in the order in which they apply. A file that cannot be read does not
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from mirrorlib.landing.metadata import TableMetadata
     from mirrorlib.store import Folder, Store
 
+_LOG = logging.getLogger(__name__)
+
 
 def review_table(
     zone: Store, folder: TableFolder, *, deep: bool, observe: CheckObserver
@@ -46,6 +49,9 @@ def review_table(
                 files = _review_content(zone, folder, listed, found, deep=deep, observe=observe)
         except StoreError as exc:
             found.add("not-checked", exc.reason)
+        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+            _LOG.exception("%s: cannot be reviewed", folder.name.shown)
+            found.add("not-checked", f"an unexpected {type(exc).__name__}")
     findings = found.all()
     counts = {
         severity: sum(one.severity == severity for one in findings)

@@ -6,22 +6,26 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import mirrorlib
 from mirrorlib.errors import LandingZoneError
+from mirrorlib.landing.check import zone as checked_zone
 from mirrorlib.landing.check.findings import ERRORS_LISTED, Findings
 from mirrorlib.landing.check.zone import check_zone
+from mirrorlib.store import Folder, LocalStore
 from zones import MARKER, TableWriter, ZoneWriter
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from mirrorlib.landing.check.report import CheckReport, CheckStep, Finding
 
 ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
@@ -157,6 +161,56 @@ def test_it_is_the_public_function(zone: ZoneWriter) -> None:
 
     assert isinstance(report, mirrorlib.CheckReport)
     assert isinstance(report.findings[0], mirrorlib.Finding)
+
+
+def test_even_the_unforeseen_stops_at_its_table(
+    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever raises in one table, the others are reviewed."""
+
+    class Failing(LocalStore):
+        def list_folder(self, folder: str) -> Folder | None:
+            if folder == "bad":
+                msg = "nobody thought of this"
+                raise RuntimeError(msg)
+            return super().list_folder(folder)
+
+    orders(zone).zero_bytes()
+    zone.table("bad").file(ROWS)
+    monkeypatch.setattr(checked_zone, "open_store", lambda _: Failing(zone.root))
+
+    findings = check_zone(str(zone)).findings
+
+    assert [("bad", "not-checked"), ("dbo/orders", "zero-byte")] == [
+        (one.table, one.rule) for one in findings
+    ]
+    assert "an unexpected RuntimeError" == findings[0].found
+
+
+@settings(max_examples=150, deadline=None)
+@given(hits=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), min_size=1, max_size=4))
+def test_no_damage_ends_the_review(hits: list[tuple[int, int]]) -> None:
+    """Whatever bytes of a file are wrong, it is a finding of its table, or none."""
+    with tempfile.TemporaryDirectory() as folder:
+        zone = ZoneWriter(Path(folder))
+        table = orders(zone)
+        path = table.file(ROWS, markers=[1, 1])
+        data = bytearray(path.read_bytes())
+        for place, value in hits:
+            data[place % len(data)] = value
+        path.write_bytes(bytes(data))
+
+        findings = check_zone(folder, deep=True).findings
+
+    assert not [one for one in findings if one.rule == "not-checked"]
+
+
+def test_names_that_are_not_utf8_are_damage(zone: ZoneWriter) -> None:
+    """Not even their columns can be listed."""
+    path = orders(zone).file([{"id": 1, "vvvvvv": "a"}], parquet={"store_schema": False})
+    path.write_bytes(path.read_bytes().replace(b"vvvvvv", b"v\xffvvvv"))
+
+    assert name(2) == only(check_zone(str(zone)), "unreadable").file
 
 
 # Where something is
@@ -393,18 +447,15 @@ def test_the_worst_comes_first(nasty: ZoneWriter) -> None:
 
 def test_each_folder_is_listed_once(zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many files it holds; and its files are opened once."""
-    from mirrorlib.landing.check import zone as checked_zone
-    from mirrorlib.store import LocalStore
-
     listed: list[str] = []
     opened: list[str] = []
 
     class Counting(LocalStore):
-        def list_folder(self, folder: str) -> object:  # type: ignore[override]
+        def list_folder(self, folder: str) -> Folder | None:
             listed.append(folder)
             return super().list_folder(folder)
 
-        def open_file(self, path: str) -> object:  # type: ignore[override]
+        def open_file(self, path: str) -> BinaryIO:
             opened.append(path)
             return super().open_file(path)
 
