@@ -63,8 +63,11 @@ def check_zone(
     chosen = _chosen(folders, (tables,) if isinstance(tables, str) else tuple(tables))
     findings = () if tables else _review_zone(zone, folders)
     review = partial(review_table, zone, deep=deep, observe=observe or _unobserved)
-    with ThreadPoolExecutor(max_workers=max(1, parallelism)) as pool:
+    pool = ThreadPoolExecutor(max_workers=max(1, parallelism))
+    try:
         reviewed = tuple(pool.map(review, chosen))
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C waits for the tables in work, not for all
     return CheckReport(
         landing_zone=zone.url,
         strict=strict,

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirrorlib.cli import main
+from mirrorlib.apply.report import Event
+from mirrorlib.cli import _check_observer, main
+from mirrorlib.landing.check.report import CheckStep
 
 if TYPE_CHECKING:
     from zones import TableWriter, ZoneWriter
@@ -139,6 +141,20 @@ def test_json_is_a_contract(zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
             }
         ],
     } == report
+
+
+def test_progress_is_one_bar_a_table() -> None:
+    """As in apply: the number of files when it is known, and one step for each."""
+    events: list[Event] = []
+    tell = _check_observer(events.append)
+
+    for checked in range(3):
+        tell(CheckStep(table="dbo/orders", files=2, checked=checked))
+
+    assert [("read", "before", 0), ("read", "after", 2), ("done", "after", 1)] == [
+        (event.step, event.when, event.files) for event in events[:3]
+    ]
+    assert 2 == sum(event.files for event in events if event.step == "done")
 
 
 def test_it_runs_as_a_program(zone: ZoneWriter) -> None:
