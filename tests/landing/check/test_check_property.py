@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tempfile
 from datetime import UTC, date, datetime
@@ -139,3 +140,39 @@ def test_the_review_refuses_what_the_reader_refuses(
             refused = True
 
         assert refused is not report.ok
+
+
+def quoted(value: str | None) -> str:
+    r"""Write a field as the format's defaults have it: quotes and backslashes behind a backslash, NULL as nothing."""
+    if value is None:
+        return ""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.text(max_size=8), st.none() | st.text(max_size=8), MARKERS), max_size=8
+    ),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+    packed=st.booleans(),
+)
+def test_text_that_is_written_correctly_is_clean(
+    rows: list[tuple[str, str | None, int]], encoding: str, packed: bool
+) -> None:
+    """Separators, quotes, escapes and line ends in values, in any encoding, compressed or not."""
+    lines = ["id,v,__rowMarker__", *(f"{quoted(i)},{quoted(v)},{m}" for i, v, m in rows), ""]
+    data = "\r\n".join(lines).encode(encoding)
+    columns = [{"Name": name, "DataType": "String"} for name in ("id", "v")]
+    metadata = {
+        "FileFormat": "CSV",
+        "SchemaDefinition": {"Columns": columns},
+        "FileFormatTypeProperties": {"Encoding": encoding},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        table = ZoneWriter(Path(folder)).table("orders", keys=["id"], metadata=metadata)
+        path = table.folder / f"{1:020d}.csv"
+        path.write_bytes(gzip.compress(data) if packed else data)
+
+        assert () == check_zone(folder, strict=True).findings
