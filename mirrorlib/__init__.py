@@ -1,8 +1,9 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `reset` begins a table anew; `local_spark` starts a Spark session on this machine. Every
-name is imported when it is first used: importing this package costs nothing and needs no Spark.
+stands, `check` reviews a landing zone, `reset` begins a table anew; `local_spark` starts a Spark
+session on this machine. Every name is imported when it is first used: importing this package costs
+nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
         TableBusyError,
         TableNameError,
     )
+    from mirrorlib.landing.check.report import CheckReport, Finding
+    from mirrorlib.landing.check.zone import check_zone as check
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.session import local_spark
@@ -46,8 +49,10 @@ __all__ = [
     "ApplyReport",
     "BatchReport",
     "ChangeFileError",
+    "CheckReport",
     "Event",
     "FileChangedError",
+    "Finding",
     "ForeignWriteError",
     "JournalError",
     "LandingZoneError",
@@ -65,6 +70,7 @@ __all__ = [
     "TableReport",
     "__version__",
     "apply",
+    "check",
     "local_spark",
     "plan",
     "reset",
@@ -74,11 +80,14 @@ __all__ = [
 _ELSEWHERE = {
     "ApplyReport": "mirrorlib.apply.report:ApplyReport",
     "BatchReport": "mirrorlib.apply.report:BatchReport",
+    "CheckReport": "mirrorlib.landing.check.report:CheckReport",
     "Event": "mirrorlib.apply.report:Event",
+    "Finding": "mirrorlib.landing.check.report:Finding",
     "PlanReport": "mirrorlib.apply.report:PlanReport",
     "StatusReport": "mirrorlib.operate.status:StatusReport",
     "TableReport": "mirrorlib.apply.report:TableReport",
     "__version__": "mirrorlib.version:VERSION",
+    "check": "mirrorlib.landing.check.zone:check_zone",
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
     "reset": "mirrorlib.apply.run:reset_table",

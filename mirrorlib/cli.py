@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.report import PlanReport
+    from mirrorlib.apply.report import Observer, PlanReport
+    from mirrorlib.landing.check.report import CheckObserver, CheckReport, CheckStep
     from mirrorlib.operate.status import StatusReport
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # it has no public name  # noqa: SLF001  # it has no public name
@@ -39,6 +40,7 @@ examples:
   mirrorlib apply /data/landing /data/tables       bring every table up to date
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
+  mirrorlib check /data/landing --strict           is the zone as it has to be?
 
 exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage
 """
@@ -112,6 +114,35 @@ def _status(arguments: argparse.Namespace) -> int:
     return OK if report.ok else STOPPED
 
 
+def _check(arguments: argparse.Namespace) -> int:
+    from mirrorlib.landing.check.zone import check_zone
+
+    with show_progress(quiet=arguments.json) as observe:
+        report = check_zone(
+            arguments.landing_zone,
+            tables=arguments.table,
+            strict=arguments.strict,
+            deep=arguments.deep,
+            observe=_check_observer(observe),
+        )
+    _say(report, as_json=arguments.json)
+    return OK if report.ok else STOPPED
+
+
+def _check_observer(observe: Observer) -> CheckObserver:
+    """Tell a review's steps as a run's: one bar a table, one step a file."""
+    from mirrorlib.apply.report import Event
+
+    def tell(step: CheckStep) -> None:
+        if step.checked:
+            observe(Event(table=step.table, step="done", when="after", files=1))
+        else:
+            observe(Event(table=step.table, step="read", when="before"))
+            observe(Event(table=step.table, step="read", when="after", files=step.files))
+
+    return tell
+
+
 def _reset(arguments: argparse.Namespace) -> int:
     from mirrorlib.apply.run import reset_table
 
@@ -182,7 +213,7 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _say(report: PlanReport | StatusReport, *, as_json: bool) -> None:
+def _say(report: PlanReport | StatusReport | CheckReport, *, as_json: bool) -> None:
     if as_json:
         _say_json(report.to_dict(), lines=False)
     else:
@@ -214,6 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_apply(commands)
     _add_plan(commands)
     _add_status(commands)
+    _add_check(commands)
     _add_reset(commands)
     _add_demo(commands)
     return parser
@@ -275,6 +307,22 @@ def _add_status(commands: Commands) -> None:
     _add_target(command)
 
 
+def _add_check(commands: Commands) -> None:
+    more = (
+        "Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), "
+        "1 errors (with --strict warnings too), 2 wrong usage. Every rule: docs/check.md."
+    )
+    command = _command(commands, "check", _check, "review a landing zone as a strict reader", more)
+    _add_place(command)
+    command.add_argument("--strict", action="store_true", help="count warnings as errors")
+    command.add_argument(
+        "--deep",
+        action="store_true",
+        help="decode every page of every file, not only footers, markers and keys",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _add_reset(commands: Commands) -> None:
     more = (
         "The next apply replaces its content, in one commit, by what the landing zone shows then. "
@@ -297,11 +345,10 @@ def _add_demo(commands: Commands) -> None:
     )
 
 
-def _add_zone(command: argparse.ArgumentParser) -> None:
+def _add_place(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "landing_zone", metavar="LANDING_ZONE", help="folder or URL that holds the table folders"
     )
-    _add_target(command)
     command.add_argument(
         "--table",
         action="append",
@@ -309,6 +356,11 @@ def _add_zone(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="only this table; a glob such as 'dbo/*' too; may be repeated",
     )
+
+
+def _add_zone(command: argparse.ArgumentParser) -> None:
+    _add_place(command)
+    _add_target(command)
     command.add_argument(
         "--insert-policy",
         choices=("append", "upsert"),

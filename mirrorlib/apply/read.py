@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
+from mirrorlib.landing.markers import small_markers
 from mirrorlib.landing.schema import FileSchema, canonical_values, open_parquet, read_footer
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _markers(
         )
     if values.null_count == len(values):
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
-    markers = _as_small_int(values)
+    markers = small_markers(values)
     known = pc.is_in(markers, value_set=pa.array(list(MARKER_NAMES), pa.int8()))
     bad = pc.and_(pc.invert(known), pc.is_valid(values))
     if pc.any(bad).as_py():
@@ -258,21 +259,6 @@ def _markers(
             row,
         )
     return pc.fill_null(markers, default)
-
-
-def _as_small_int(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Read a marker as int8 whatever its type (Q2); -1 stands for what is no small whole number."""
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        return _as_small_int(values.cast(kind.value_type))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        text = pc.utf8_trim_whitespace(values)
-        return pc.if_else(pc.match_substring_regex(text, r"^[0-9]$"), text, "-1").cast(pa.int8())
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        return pc.if_else(pc.is_valid(values), pa.scalar(-1, pa.int8()), pa.scalar(None, pa.int8()))
-    number = values.cast(pa.float64(), safe=False)
-    digits = pc.is_in(number, value_set=pa.array([float(marker) for marker in MARKER_NAMES]))
-    return pc.if_else(pc.or_(digits, pc.is_null(number)), number, -1.0).cast(pa.int8())
 
 
 def _count(markers: pa.ChunkedArray) -> dict[int, int]:

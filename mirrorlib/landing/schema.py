@@ -201,7 +201,7 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         return values
     if values.null_count == len(values):
         return pa.chunked_array([pa.nulls(len(values), target)])
-    if not _comparable(values.type, target):
+    if not comparable(values.type, target):
         msg = f"{values.type} values have no place in {target}"
         raise pa.ArrowInvalid(msg)
     cast = _cast(values, target)
@@ -369,7 +369,9 @@ def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
     return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
 
 
-def _comparable(file: pa.DataType, table: pa.DataType) -> bool:
+def comparable(file: pa.DataType, table: pa.DataType) -> bool:
+    """Say whether some values of the one mirror type can be values of the other."""
+
     def family(kind: pa.DataType) -> str:
         if kind in _INTEGERS or _is_binary_float(kind) or pa.types.is_decimal(kind):
             return "number"

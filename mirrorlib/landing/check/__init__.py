@@ -1,0 +1,1 @@
+"""Review a landing zone as strictly as one can without touching it: `mirrorlib.check(landing_zone)`."""

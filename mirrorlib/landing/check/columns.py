@@ -1,0 +1,81 @@
+"""What the review remembers of a file for its neighbours' sake, and which column names it lets pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import SchemaError
+from mirrorlib.landing.schema import check_names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mirrorlib.landing.check.findings import Findings
+    from mirrorlib.landing.check.folder import ChangeFile
+    from mirrorlib.landing.check.rows import Scan
+
+UNREADABLE, DAMAGED = "unreadable", "damaged"  # rules that end the review of a file
+UNDECODABLE, UNPARSABLE = "text-undecodable", "text-unparsable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFacts:
+    """One data column: its name as the file spells it, its mirror type, whether it may be NULL."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What one readable file holds, for the comparison with its neighbours.
+
+    Attributes:
+        file: what was listed.
+        columns: data columns; empty for delimited text, whose types are declared once.
+        marked: it has a marker column.
+        scan: what its rows say.
+
+    """
+
+    file: ChangeFile
+    columns: tuple[ColumnFacts, ...]
+    marked: bool
+    scan: Scan
+
+
+class UnreadableError(Exception):
+    """A file cannot be read; carries the rule that says why."""
+
+    def __init__(self, rule: str, found: str) -> None:
+        self.rule = rule
+        self.found = found
+        super().__init__(f"{rule}: {found}")
+
+
+def good_names(names: list[str], file: str, table: str, found: Findings) -> frozenset[str]:
+    """Return the column names that a table can have; say of the others why it cannot."""
+    try:
+        check_names(names, [], table=table, file=file)
+    except SchemaError:  # the first one of perhaps several: ask for each
+        good: dict[str, str] = {}
+        for name in names:
+            folded = name.lower()
+            if folded in good:
+                told = f"{good[folded]!a} and {name!a}"[:80]
+                found.add("columns-collide", told, file=file, column=name)
+            elif _carried(name, file, table, found):
+                good[folded] = name
+        return frozenset(good.values())
+    return frozenset(names)
+
+
+def _carried(name: str, file: str, table: str, found: Findings) -> bool:
+    try:
+        check_names([name], [], table=table, file=file)
+    except SchemaError as exc:
+        found.add("column-name", exc.reason, file=file, column=name[:80])
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""Review how the files of a table differ from each other: types, nullability, columns that come and go.
+
+In: the facts of each file, in the order in which they apply. Out: findings. What mirrorlib would
+make of a type is told by the same functions that apply the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from mirrorlib.landing.check.columns import ColumnFacts, Facts
+from mirrorlib.landing.schema import comparable, widen_type, widens_in_place
+
+if TYPE_CHECKING:
+    from mirrorlib.landing.check.findings import Findings
+    from mirrorlib.landing.check.folder import ChangeFile
+
+Misfit: TypeAlias = Callable[["ChangeFile", ColumnFacts, pa.DataType], int | None]
+
+
+@dataclass(slots=True)
+class Drift:
+    """The table's columns so far, by folded name, and whether a marker has been seen; one a table.
+
+    Attributes:
+        found: where findings go.
+        keys: the key columns, whose absence is told elsewhere.
+        misfit: finds the first row of a column that a type does not hold; None when rows are not
+            looked at.
+        columns: the columns that earlier files had.
+        files: how many files there were with columns.
+        marked: an earlier file had a marker column.
+
+    """
+
+    found: Findings
+    keys: tuple[str, ...]
+    misfit: Misfit | None = None
+    columns: dict[str, ColumnFacts] = field(default_factory=dict)
+    files: int = 0
+    marked: bool = False
+
+    def take(self, facts: Facts) -> None:
+        """Compare one more file with those before it."""
+        name = facts.file.name
+        if self.marked and not facts.marked and facts.scan.rows:
+            self.found.add("marker-missing", "no row marker", file=name)
+        self.marked = self.marked or facts.marked
+        if facts.file.text:
+            return
+        there = {name.lower() for name in (*self.keys, *(c.name for c in facts.columns))}
+        if facts.scan.carries_rows:
+            for folded, column in self.columns.items():
+                if folded not in there:
+                    rule = "dropped-column" if column.nullable else "dropped-required-column"
+                    self.found.add(rule, "no such column", file=name, column=column.name)
+        for column in facts.columns:
+            self._take_column(facts, column)
+        self.files += 1
+
+    def _take_column(self, facts: Facts, column: ColumnFacts) -> None:
+        folded, name = column.name.lower(), facts.file.name
+        known = self.columns.get(folded)
+        if known is None:
+            if self.files and not column.nullable:
+                told = "a new column, required"
+                self.found.add("new-required-column", told, file=name, column=column.name)
+            self.columns[folded] = column
+            return
+        if known.nullable != column.nullable:
+            told = "optional before, required here" if known.nullable else "required before"
+            self.found.add("nullability-flip", told, file=name, column=column.name)
+        if known.type != column.type and not pa.types.is_null(column.type):
+            kind = self._drifted(facts, column, known.type)
+            self.columns[folded] = replace(known, type=kind)
+
+    def _drifted(self, facts: Facts, column: ColumnFacts, known: pa.DataType) -> pa.DataType:
+        """Say that a column's type is another one; return the type that the table has then."""
+        if pa.types.is_null(known):
+            return column.type
+        wider = widen_type(known, column.type)
+        row = self.misfit(facts.file, column, known) if self.misfit else None
+        types = f"{column.type} here, {known} before"
+        rule, told = "schema-drift", ""
+        if self.misfit and row is None:
+            wider, told = known, f"mirrorlib casts every value to {known}"
+        elif wider is None and (self.misfit or not comparable(column.type, known)):
+            rule, told = "schema-conflict", "no type holds both"
+        elif wider is None:
+            told = f"mirrorlib takes the file only if {known} holds every value: see with --deep"
+        elif wider == known:
+            told = f"mirrorlib casts to {known}"
+        elif widens_in_place(known, wider):
+            told = f"mirrorlib widens the column to {wider} in place, where values need it"
+        else:
+            told = f"mirrorlib rewrites the table with {wider}, where values need it"
+        place = facts.file.name
+        self.found.add(rule, f"{types}; {told}", file=place, column=column.name, row=row)
+        return known if wider is None else wider

@@ -1,0 +1,139 @@
+"""Review `_metadata.json`: what it says, what had to be assumed, what it forgets.
+
+In: its bytes. Out: `TableMetadata` for the other rooms, None when there is none; findings on the
+way.
+"""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import io
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import MetadataError
+from mirrorlib.landing.lenient import read_lenient
+from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, parse_metadata
+
+if TYPE_CHECKING:
+    from mirrorlib.landing.check.findings import Findings
+
+MOST_KEYS = 4
+_KNOWN = (
+    "keyColumns",
+    "fileDetectionStrategy",
+    "isUpsertDefaultRowMarker",
+    "FileFormat",
+    "FileExtension",
+    "FileFormatTypeProperties",
+    "SchemaDefinition",
+    "ConditionalUpdateColumn",
+    "isPartitionEnabled",
+    "FirstRowAsHeader",
+    "RowSeparator",
+    "ColumnSeparator",
+    "QuoteCharacter",
+    "EscapeCharacter",
+    "NullValue",
+    "Encoding",
+)
+_KNOWN_BY_FOLDED = {name.casefold(): name for name in _KNOWN}
+_SIMILAR = 0.7  # "keyColumn" and "primaryKeyColumns" are, "protocolVersion" is not
+_DATA_TYPES = frozenset(
+    {
+        "double",
+        "single",
+        "int16",
+        "int32",
+        "int64",
+        "datetime",
+        "idate",
+        "itime",
+        "string",
+        "boolean",
+        "bytearray",
+    }
+)
+_DOCUMENTED = {
+    "RowSeparator": ("\r\n", "\n", "\r"),
+    "ColumnSeparator": (",", ";", "|", "\t"),
+    "QuoteCharacter": ('"', "'", ""),
+    "EscapeCharacter": ("\\", "/", '"', ""),
+}
+
+
+def review_metadata(data: bytes | None, table: str, found: Findings) -> TableMetadata | None:
+    """Read what a table's publisher states; None when it states nothing that can be understood."""
+    if data is None:
+        found.add("metadata-missing", "no _metadata.json", file=METADATA_NAME)
+        return None
+    try:
+        metadata = parse_metadata(data, table)
+    except MetadataError as exc:
+        told = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
+        found.add("metadata-unreadable", told, file=METADATA_NAME)
+        return None
+    for repair in metadata.repairs:
+        found.add("metadata-repaired", repair, file=METADATA_NAME)
+    _review_unknown(metadata, found)
+    if len(metadata.key_columns) > MOST_KEYS:
+        found.add("many-keys", f"{len(metadata.key_columns)} key columns", file=METADATA_NAME)
+    if metadata.conditional_update:
+        found.add("conditional-update", "it is declared", file=METADATA_NAME)
+    if metadata.file_format == "delimited":
+        _review_delimited(metadata, found)
+        if _states_delimited_text(data) and not metadata.file_extension:
+            found.add("extension-undeclared", "no FileExtension", file=METADATA_NAME)
+    return metadata
+
+
+def known_encoding(metadata: TableMetadata | None) -> str | None:
+    """Return the declared encoding by Python's name, UTF-8 when none is; None when there is no such encoding."""
+    declared = metadata.format_properties.get("Encoding", "") if metadata else ""
+    name = declared.strip() or "utf-8"
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding=name)  # "hex" is a codec, and no encoding of text
+        return codecs.lookup(name).name
+    except (LookupError, ValueError):  # a NUL in the name is a ValueError
+        return None
+
+
+def _review_unknown(metadata: TableMetadata, found: Findings) -> None:
+    for name in metadata.unknown:
+        folded = name.strip().casefold()
+        near = difflib.get_close_matches(folded, _KNOWN_BY_FOLDED, n=1, cutoff=_SIMILAR)
+        if near:
+            meant = _KNOWN_BY_FOLDED[near[0]]
+            step = f"Spell it {meant}, and place it where that belongs, if that is what is meant."
+            found.add("property-misspelt", f"{ascii(name)[:60]}", file=METADATA_NAME, fix=step)
+        else:
+            found.add("property-unknown", f"{ascii(name)[:60]}", file=METADATA_NAME)
+
+
+def _states_delimited_text(data: bytes) -> bool:
+    """Say whether the format is DelimitedText in so many words: CSV, the other word, has an extension of its own."""
+    members, _ = read_lenient(data)
+    stated = dict(members) if isinstance(members, tuple) else {}
+    return any(
+        name.strip().casefold() == "fileformat" and str(value).strip().casefold() == "delimitedtext"
+        for name, value in stated.items()
+    )
+
+
+def _review_delimited(metadata: TableMetadata, found: Findings) -> None:
+    properties = metadata.format_properties
+    if not metadata.schema_definition:
+        found.add("schema-definition-missing", "no SchemaDefinition.Columns", file=METADATA_NAME)
+    for column in metadata.schema_definition:
+        if column.data_type.casefold() not in _DATA_TYPES:
+            told = f"the DataType {ascii(column.data_type)[:40]}"
+            found.add("data-type-unknown", told, file=METADATA_NAME, column=column.name)
+    if properties.get("FirstRowAsHeader", "true").strip().casefold() != "true":
+        found.add("header-not-declared", "FirstRowAsHeader is not true", file=METADATA_NAME)
+    for name, documented in _DOCUMENTED.items():
+        if properties.get(name, documented[0]) not in documented:
+            told = f"{name} {ascii(properties[name])[:20]}"
+            found.add("format-property", told, file=METADATA_NAME)
+    if known_encoding(metadata) is None:
+        told = f"Encoding {ascii(properties['Encoding'])[:40]}"
+        found.add("encoding-unknown", told, file=METADATA_NAME)

@@ -1,0 +1,223 @@
+"""Review Parquet change files: footer, columns, markers, keys; every page when asked to.
+
+In: one listed file. Out: its `Facts`, None when it cannot be read, and findings on the way. The
+footer is read, and of the rows only the marker and such key columns whose statistics leave NULLs
+open; a piece at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.landing.check.columns import (
+    DAMAGED,
+    UNREADABLE,
+    ColumnFacts,
+    Facts,
+    UnreadableError,
+    good_names,
+)
+from mirrorlib.landing.check.rows import (
+    Policy,
+    Scan,
+    missing_keys,
+    scan_keys,
+    scan_markers,
+    scan_unmarked,
+    tell_marker,
+    tell_rows,
+)
+from mirrorlib.landing.schema import (
+    MARKER,
+    canonical_values,
+    first_misfit,
+    mirror_type,
+    open_parquet,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from mirrorlib.landing.check.findings import Findings
+    from mirrorlib.landing.check.folder import ChangeFile
+    from mirrorlib.store import Store
+
+_ROWS_AT_A_TIME = 1 << 16
+# pyarrow raises UnicodeDecodeError for names that are not UTF-8.
+_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
+_PANDAS_INDEX = "__index_level_"
+
+
+def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Findings) -> Facts:
+    """Open one Parquet file.
+
+    Raises:
+        UnreadableError: it is not whole Parquet, or a page is damaged.
+        StoreError: the store failed.
+
+    """
+    with zone.open_file(file.stored.path) as handle:
+        try:
+            parquet = open_parquet(handle)
+            schema = parquet.schema_arrow
+            names = schema.names
+        except _BROKEN as exc:
+            raise UnreadableError(UNREADABLE, _brief(exc)) from exc
+        columns = _review_columns(schema, file.name, policy, found)
+        markers = [name for name in names if name.lower() == MARKER]
+        marker = _review_marker(schema, markers, file.name, found)
+        rows = parquet.metadata.num_rows
+        for key in missing_keys(names, policy) if rows else ():
+            found.add("key-missing", "no such column", file=file.name, column=key)
+        try:
+            scan = Scan() if marker else Scan(rows=rows) if markers else scan_unmarked(rows, policy)
+            _scan(scan, parquet, columns, marker, file.name, policy, found)
+        except _BROKEN as exc:
+            raise UnreadableError(DAMAGED, _brief(exc)) from exc
+    tell_rows(scan, policy, file.name, marker, found)
+    return Facts(file=file, columns=columns, marked=bool(markers), scan=scan)
+
+
+def misfit(zone: Store, file: ChangeFile, column: ColumnFacts, kind: pa.DataType) -> int | None:
+    """Return the first row of a column that the mirror type *kind* does not hold, None when it holds all.
+
+    Raises:
+        pa.ArrowException: a page is damaged, or a value has no place in its own type.
+        StoreError: the store failed.
+
+    """
+    seen = 0
+    with zone.open_file(file.stored.path) as handle:
+        for batch in _batches(open_parquet(handle), [column.name]):
+            values = canonical_values(_values(batch, column.name), column.type, "utc")
+            row = first_misfit(values, kind)
+            if row is not None:
+                return seen + row
+            seen += len(batch)
+    return None
+
+
+def _review_columns(
+    schema: pa.Schema, file: str, policy: Policy, found: Findings
+) -> tuple[ColumnFacts, ...]:
+    """Give the columns that a table can have; name the others."""
+    names = [name for name in schema.names if name.lower() != MARKER]
+    good = good_names(names, file, policy.table, found)
+    columns: list[ColumnFacts] = []
+    for field in schema:
+        if field.name not in good:
+            continue
+        kind = mirror_type(field.type, "utc")
+        if kind is None:
+            found.add("column-type", f"the type {field.type}"[:80], file=file, column=field.name)
+            continue
+        if pa.types.is_null(kind):
+            found.add("column-untyped", "no type", file=file, column=field.name)
+        elif _is_converted(field.type):
+            told = f"{field.type} becomes {kind}"
+            found.add("column-type-converted", told, file=file, column=field.name)
+        if field.name.startswith(_PANDAS_INDEX):
+            found.add("index-column", "a pandas index", file=file, column=field.name)
+        columns.append(ColumnFacts(name=field.name, type=kind, nullable=field.nullable))
+    return tuple(columns)
+
+
+def _review_marker(schema: pa.Schema, markers: list[str], file: str, found: Findings) -> str | None:
+    """Give the one marker column, None when there is none or one too many."""
+    if len(markers) > 1:
+        found.add("marker-twice", " and ".join(markers)[:80], file=file)
+    if len(markers) != 1:
+        return None
+    kind = schema.field(schema.get_field_index(markers[0])).type
+    tell_marker(schema.names, markers[0], kind, file, found)
+    return markers[0]
+
+
+def _is_converted(kind: pa.DataType) -> bool:
+    """Say whether Delta has no such type: what only pyarrow tells apart (large strings) is not meant."""
+    if pa.types.is_dictionary(kind):
+        return _is_converted(kind.value_type)
+    types = pa.types
+    if types.is_timestamp(kind):
+        return bool(kind.unit == "ns")
+    return bool(
+        types.is_time(kind)
+        or types.is_unsigned_integer(kind)
+        or types.is_float16(kind)
+        or types.is_duration(kind)
+    )
+
+
+def _scan(
+    scan: Scan,
+    parquet: pq.ParquetFile,
+    columns: tuple[ColumnFacts, ...],
+    marker: str | None,
+    file: str,
+    policy: Policy,
+    found: Findings,
+) -> None:
+    """Read the rows as far as they have to be read."""
+    keys = [c for c in columns if c.name.lower() in {key.lower() for key in policy.keys}]
+    open_keys = [key.name for key in keys if not _has_no_nulls(parquet.metadata, key)]
+    wanted = [name for name in (marker, *open_keys) if name]
+    told: set[str] = set()
+    seen = 0
+    for batch in _batches(parquet, None if policy.deep else wanted):
+        if marker:
+            scan_markers(scan, _values(batch, marker), seen, policy)
+        scan_keys(scan, {name: _values(batch, name) for name in open_keys}, seen)
+        for column in columns if policy.deep else ():
+            row = _first_refused(_values(batch, column.name), column)
+            if row is not None and column.name not in told:
+                told.add(column.name)
+                kind = f"a value that {column.type} does not hold"
+                found.add("value-out-of-range", kind, file=file, column=column.name, row=seen + row)
+        seen += len(batch)
+
+
+def _batches(parquet: pq.ParquetFile, names: list[str] | None) -> Iterator[pa.RecordBatch]:
+    if names is None or names:
+        yield from parquet.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=names)
+
+
+def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
+    """Give a column by its exact name, the first of several."""
+    return pa.chunked_array([batch.column(batch.schema.get_all_field_indices(name)[0])])
+
+
+def _first_refused(values: pa.ChunkedArray, column: ColumnFacts) -> int | None:
+    """Return the first place whose value has no place in the column's mirror type."""
+
+    def refused(count: int) -> bool:
+        try:
+            canonical_values(values.slice(0, count), column.type, "utc")
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    if not refused(len(values)):
+        return None
+    return bisect_left(range(1, len(values) + 1), x=True, key=refused)
+
+
+def _has_no_nulls(metadata: pq.FileMetaData, column: ColumnFacts) -> bool:
+    """Say whether the footer alone proves that a column has no NULL."""
+    if not column.nullable:
+        return True
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    if column.name not in paths:
+        return False
+    place = paths.index(column.name)
+    groups = (metadata.row_group(i).column(place) for i in range(metadata.num_row_groups))
+    statistics = (group.statistics for group in groups)
+    return all(one is not None and one.has_null_count and not one.null_count for one in statistics)
+
+
+def _brief(exc: Exception) -> str:
+    """Name the trouble without what the file holds: Arrow's first line, cut short."""
+    return str(exc).splitlines()[0][:120] if str(exc) else type(exc).__name__

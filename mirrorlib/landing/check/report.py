@@ -1,0 +1,137 @@
+"""What a review found: values that print as a table, render in a notebook and turn into JSON.
+
+Nothing here looks at a zone; the rooms beside fill these values in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from mirrorlib.landing.check.rule import SEVERITIES, Severity
+from mirrorlib.tabular import Tabular
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong in a zone.
+
+    Attributes:
+        severity: "error", "warning" or "note".
+        rule: which rule it breaks, as `docs/check.md` lists them.
+        title: what the rule is about, a clause.
+        table: "dbo/orders", None for the zone as a whole.
+        file: relative to the table's folder, or to the zone where *table* is None.
+        column: the column's name.
+        row: the first such row, counted from 0 without the header.
+        found: what is there; never a value of the data, except row markers.
+        fix: what the publisher should do.
+        more: how many other files of the table show the same and are not listed.
+
+    """
+
+    severity: Severity
+    rule: str
+    title: str
+    table: str | None
+    file: str | None
+    column: str | None
+    row: int | None
+    found: str
+    fix: str
+    more: int = 0
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        row = None if self.row is None else f"row {self.row}"
+        column = None if self.column is None else f"column {self.column}"
+        place = ", ".join(part for part in (self.file, row, column) if part)
+        files = "file" if self.more == 1 else "files"
+        others = f", and {self.more:,} more {files}" if self.more else ""
+        told = ": ".join(part for part in (self.table, f"{place}{others}", self.title) if part)
+        return f"{self.severity} [{self.rule}] {told} ({self.found}). {self.fix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedTable:
+    """One table folder: how many change files it shows, and how many findings it has."""
+
+    table: str
+    files: int
+    errors: int
+    warnings: int
+    notes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckStep:
+    """How far a review is: told once when a table is listed, and once after each of its files.
+
+    Attributes:
+        table: "dbo/orders".
+        files: how many there are.
+        checked: how many of them are done.
+
+    """
+
+    table: str
+    files: int
+    checked: int
+
+
+CheckObserver: TypeAlias = Callable[[CheckStep], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckReport(Tabular):
+    """Everything that a review found in a zone.
+
+    Attributes:
+        landing_zone: where it lies.
+        strict: whether warnings count as errors do.
+        deep: whether every page of every file was decoded.
+        tables: every table folder that was reviewed.
+        findings: those of the zone first, then table by table, the worst first.
+
+    """
+
+    landing_zone: str
+    strict: bool
+    deep: bool
+    tables: tuple[CheckedTable, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether there is no error, and, when strict, no warning."""
+        counted = ("error", "warning") if self.strict else ("error",)
+        return not any(finding.severity in counted for finding in self.findings)
+
+    def count(self, severity: Severity) -> int:
+        """Return how many findings are of one severity."""
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values; the shape is a contract, see docs/check.md."""
+        counts = {f"{severity}s": self.count(severity) for severity in SEVERITIES}
+        return {"ok": self.ok, **counts, **asdict(self)}
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of the table that the report prints as."""
+        return ("table", "files", "errors", "warnings", "notes")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [
+            (table.table, *(f"{n:,}" for n in (table.files, *_counts(table))))
+            for table in self.tables
+        ]
+
+    def notes(self) -> list[str]:
+        """Return every finding, a line each."""
+        return [str(finding) for finding in self.findings] or ["Nothing was found."]
+
+
+def _counts(table: CheckedTable) -> tuple[int, int, int]:
+    return table.errors, table.warnings, table.notes
