@@ -62,6 +62,10 @@ def fit_rows(rows: Rows, given: Given) -> Fitted:
     columns = {field.name: fit_column(rows.data, field, given) for field in rows.data.schema}
     omitted = [name for name, column in columns.items() if column is None]
     fitted = [column for column in columns.values() if column is not None]
+    if not fitted:
+        msg = "the rows have no column that has a type"
+        step = "Give the columns' types, also where there are no rows."
+        raise SchemaError(msg, table=given.table, next_step=step)
     missing = _missing(fitted, given)
     _check_new(fitted, given)
     data = _ordered(fitted, missing, rows.data.num_rows, given)

@@ -151,4 +151,5 @@ def _no_place(field: pa.Field, given: Given) -> SchemaError:
 
 
 def refused(reason: str, column: str, step: str, given: Given) -> SchemaError:
+    """Say why a column is refused, and what to do."""
     return SchemaError(reason, table=given.table, column=column, next_step=step)

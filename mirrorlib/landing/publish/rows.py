@@ -156,7 +156,8 @@ def _with_column(rows: pa.Table, name: str, table: str) -> Rows:
 def _checked(values: pa.ChunkedArray, table: str, column: str) -> pa.ChunkedArray:
     """Read markers of any type that publishers write; the first that is none is named."""
     try:
-        plain = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
+        texts = pa.types.is_dictionary(values.type) or pa.types.is_boolean(values.type)
+        plain = values.cast(pa.string()) if texts else values  # true is not 1
         markers = plain.cast(MARKER_TYPE)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
         msg = "the row markers are no whole numbers"
