@@ -69,7 +69,7 @@ def fit_rows(rows: Rows, given: Given) -> Fitted:
     missing = _missing(fitted, given)
     _check_new(fitted, given)
     data = _ordered(fitted, missing, rows.data.num_rows, given)
-    after = _known_after(given.known, fitted)
+    after = replace(_known_after(given.known, fitted), partition_by=given.partition_by)
     marked = _marked(replace(rows, data=data), given)
     if marked.markers is not None and not after.markers:
         after = replace(after, markers=True)

@@ -30,6 +30,7 @@ class Given:
     file_format: PublishFormat
     upsert_default: bool
     known: KnownSchema
+    partition_by: tuple[str, ...] = ()
     force: bool = False
 
 

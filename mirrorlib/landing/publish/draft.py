@@ -122,7 +122,8 @@ def make_draft(
         keys=metadata.key_columns,
         file_format=file_format,
         upsert_default=metadata.upsert_default,
-        known=replace(seen.known or KnownSchema(), partition_by=by),
+        known=seen.known or KnownSchema(),
+        partition_by=by,
         force=force,
     )
     fitted = fit_rows(rows, given)

@@ -40,10 +40,12 @@ def after(zone: Path, *tables: pa.Table, **options: Any) -> pa.Table:
 
 def refusal(zone: Path, *tables: pa.Table, **options: Any) -> SchemaError:
     """Publish tables the last of which is refused; give the refusal. Nothing of it is visible."""
-    after(zone, *tables[:-1], **options)
+    table = LandingZoneWriter(zone).table("t", keys=["id"], **options)
+    for rows in tables[:-1]:
+        table.write(rows)
     before = visible(LocalStore(zone), "t")
     with pytest.raises(SchemaError) as caught:
-        after(zone, tables[-1], **options)
+        table.write(tables[-1])
     assert before == visible(LocalStore(zone), "t")
     assert caught.value.next_step
     assert "t" == caught.value.table

@@ -407,7 +407,7 @@ def test_files_ordered_by_time_have_names_of_their_own(store: Store) -> None:
     assert names == sorted(names, key=str)
     assert names == list(visible(store, "t"))
     assert all(
-        re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{22}\.parquet", str(n)) for n in names
+        re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}\.parquet", str(n)) for n in names
     )
     assert table.write(batch("0"), batch_id="x").number is None
     assert table.write(batch("0"), batch_id="x").repeated
