@@ -137,7 +137,7 @@ def die() -> None:
 def context() -> Any:
     """Give the way in which children are started."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["publishing", "pyarrow.parquet"])
+    found.set_forkserver_preload(["pytest", "publishing", "pyarrow.parquet"])
     return found
 
 

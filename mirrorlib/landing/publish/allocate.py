@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 LOG = logging.getLogger(__name__)
-_ABANDONED = timedelta(
-    days=7
-)  # staged content that nobody claimed for so long was never meant to be
+_ABANDONED = timedelta(days=7)  # content without a claim for so long has no writer any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,7 @@ def publish_next(
         number = _fulfil_newest(zone, place, number)
     if claim is not None:  # the same batch, published by somebody else at the same moment
         zone.delete(claim.staged)
-    return _landed(place, found, repeated=True)
+    return _landed(place, _fulfilled(zone, place, found), repeated=True)
 
 
 def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> Landed:
@@ -114,9 +112,7 @@ def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> La
         if write_claim(zone, place.record(claim.key, 1), claim):
             return _landed(place, _fulfil(zone, place, claim, content.data))
         zone.delete(claim.staged)
-    if zone.stat(found.staged) is not None:
-        _fulfil(zone, place, found)
-    return _landed(place, found, repeated=True)
+    return _landed(place, _fulfilled(zone, place, found), repeated=True)
 
 
 def newest_number(zone: Store, place: Place) -> int:
@@ -148,10 +144,12 @@ def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
     newest = read_claim(zone, place.claim(number)) if number else None
     while (later := read_claim(zone, place.claim(number + 1))) is not None:
         number, newest = number + 1, later
-    if newest is not None and zone.stat(newest.staged) is not None:
-        LOG.info("%s: fulfilling the claim of %s", place.table, newest.file)
-        return _fulfil(zone, place, newest).number or number
-    return number
+    return number if newest is None else _fulfilled(zone, place, newest).number or number
+
+
+def _fulfilled(zone: Store, place: Place, claim: Claim) -> Claim:
+    """See to it that a claim is fulfilled, whose writer may be at work this moment, or dead."""
+    return claim if zone.stat(claim.staged) is None else _fulfil(zone, place, claim)
 
 
 def _fulfil(zone: Store, place: Place, claim: Claim, data: bytes | None = None) -> Claim:

@@ -140,7 +140,7 @@ def make_draft(
         )
         for lane, part in split_lanes(fitted.rows, by, table=table)
     ]
-    spelled = _spelled(metadata, fitted, seen)
+    spelled = _spelled(metadata, fitted, seen, force=force)
     return Draft(metadata=spelled, fitted=fitted, contents=tuple(contents))
 
 
@@ -164,21 +164,22 @@ def declare(zone: Store, folder: str, draft: Draft, seen: Seen, partner: bytes |
     return zone.put_new(path, data) or zone.read(path) == data
 
 
-def _spelled(metadata: TableMetadata, fitted: Fitted, seen: Seen) -> TableMetadata:
+def _spelled(metadata: TableMetadata, fitted: Fitted, seen: Seen, *, force: bool) -> TableMetadata:
     """Spell new keys as the columns are, and declare the types of delimited text."""
     if seen.metadata is None or seen.metadata.key_columns != metadata.key_columns:
         names = {column.name.lower(): column.name for column in fitted.known.columns}
         keys = tuple(names[key.lower()] for key in metadata.key_columns)
         metadata = replace(metadata, key_columns=keys)
     if format_of(metadata) == "csv":
-        metadata = replace(metadata, schema_definition=_definition(metadata, fitted.definition))
+        columns = _definition(metadata.schema_definition, fitted.definition, force=force)
+        metadata = replace(metadata, schema_definition=columns)
     return metadata
 
 
 def _definition(
-    metadata: TableMetadata, columns: Sequence[DefinedColumn]
+    stated: Sequence[DefinedColumn], fitted: Sequence[DefinedColumn], *, force: bool
 ) -> tuple[DefinedColumn, ...]:
     """Keep what is declared, unless the columns were forced to be others; add what is new."""
-    mine = {column.name.lower(): column for column in columns}
-    stated = metadata.schema_definition
-    return (*stated, *(mine[name] for name in mine if name not in {c.name.lower() for c in stated}))
+    mine = {column.name.lower(): column for column in fitted}
+    kept = [(mine.pop(old.name.lower(), old), old) for old in stated]
+    return (*(new if force else old for new, old in kept), *mine.values())

@@ -103,31 +103,47 @@ def same_marker(marker: int, count: int, table: str) -> pa.ChunkedArray:
     return pa.chunked_array([pa.repeat(pa.scalar(marker, MARKER_TYPE), count)], MARKER_TYPE)
 
 
-def change_key_rows(old: pa.Table, new: pa.Table, keys: tuple[str, ...], *, table: str) -> pa.Table:
-    """Split key changes into deletes of the old keys and inserts of the new rows, in one table.
+def change_key_rows(
+    old: Rows, new: Rows, *, keys: tuple[str, ...], fixed: tuple[str, ...], table: str
+) -> Rows:
+    """Split key changes into deletes of the old keys and inserts of the new rows.
 
     All deletes stand before all inserts: keys may be swapped among the rows. In the deletes, every
     other column is NULL, or the new row's value where NULL is not allowed.
 
+    Args:
+        old: The old keys, one for each new row.
+        new: The whole rows.
+        keys: The key columns.
+        fixed: The columns that name the partition folder, in which both have to lie.
+        table: The table's name, for messages.
+
     Raises:
-        SchemaError: there are not as many old keys as new rows, or a key column is missing.
+        MarkerError: the rows have markers.
+        SchemaError: there are not as many old keys as new rows, a column is missing, or the rows move
+            to another partition.
 
     """
-    old, new = _bare(old), _bare(new)
-    if old.num_rows != new.num_rows:
-        msg = f"there are {old.num_rows:,} old keys and {new.num_rows:,} new rows"
+    if old.markers is not None or new.markers is not None:
+        msg = "a changed key is a delete and an insert, and the rows have markers of their own"
+        raise MarkerError(msg, table=table, next_step="Leave the marker column out.")
+    before, after = old.data, new.data
+    if before.num_rows != after.num_rows:
+        msg = f"there are {before.num_rows:,} old keys and {after.num_rows:,} new rows"
         step = "Give one old key for every new row, in the same order."
         raise SchemaError(msg, table=table, next_step=step)
-    for name, rows in ((name, rows) for name in keys for rows in (old, new)):
-        if name not in rows.column_names:
-            raise missing_column(name, table)
-    gone = [_gone(old, new, field, keys) for field in new.schema]
-    deletes = pa.Table.from_arrays(gone, schema=new.schema)
-    both = pa.concat_tables([deletes, new])
-    marks = [same_marker(mark, new.num_rows, table) for mark in (DELETE, INSERT)]
+    kept = {name: _old_values(before, after, name, table) for name in (*keys, *fixed)}
+    for name in fixed:
+        if not kept[name].equals(after[name]):
+            msg = "old and new row lie in different partitions, which one file cannot hold"
+            step = "Publish the delete and the insert yourself."
+            raise SchemaError(msg, table=table, column=name, next_step=step)
+    gone = [_gone(after, field, kept) for field in after.schema]
+    deletes = pa.Table.from_arrays(gone, schema=after.schema)
+    marks = [same_marker(mark, after.num_rows, table) for mark in (DELETE, INSERT)]
     chunks = [chunk for mark in marks for chunk in mark.chunks]
-    return both.append_column(
-        pa.field(MARKER_COLUMN, MARKER_TYPE), pa.chunked_array(chunks, MARKER_TYPE)
+    return Rows(
+        data=pa.concat_tables([deletes, after]), markers=pa.chunked_array(chunks, MARKER_TYPE)
     )
 
 
@@ -138,12 +154,27 @@ def missing_column(name: str, table: str) -> SchemaError:
     return SchemaError(msg, table=table, column=name, next_step=step)
 
 
-def _gone(old: pa.Table, new: pa.Table, field: pa.Field, keys: tuple[str, ...]) -> pa.ChunkedArray:
-    if field.name in keys:
-        return old[field.name].cast(field.type)
+def _old_values(before: pa.Table, after: pa.Table, name: str, table: str) -> pa.ChunkedArray:
+    """Give a column of the old keys with the type that it has in the new rows."""
+    for rows in (before, after):
+        if name not in rows.column_names:
+            raise missing_column(name, table)
+    try:
+        return before[name].cast(after[name].type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as exc:
+        msg = f"the old keys do not fit the new rows' type, {after[name].type}"
+        step = "Give both the same type."
+        raise SchemaError(
+            msg, table=table, column=name, found=str(before[name].type), next_step=step
+        ) from exc
+
+
+def _gone(after: pa.Table, field: pa.Field, kept: Mapping[str, pa.ChunkedArray]) -> pa.ChunkedArray:
+    if field.name in kept:
+        return kept[field.name]
     if not field.nullable:
-        return new[field.name]
-    return pa.chunked_array([pa.nulls(new.num_rows, field.type)], field.type)
+        return after[field.name]
+    return pa.chunked_array([pa.nulls(after.num_rows, field.type)], field.type)
 
 
 def _with_column(rows: pa.Table, name: str, table: str) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import MarkerError, SchemaError, StoreError, TableBusyError
+from mirrorlib.errors import MarkerError, StoreError, TableBusyError
 from mirrorlib.landing.names import SCHEMA_SUFFIX, TableName
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, recognize_call
@@ -32,7 +32,10 @@ _ATTEMPTS = 20  # writers that bring new columns at the same moment wait for eac
 
 
 class LandingTable:
-    """One table of a landing zone, to publish into. `LandingZoneWriter.table` makes it."""
+    """One table of a landing zone, to publish into. `LandingZoneWriter.table` makes it.
+
+    For one thread; any number of threads, processes and machines may have one of their own.
+    """
 
     def __init__(self, zone: Store, name: TableName, wanted: Wanted, partner: bytes | None) -> None:
         self._zone = zone
@@ -74,10 +77,7 @@ class LandingTable:
             StoreError: the store failed; call again with the same rows.
 
         """
-        known = self._look().known
-        types = {column.name: column.type for column in known.columns} if known else {}
-        rows = take_rows(data, marker, table=self._name, types=types)
-        return self._publish(rows, batch_id, force=force)
+        return self._publish(self._take(data, marker), batch_id, force=force)
 
     def insert(
         self, data: object, batch_id: str | None = None, *, force: bool = False
@@ -101,8 +101,8 @@ class LandingTable:
         self, data: object, batch_id: str | None = None, *, force: bool = False
     ) -> Published:
         """Publish deletes of the rows' keys; other columns are left out."""
-        rows = take_rows(data, DELETE, table=self._name, types={})
-        return self._publish(self._keys_alone(rows), batch_id, force=force)
+        rows = self._keys_alone(self._take(data, DELETE))
+        return self._publish(rows, batch_id, force=force)
 
     def change_keys(
         self,
@@ -121,18 +121,17 @@ class LandingTable:
             force: As `write`.
 
         """
-        before, after = (
-            take_rows(data, None, table=self._name, types={}).data for data in (old, new)
+        before, after = self._take(old, None), self._take(new, None)
+        by = partitions(self._wanted, self._seen, table=self._name)
+        rows = change_key_rows(
+            before, after, keys=self._keys(after.data), fixed=by, table=self._name
         )
-        by = partitions(self._wanted, self._look(), table=self._name)
-        both = change_key_rows(before, after, (*self._keys(after), *by), table=self._name)
-        for name in by:
-            if not before[name].cast(after[name].type).equals(after[name]):
-                msg = "old and new row lie in different partitions, which one file cannot hold"
-                step = "Publish the delete and the insert yourself."
-                raise SchemaError(msg, table=self._name, column=name, next_step=step)
-        rows = take_rows(both, None, table=self._name, types={})
         return self._publish(rows, batch_id, force=force)
+
+    def _take(self, data: object, marker: int | str | None) -> Rows:
+        known = self._look().known
+        types = {column.name: column.type for column in known.columns} if known else {}
+        return take_rows(data, marker, table=self._name, types=types)
 
     def _look(self) -> Seen:
         """Look at what the table folder shows; what an earlier call could not note down is noted first."""
@@ -144,7 +143,7 @@ class LandingTable:
 
     def _keys(self, data: pa.Table) -> tuple[str, ...]:
         """Give the key columns as the data spells them."""
-        metadata = self._look().metadata
+        metadata = self._seen.metadata
         keys = (metadata.key_columns if metadata else ()) or self._wanted.keys or ()
         if not keys:
             msg = "deletes need keys to go by, and the table has none"
@@ -157,7 +156,7 @@ class LandingTable:
 
     def _keys_alone(self, rows: Rows) -> Rows:
         """Leave out what a delete does not need: all but keys and partition columns."""
-        by = partitions(self._wanted, self._look(), table=self._name)
+        by = partitions(self._wanted, self._seen, table=self._name)
         for name in by:
             if name not in rows.data.column_names:
                 raise missing_column(name, self._name)
@@ -186,12 +185,14 @@ class LandingTable:
     def _declared(self, rows: Rows, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
         for _ in range(_ATTEMPTS):
-            seen = self._look()
+            seen = self._seen
             draft = make_draft(
                 rows, seen, self._wanted, folder=self._folder, table=self._name, force=force
             )
-            if declare(self._zone, self._folder, draft, seen, self._partner):
+            done = declare(self._zone, self._folder, draft, seen, self._partner)
+            if not done or draft.metadata != seen.metadata or draft.fitted.known != seen.known:
                 self._look()
+            if done:
                 return draft
         msg = "other writers keep changing the table's schema"
         raise TableBusyError(msg, table=self._name, next_step="Publish again when they are done.")

@@ -207,21 +207,42 @@ def test_a_marker_is_stated_once() -> None:
 # Changed keys
 
 
+def changed(old: pa.Table, new: pa.Table, *keys: str, fixed: tuple[str, ...] = ()) -> Rows:
+    """Change the keys of a table that is called t."""
+    return change_key_rows(taken(old), taken(new), keys=keys, fixed=fixed, table="t")
+
+
 def test_changed_keys_are_paired_by_place() -> None:
-    """As many old keys as new rows, and every key column in both."""
+    """As many old keys as new rows, every key column in both, and of one type."""
     new = pa.table({"a": [1], "b": [2], "v": ["x"]})
 
     with pytest.raises(SchemaError, match="2 old keys and 1 new rows"):
-        change_key_rows(pa.table({"a": [1, 2], "b": [1, 2]}), new, ("a", "b"), table="t")
+        changed(pa.table({"a": [1, 2], "b": [1, 2]}), new, "a", "b")
     with pytest.raises(SchemaError, match="no such column") as caught:
-        change_key_rows(pa.table({"a": [1]}), new, ("a", "b"), table="t")
+        changed(pa.table({"a": [1]}), new, "a", "b")
     assert "b" == caught.value.column
+    with pytest.raises(SchemaError, match="do not fit the new rows' type, int64"):
+        changed(pa.table({"a": ["x"]}), new, "a")
+    with pytest.raises(MarkerError, match="markers of their own"):
+        changed(pa.table({"a": [1], "__rowMarker__": [2]}), new, "a")
 
 
 def test_old_keys_take_the_new_ones_type() -> None:
     """int32 beside int64 is one key."""
     old = pa.table({"a": pa.array([1], pa.int32())})
 
-    both = change_key_rows(old, pa.table({"a": [2], "v": ["x"]}), ("a",), table="t")
+    rows = changed(old, pa.table({"a": [2], "v": ["x"]}), "a")
 
-    assert {"a": [1, 2], "v": [None, "x"], "__rowMarker__": [2, 0]} == both.to_pydict()
+    assert {"a": [1, 2], "v": [None, "x"]} == rows.data.to_pydict()
+    assert {"delete": 1, "insert": 1} == rows.counts(0)
+
+
+def test_a_changed_key_stays_in_its_partition() -> None:
+    """The old key has to say in which it lies."""
+    old, new = pa.table({"a": [1], "p": ["x"]}), pa.table({"a": [2], "p": ["x"]})
+
+    assert ["x", "x"] == changed(old, new, "a", fixed=("p",)).data["p"].to_pylist()
+    with pytest.raises(SchemaError, match="different partitions"):
+        changed(old, pa.table({"a": [2], "p": ["y"]}), "a", fixed=("p",))
+    with pytest.raises(SchemaError, match="no such column"):
+        changed(old.select(["a"]), new, "a", fixed=("p",))
