@@ -3,7 +3,7 @@ r"""Declare a table: make its `_metadata.json`, and the zone's `_partnerEvents.j
 In: what the caller wants and what an earlier publication stated. Out: the `TableMetadata` that holds
 from now on, and its bytes; `parse_metadata` reads them back as the same value. Properties that are
 at the format's default are left out. Delimited text is always written one way: header, `,`, `"`
-doubled inside quotes, `\n`, UTF-8, an empty unquoted field for NULL.
+doubled inside quotes, `\n`, UTF-8, an empty unquoted field for NULL, `0x` and digits for bytes.
 """
 
 from __future__ import annotations

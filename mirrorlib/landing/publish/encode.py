@@ -6,7 +6,6 @@ time, host or chunk shows in them, so that a repetition is known by its content.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 
@@ -57,10 +56,13 @@ def _csv(data: pa.Table) -> bytes:
 
 
 def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Turn into text what pyarrow cannot write, or writes as .NET does not read it."""
+    """Turn into text what pyarrow cannot write, or writes as .NET does not read it.
+
+    Bytes are hexadecimal: base64 has no word for no bytes at all, which is not NULL.
+    """
     if pa.types.is_binary(values.type):
-        texts = [None if value is None else base64.b64encode(value) for value in values.to_pylist()]
-        return pa.chunked_array([pa.array(texts, pa.binary()).cast(pa.string())])
+        texts = [None if value is None else f"0x{value.hex()}" for value in values.to_pylist()]
+        return pa.chunked_array([pa.array(texts, pa.string())])
     if pa.types.is_floating(values.type) and not _finite(values):
         texts = values.cast(pa.string())
         for ours, word in _WORDS:
