@@ -21,7 +21,7 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -135,8 +135,9 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
         len(scheme) <= 1 or "://" not in url
     ):  # one letter is a Windows drive, no "//" a name with a colon
         return LocalStore(Path(url))
+    more: dict[str, Any] = dict(options or {})
     try:
-        return ObjectStore(url, obstore.store.from_url(url, **dict(options or {})))
+        return ObjectStore(url, obstore.store.from_url(url, **more))
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         raise StoreError(

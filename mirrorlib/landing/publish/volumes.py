@@ -43,8 +43,9 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
     except ImportError as exc:
         msg = f"cannot open {url} without databricks-sdk"
         raise StoreError(msg, next_step="Install it: pip install 'mirrorlib[databricks]'.") from exc
+    more: dict[str, Any] = dict(options or {})
     try:
-        client = WorkspaceClient(**dict(options or {}))
+        client = WorkspaceClient(**more)
     except ValueError as exc:  # what the SDK raises for a configuration that is not enough
         msg = f"cannot open {url}"
         step = (
