@@ -174,10 +174,11 @@ def with_system_fault(fault: Fault, work: Callable[[], object]) -> None:
         mode = fault.strike(name)
         if mode == "kill before":
             die()
-        result = real[name](*arguments, **more)
-        if mode == "kill after":
-            die()
-        return result
+        try:
+            return real[name](*arguments, **more)
+        finally:
+            if mode == "kill after":
+                die()
 
     for name in real:
         setattr(os, name, partial(call, name))
