@@ -1,9 +1,9 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `check` reviews a landing zone, `reset` begins a table anew; `local_spark` starts a Spark
-session on this machine. Every name is imported when it is first used: importing this package costs
-nothing and needs no Spark.
+stands, `reset` begins a table anew; `LandingZoneWriter` publishes into a landing zone and `check`
+reviews one; `local_spark` starts a Spark session on this machine. Every name is imported when it is
+first used: importing this package costs nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     )
     from mirrorlib.landing.check.report import CheckReport, Finding
     from mirrorlib.landing.check.zone import check_zone as check
+    from mirrorlib.landing.publish.published import Published
+    from mirrorlib.landing.publish.table import LandingTable
+    from mirrorlib.landing.publish.writer import LandingZoneWriter
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.session import local_spark
@@ -55,13 +58,16 @@ __all__ = [
     "Finding",
     "ForeignWriteError",
     "JournalError",
+    "LandingTable",
     "LandingZoneError",
+    "LandingZoneWriter",
     "LocalSparkError",
     "MarkerError",
     "MetadataError",
     "MirrorError",
     "OutcomeUnknownError",
     "PlanReport",
+    "Published",
     "SchemaError",
     "StatusReport",
     "StoreError",
@@ -83,7 +89,10 @@ _ELSEWHERE = {
     "CheckReport": "mirrorlib.landing.check.report:CheckReport",
     "Event": "mirrorlib.apply.report:Event",
     "Finding": "mirrorlib.landing.check.report:Finding",
+    "LandingTable": "mirrorlib.landing.publish.table:LandingTable",
+    "LandingZoneWriter": "mirrorlib.landing.publish.writer:LandingZoneWriter",
     "PlanReport": "mirrorlib.apply.report:PlanReport",
+    "Published": "mirrorlib.landing.publish.published:Published",
     "StatusReport": "mirrorlib.operate.status:StatusReport",
     "TableReport": "mirrorlib.apply.report:TableReport",
     "__version__": "mirrorlib.version:VERSION",

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.options import REWRITE_LIMIT
+from mirrorlib.commands import publish
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.show import show_progress, show_report
 from mirrorlib.version import VERSION
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.report import Observer, PlanReport
+    from mirrorlib.commands.publish import PublishReport
     from mirrorlib.landing.check.report import CheckObserver, CheckReport, CheckStep
     from mirrorlib.operate.status import StatusReport
 
@@ -41,6 +43,7 @@ examples:
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
+  mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
 exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage
 """
@@ -166,6 +169,12 @@ def _reset(arguments: argparse.Namespace) -> int:
     return OK
 
 
+def _publish(arguments: argparse.Namespace) -> int:
+    report = publish.publish_files(arguments)
+    _say(report, as_json=arguments.json)
+    return OK if report.ok else STOPPED
+
+
 def _demo(arguments: argparse.Namespace) -> int:
     from mirrorlib.demo import run_demo
 
@@ -213,7 +222,7 @@ def _stop_on_signals() -> threading.Event:
     return stop
 
 
-def _say(report: PlanReport | StatusReport | CheckReport, *, as_json: bool) -> None:
+def _say(report: PlanReport | StatusReport | CheckReport | PublishReport, *, as_json: bool) -> None:
     if as_json:
         _say_json(report.to_dict(), lines=False)
     else:
@@ -247,6 +256,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_status(commands)
     _add_check(commands)
     _add_reset(commands)
+    publish.add_arguments(_command(commands, "publish", _publish, publish.HELP, publish.MORE))
     _add_demo(commands)
     return parser
 

@@ -1,4 +1,4 @@
-"""One door to where files lie: a local folder or an object store, behind the same eight verbs.
+"""One door to where files lie: a local folder or an object store, behind the same few verbs.
 
 In: a path or URL. Out: a `Store`, whose paths are relative to that root and use "/". Promises:
 `put` replaces a file as a whole, `put_new` writes a file as a whole or not at all and says which,
@@ -21,7 +21,7 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -31,7 +31,7 @@ from obstore.exceptions import AlreadyExistsError
 from mirrorlib.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from typing_extensions import Buffer
 
@@ -101,6 +101,12 @@ class Store(Protocol):
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file unless there is one already; False when there was."""
 
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Give a file another name unless that is taken; False when it is, or when there is no such file.
+
+        *data* is what the file holds, when that is at hand: not every store can rename.
+        """
+
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
 
@@ -111,8 +117,12 @@ class Store(Protocol):
         """Return what Spark has to be told to read the same file or folder."""
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
     """Return the store for a local path, a `file:` URL, or any URL that obstore knows (`s3://`, `abfss://`, `gs://` …).
+
+    Args:
+        url: Where the files lie.
+        options: What obstore is told of an object store beside its URL: credentials, an endpoint.
 
     Raises:
         StoreError: the URL's scheme is not known.
@@ -125,8 +135,9 @@ def open_store(url: str) -> Store:
         len(scheme) <= 1 or "://" not in url
     ):  # one letter is a Windows drive, no "//" a name with a colon
         return LocalStore(Path(url))
+    more: dict[str, Any] = dict(options or {})
     try:
-        return ObjectStore(url, obstore.store.from_url(url))
+        return ObjectStore(url, obstore.store.from_url(url, **more))
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         raise StoreError(
@@ -208,6 +219,20 @@ class LocalStore:
                 os.link(draft, self._path(path))
             except FileExistsError:
                 return False
+            return True
+
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Link the new name, then remove the old one; a crash in between leaves both."""
+        del data
+        old, new = self._path(source), self._path(target)
+        with _told("write", new):
+            new.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(old, new)
+            except (FileExistsError, FileNotFoundError):
+                return False
+            _flush_folder(new.parent)
+            old.unlink(missing_ok=True)
             return True
 
     def delete(self, path: str) -> None:
@@ -335,6 +360,14 @@ class ObjectStore:
             except AlreadyExistsError:
                 return False
             return True
+
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Write the object under its new name, then remove the old one: no store renames if absent everywhere."""
+        content = self.read(source) if data is None else data
+        if content is None or not self.put_new(target, content):
+            return False
+        self.delete(source)
+        return True
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""

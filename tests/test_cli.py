@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.zones import ZoneWriter
 
 REPOSITORY = Path(__file__).parents[1]
-COMMANDS = ("apply", "plan", "status", "check", "reset", "demo")
+COMMANDS = ("apply", "plan", "status", "check", "reset", "publish", "demo")
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,177 @@
+"""`mirrorlib publish`: put the rows of files into a landing zone, a change file each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.errors import MirrorError
+from mirrorlib.tabular import Tabular
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from mirrorlib.landing.publish.published import Published
+    from mirrorlib.landing.publish.table import LandingTable
+
+HELP = "put the rows of files into a landing zone"
+MORE = (
+    "Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema checks are "
+    "seen to. After a crash, publish the same files again: none is published twice."
+)
+_COUNTED = ("insert", "update", "delete", "upsert")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PublishReport(Tabular):
+    """What was published, and what stopped the rest.
+
+    Attributes:
+        table: the table's name.
+        published: one for each file that was published.
+        error: why the next file was not; None when all were.
+
+    """
+
+    table: str
+    published: tuple[Published, ...]
+    error: MirrorError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything was published."""
+        return self.error is None
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("table", "file", "rows", *_COUNTED, "bytes", "")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one line a change file."""
+        return [
+            (
+                self.table,
+                file.file,
+                f"{file.rows:,}",
+                *(f"{file.markers.get(name, 0):,}" for name in _COUNTED),
+                f"{file.size:,}",
+                "was there already" if file.repeated else "",
+            )
+            for done in self.published
+            for file in done.files
+        ]
+
+    def notes(self) -> list[str]:
+        """Return what is worth knowing, and the error."""
+        notes = list(dict.fromkeys(note for done in self.published for note in done.notes))
+        return notes if self.error is None else [*notes, f"The rest is not published: {self.error}"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the facts as JSON-ready values."""
+        return {
+            "ok": self.ok,
+            "table": self.table,
+            "published": [done.to_dict() for done in self.published],
+            "error": None if self.error is None else self.error.to_dict(),
+        }
+
+
+def publish_files(arguments: argparse.Namespace) -> PublishReport:
+    """Publish file by file; the first error ends it.
+
+    Raises:
+        MirrorError: nothing was published.
+
+    """
+    from mirrorlib.landing.publish.writer import LandingZoneWriter
+
+    writer = LandingZoneWriter(arguments.landing_zone, source=arguments.source)
+    table = writer.table(
+        arguments.table,
+        keys=arguments.keys,
+        file_format=arguments.format,
+        partition_by=arguments.partition_by,
+        upsert_default=True if arguments.upsert_default else None,
+        detection="last_update_time" if arguments.time_ordered else None,
+    )
+    published: list[Published] = []
+    for place, path in enumerate(arguments.file, 1):
+        try:
+            published.append(_publish(table, path, place, arguments))
+        except MirrorError as exc:
+            if not published:
+                raise
+            return PublishReport(table=arguments.table, published=tuple(published), error=exc)
+    return PublishReport(table=arguments.table, published=tuple(published))
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `publish` takes."""
+    command.add_argument(
+        "landing_zone",
+        metavar="LANDING_ZONE",
+        help="folder or URL that holds the table folders; dbfs:/Volumes/… for a Databricks volume",
+    )
+    command.add_argument("table", metavar="TABLE", help="the table: orders, or dbo/orders")
+    command.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="+",
+        help="Parquet or CSV files, in the order of their changes",
+    )
+    command.add_argument(
+        "--keys", type=_names, default=(), metavar="A,B", help="key columns, when the table is new"
+    )
+    command.add_argument(
+        "--marker",
+        type=_marker,
+        metavar="N|COLUMN",
+        help="what the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the column that says it "
+        "(default: __rowMarker__ where there is one)",
+    )
+    command.add_argument(
+        "--format", choices=("parquet", "csv"), help="of the change files (default: parquet)"
+    )
+    command.add_argument(
+        "--partition-by",
+        type=_names,
+        default=(),
+        metavar="A,B",
+        help="columns whose values name partition folders",
+    )
+    command.add_argument(
+        "--upsert-default", action="store_true", help="rows without markers are upserts"
+    )
+    command.add_argument(
+        "--time-ordered", action="store_true", help="name files by chance; readers go by their time"
+    )
+    command.add_argument(
+        "--batch-id",
+        metavar="ID",
+        help="what these files are called: published again under the same id, they are there once",
+    )
+    command.add_argument(
+        "--source", metavar="TEXT", help="what is mirrored, for _partnerEvents.json"
+    )
+    command.add_argument(
+        "--force", action="store_true", help="publish a schema change that stops a Fabric table"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _publish(
+    table: LandingTable, path: str, place: int, arguments: argparse.Namespace
+) -> Published:
+    batch = arguments.batch_id
+    if batch is not None and len(arguments.file) > 1:
+        batch = f"{batch}/{place}"
+    return table.write(path, marker=arguments.marker, batch_id=batch, force=arguments.force)
+
+
+def _names(text: str) -> Sequence[str]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _marker(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text

@@ -1,0 +1,284 @@
+"""Publish content under the next number, once, whatever crashes and whoever else publishes.
+
+In: a store, a place and content. Out: the claim under which the content is visible. The steps, each
+durable before the next:
+
+1. *Stage* the whole content under a name that readers ignore.
+2. *Claim* the next number for it, put-if-absent: of two writers one gets it.
+3. *Record* the number under the batch's key.
+4. *Publish*: move the staged content to the number's name, unless there is a file; look at it again.
+
+Only the newest claim of a place can be unfulfilled, because nobody claims a number before the one
+below it is fulfilled, and anybody can fulfil it: the content is there. So there is no gap that lasts.
+A repetition finds its batch by the record. (`claims.Call` says how a batch without an id is known.)
+
+Guarantee: exactly once for a batch with an id; without one, exactly once for a caller who repeats
+whatever did not return. (Killed in the instant between the last note and the return, a call without
+an id has returned: nobody but its caller can know better.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
+from mirrorlib.landing.publish.claims import (
+    Call,
+    Claim,
+    Content,
+    Place,
+    new_claim,
+    read_claim,
+    write_claim,
+)
+from mirrorlib.landing.schema import open_parquet
+
+if TYPE_CHECKING:
+    from mirrorlib.store import Store
+
+LOG = logging.getLogger(__name__)
+_ABANDONED = timedelta(days=7)  # content without a claim for so long has no writer any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """Where content is visible now.
+
+    Attributes:
+        claim: its number and name.
+        repeated: it was there already, or its publication had begun.
+
+    """
+
+    claim: Claim
+    repeated: bool
+
+
+def publish_next(
+    zone: Store, place: Place, call: Call, content: Content, *, after: int | None = None
+) -> Landed:
+    """Publish content under the next sequence number.
+
+    Args:
+        zone: The landing zone.
+        place: The table or partition folder.
+        call: Which batch it belongs to.
+        content: The whole change file.
+        after: The last number that is known to be taken; None to find it by listing.
+
+    Raises:
+        ChangeFileError: what was published is not what was sent.
+        FileChangedError: the batch's id was used for other content.
+        StoreError: the store failed; repeat the call.
+
+    """
+    number = newest_number(zone, place) if after is None else after
+    number = _fulfil_newest(zone, place, number)
+    if after is None:
+        _sweep(zone, place)
+    claim = None
+    while (found := _find(zone, place, call)) is None:
+        if claim is None:
+            claim = _staged(zone, place, call, content, number + 1)
+        claim = _numbered(claim, number + 1)
+        if write_claim(zone, place.claim(number + 1), claim):
+            return _landed(place, _fulfil(zone, place, claim, content.data))
+        number = _fulfil_newest(zone, place, number)
+    if claim is not None:  # the same batch, published by somebody else at the same moment
+        zone.delete(claim.staged)
+    return _landed(place, _fulfilled(zone, place, found), repeated=True)
+
+
+def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> Landed:
+    """Publish content under a name of its own, for a table whose files are ordered by time.
+
+    Raises:
+        ChangeFileError, FileChangedError, StoreError: as `publish_next`.
+
+    """
+    while (found := _find(zone, place, call)) is None:
+        file = f"{_timed_name()}.{content.extension}"
+        claim = new_claim(place, call, content, number=None, ordinal=1, file=file)
+        zone.put(claim.staged, content.data)
+        if write_claim(zone, place.record(claim.key, 1), claim):
+            return _landed(place, _fulfil(zone, place, claim, content.data))
+        zone.delete(claim.staged)
+    return _landed(place, _fulfilled(zone, place, found), repeated=True)
+
+
+def newest_number(zone: Store, place: Place) -> int:
+    """Find the last number that is taken, by a file or a claim; 0 when none is.
+
+    Files are listed first: readers move them away, and keep the newest.
+    """
+    visible = _newest(zone, place.files)
+    if zone.stat(place.claim(visible + 1)) is None:
+        return visible
+    return max(visible, _newest(zone, place.claims))
+
+
+def _newest(zone: Store, folder: str) -> int:
+    listed = zone.list_folder(folder)
+    names = [file.name for file in listed.files] if listed else []
+    return max((sequence_number(name) or 0 for name in names if not is_ignored(name)), default=0)
+
+
+def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
+    """See to it that the newest claim is fulfilled; return its number.
+
+    Args:
+        zone: The landing zone.
+        place: The table or partition folder.
+        number: A number that is taken, and not long ago: claims above it are looked for one by one.
+
+    """
+    newest = read_claim(zone, place.claim(number)) if number else None
+    while (later := read_claim(zone, place.claim(number + 1))) is not None:
+        number, newest = number + 1, later
+    return number if newest is None else _fulfilled(zone, place, newest).number or number
+
+
+def _fulfilled(zone: Store, place: Place, claim: Claim) -> Claim:
+    """See to it that a claim is fulfilled, whose writer may be at work this moment, or dead."""
+    return claim if zone.stat(claim.staged) is None else _fulfil(zone, place, claim)
+
+
+def _fulfil(zone: Store, place: Place, claim: Claim, data: bytes | None = None) -> Claim:
+    """Make a claim's content visible; return the claim under which it is.
+
+    Several may do this for one claim at once: each step is done once, by whoever comes first.
+
+    Args:
+        zone: The landing zone.
+        place: The table or partition folder.
+        claim: Whose content is staged.
+        data: The content, when it is at hand.
+
+    """
+    while True:
+        zone.put_new(place.record(claim.key, claim.ordinal), claim.to_json())
+        path = place.path(claim.file)
+        if zone.move_new(claim.staged, path, data):
+            break
+        ours = _is_ours(zone, path, claim)
+        if ours:
+            zone.delete(claim.staged)
+            break
+        if ours is None and data is None:  # another has done it, and a reader has moved it away
+            return claim
+        if ours is None and data is not None and zone.put_new(path, data):
+            break
+        if ours is False:
+            claim = _moved_on(zone, place, claim)
+    _verify(zone, place, claim)
+    return claim
+
+
+def _is_ours(zone: Store, path: str, claim: Claim) -> bool | None:
+    """Say whether the file at *path* has the claim's content; None when there is no file."""
+    there = zone.stat(path)
+    if there is None or there.size != claim.size:
+        return None if there is None else False
+    data = zone.read(path)
+    return None if data is None else hashlib.sha256(data).hexdigest() == claim.sha256
+
+
+def _moved_on(zone: Store, place: Place, claim: Claim) -> Claim:
+    """Claim the next number: a program that knows no claims has put a file under ours."""
+    if claim.number is None:
+        msg = "the new file's name is taken"
+        raise ChangeFileError(
+            msg, table=place.table, file=claim.file, next_step="Publish the batch again."
+        )
+    LOG.warning("%s: %s is another program's; going on above it", place.table, claim.file)
+    number = claim.number + 1
+    while not write_claim(zone, place.claim(number), _numbered(claim, number)):
+        number += 1
+    return _numbered(claim, number)
+
+
+def _numbered(claim: Claim, number: int) -> Claim:
+    extension = claim.staged.rpartition(".")[2]
+    return replace(claim, number=number, ordinal=number, file=sequence_name(number, extension))
+
+
+def _staged(zone: Store, place: Place, call: Call, content: Content, number: int) -> Claim:
+    file = sequence_name(number, content.extension)
+    claim = new_claim(place, call, content, number=number, ordinal=number, file=file)
+    zone.put(claim.staged, content.data)
+    return claim
+
+
+def _find(zone: Store, place: Place, call: Call) -> Claim | None:
+    """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
+    newest = _newest(zone, place.batches(call.key))
+    found = read_claim(zone, place.record(call.key, newest)) if newest else None
+    if found is not None and found.fingerprint != call.fingerprint:
+        msg = "the batch id was used before, for other content"
+        step = "Give every batch an id of its own, and the same content whenever it is repeated."
+        raise FileChangedError(
+            msg, table=place.table, file=found.file, found=call.batch_id, next_step=step
+        )
+    return found
+
+
+def _landed(place: Place, claim: Claim, *, repeated: bool = False) -> Landed:
+    LOG.info("%s: published %s, %d rows", place.table, place.path(claim.file), claim.rows)
+    return Landed(claim=claim, repeated=repeated)
+
+
+def _verify(zone: Store, place: Place, claim: Claim) -> None:
+    """Look at what is visible now: its size, and its footer, or all of it where there is none."""
+    path = place.path(claim.file)
+    there = zone.stat(path)
+    if there is None:  # a reader was quick to move it away
+        return
+    if there.size == claim.size:
+        try:
+            if _is_whole(zone, path, claim):
+                return
+        except (pa.ArrowException, OSError) as exc:
+            raise _damaged(place, claim, there.size) from exc
+    raise _damaged(place, claim, there.size)
+
+
+def _is_whole(zone: Store, path: str, claim: Claim) -> bool:
+    if not path.endswith(".parquet"):
+        data = zone.read(path)
+        return data is None or hashlib.sha256(data).hexdigest() == claim.sha256
+    with zone.open_file(path) as file:
+        return bool(open_parquet(file).metadata.num_rows == claim.rows)
+
+
+def _damaged(place: Place, claim: Claim, size: int) -> ChangeFileError:
+    msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
+    step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
+    return ChangeFileError(
+        msg, table=place.table, file=claim.file, found=f"{size:,} bytes", next_step=step
+    )
+
+
+def _sweep(zone: Store, place: Place) -> None:
+    """Remove what writers left that died before they had a number. The newest claim is fulfilled now."""
+    listed = zone.list_folder(place.staged)
+    for file in listed.files if listed else ():
+        if datetime.now(UTC) - file.modified > _ABANDONED:
+            zone.delete(file.path)
+
+
+def _timed_name() -> str:
+    """Make a UUID of version 7 (RFC 9562): names sort as they were made, should times be equal."""
+    millis, rest = divmod(time.time_ns(), 1_000_000)
+    fraction = rest * 4096 // 1_000_000
+    tail = int.from_bytes(os.urandom(8)) >> 2
+    return str(uuid.UUID(int=millis << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | tail))

@@ -1,0 +1,245 @@
+"""Claims: which batch a number or name belongs to, durable before anything is published under it.
+
+In: a store. Out: `Claim` values in a table folder's `_mirrorlib/`, which readers ignore:
+
+    staged/[<lane>/]<attempt>.parquet         the content, whole, before it has a number
+    claims/[<lane>/]<number>.json             whose number it is
+    batches/[<lane>/]<key>/<ordinal>.json     which number a batch has, found by what its caller knows of it
+    calls/<content>/<count>.done              how often a call without a batch id has returned with this content
+
+A claim is fulfilled once its staged content is gone. All but the content is plain JSON, written with
+put-if-absent, never changed and never removed: whoever comes late can do no harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import StoreError
+from mirrorlib.landing.names import sequence_name, sequence_number
+from mirrorlib.landing.publish.known import STATE
+from mirrorlib.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirrorlib.store import Store
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One sequence of files: a table folder, or one partition folder of it.
+
+    Attributes:
+        table: the table's name, for messages.
+        folder: the table folder, relative to the zone.
+        lane: the partition folder, relative to the table folder; `""` for the table folder itself.
+
+    """
+
+    table: str
+    folder: str
+    lane: str = ""
+
+    @property
+    def files(self) -> str:
+        """Return the folder of the change files."""
+        return _joined(self.folder, self.lane)
+
+    @property
+    def claims(self) -> str:
+        """Return the folder of the claims."""
+        return _joined(self.folder, STATE, "claims", self.lane)
+
+    @property
+    def staged(self) -> str:
+        """Return the folder of the content that has no number yet."""
+        return _joined(self.folder, STATE, "staged", self.lane)
+
+    def batches(self, key: str) -> str:
+        """Return the folder of what is known of a batch."""
+        return _joined(self.folder, STATE, "batches", self.lane, key)
+
+    def record(self, key: str, ordinal: int) -> str:
+        """Return the path of a batch's record."""
+        return f"{self.batches(key)}/{sequence_name(ordinal, 'json')}"
+
+    def claim(self, number: int) -> str:
+        """Return the path of a number's claim."""
+        return f"{self.claims}/{sequence_name(number, 'json')}"
+
+    def path(self, file: str) -> str:
+        """Return the path of a change file."""
+        return f"{self.files}/{file}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """A change file before it has a name.
+
+    Attributes:
+        data: its bytes.
+        extension: without the dot.
+        rows: how many there are.
+        markers: how many of each kind, by the marker's name.
+
+    """
+
+    data: bytes = field(repr=False)
+    extension: str
+    rows: int
+    markers: Mapping[str, int]
+
+    @property
+    def sha256(self) -> str:
+        """Return the content's fingerprint."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a publisher, which may publish to several partition folders, and may be repeated.
+
+    Attributes:
+        key: names the batch: by its id; without one by its content, and how often that was published.
+        batch_id: as the caller gave it.
+        fingerprint: of the rows as they were given, whatever the table's schema makes of them.
+        note: the path of the note that the call has returned; None for a batch with an id, which is
+            the same batch for ever.
+
+    """
+
+    key: str
+    batch_id: str | None
+    fingerprint: str
+    note: str | None = None
+
+
+def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | None) -> Call:
+    """Find out which batch a call is about: without an id, the one that was begun and has not returned."""
+    if batch_id is not None:
+        key = f"id-{hashlib.sha256(batch_id.encode()).hexdigest()}"
+        return Call(key=key, batch_id=batch_id, fingerprint=fingerprint)
+    calls = _joined(folder, STATE, "calls", fingerprint)
+    listed = zone.list_folder(calls)
+    numbers = [sequence_number(file.name) or 0 for file in listed.files] if listed else []
+    count = 1 + max(numbers, default=0)
+    return Call(
+        key=f"content-{fingerprint}-{count}",
+        batch_id=None,
+        fingerprint=fingerprint,
+        note=f"{calls}/{sequence_name(count, 'done')}",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A number, or a name, and the one batch that it belongs to.
+
+    Attributes:
+        number: the sequence number; None in a table ordered by time.
+        ordinal: tells the records of one key apart: the number; 1 in a table ordered by time.
+        file: the change file's name.
+        key: see `Call`.
+        batch_id: as the caller gave it.
+        fingerprint: see `Call`.
+        attempt: random; one for each staged content.
+        staged: the path of the staged content, relative to the zone.
+        sha256: of the content.
+        size: bytes.
+        rows: how many.
+        markers: by the marker's name.
+        written_at: ISO 8601, UTC.
+        library: who wrote it.
+
+    """
+
+    number: int | None
+    ordinal: int
+    file: str
+    key: str
+    batch_id: str | None
+    fingerprint: str
+    attempt: str
+    staged: str
+    sha256: str
+    size: int
+    rows: int
+    markers: Mapping[str, int]
+    written_at: str
+    library: str = f"mirrorlib {VERSION}"
+
+    def to_json(self) -> bytes:
+        """Write it down."""
+        return (
+            json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
+        ).encode()
+
+
+def new_claim(
+    place: Place, call: Call, content: Content, *, number: int | None, ordinal: int, file: str
+) -> Claim:
+    """Make a claim for content that is not staged yet."""
+    attempt = secrets.token_hex(16)
+    return Claim(
+        number=number,
+        ordinal=ordinal,
+        file=file,
+        key=call.key,
+        batch_id=call.batch_id,
+        fingerprint=call.fingerprint,
+        attempt=attempt,
+        staged=f"{place.staged}/{attempt}.{content.extension}",
+        sha256=content.sha256,
+        size=len(content.data),
+        rows=content.rows,
+        markers=content.markers,
+        written_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
+
+
+def read_claim(zone: Store, path: str) -> Claim | None:
+    """Read a claim or a batch's record; None when there is none.
+
+    Raises:
+        StoreError: it cannot be read, or a newer mirrorlib wrote it.
+
+    """
+    data = zone.read(path)
+    if data is None:
+        return None
+    try:
+        value = json.loads(data)
+        if value.pop("format") != FORMAT:
+            raise _unreadable(zone, path)
+        return Claim(**value)
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        raise _unreadable(zone, path) from exc
+
+
+def write_claim(zone: Store, path: str, claim: Claim) -> bool:
+    """Write a claim unless there is one; True when the claim there is this very one.
+
+    A store may repeat a call whose answer was lost, and meet its own file.
+    """
+    if zone.put_new(path, claim.to_json()):
+        return True
+    there = read_claim(zone, path)
+    return there is not None and there.attempt == claim.attempt
+
+
+def _joined(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
+
+
+def _unreadable(zone: Store, path: str) -> StoreError:
+    msg = f"cannot understand {zone.url}/{path}, which says whose number it is"
+    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies in _mirrorlib."
+    return StoreError(msg, next_step=step)

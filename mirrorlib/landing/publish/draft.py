@@ -1,0 +1,186 @@
+"""Make everything that is to be written, checked and encoded, before anything is; then declare the table.
+
+In: rows, what the caller wants, and what the table folder shows. Out: a `Draft`: metadata, schema and
+whole change files. Bad input ends here, and has written nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from mirrorlib.errors import MetadataError
+from mirrorlib.landing.metadata import (
+    METADATA_NAME,
+    DefinedColumn,
+    TableMetadata,
+    parse_metadata,
+)
+from mirrorlib.landing.publish.checks import Fitted, fit_rows
+from mirrorlib.landing.publish.claims import Content, Place
+from mirrorlib.landing.publish.columns import Given
+from mirrorlib.landing.publish.declare import (
+    PARTNER_FILE,
+    Wanted,
+    format_of,
+    metadata_bytes,
+    settle_metadata,
+)
+from mirrorlib.landing.publish.encode import encode_rows
+from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
+from mirrorlib.landing.publish.lanes import split_lanes
+from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows
+from mirrorlib.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a table folder showed last.
+
+    Attributes:
+        etag: the metadata file's identity, None when there is no such file.
+        metadata: what it says.
+        known: the published schema, None when nothing was published.
+        taken: the last number of each lane that this process knows to be taken.
+
+    """
+
+    etag: str | None = None
+    metadata: TableMetadata | None = None
+    known: KnownSchema | None = None
+    taken: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Everything that is to be written: metadata, schema, and the change files by their places."""
+
+    metadata: TableMetadata
+    fitted: Fitted
+    contents: tuple[tuple[Place, Content], ...]
+
+
+def look(zone: Store, folder: str, seen: Seen, *, table: str) -> Seen:
+    """Look at a table folder again; other metadata means that all may be another.
+
+    Raises:
+        MetadataError: the metadata cannot be understood.
+        SchemaError, StoreError: what was published before cannot be read.
+
+    """
+    path = f"{folder}/{METADATA_NAME}"
+    there = zone.stat(path)
+    if there is None:
+        return Seen(known=read_known(zone, folder))
+    if there.etag != seen.etag:
+        metadata = parse_metadata(zone.read(path) or b"", table)
+        seen = Seen(etag=there.etag, metadata=metadata)
+    known = read_known(zone, folder, seen.known)
+    if known is None and seen.known is None:
+        known = adopt_known(zone, folder, seen.metadata, table=table)
+    return replace(seen, known=known or seen.known)
+
+
+def partitions(wanted: Wanted, seen: Seen, *, table: str, force: bool = False) -> tuple[str, ...]:
+    """Give the columns that name the partition folders.
+
+    Raises:
+        MetadataError: they are not known, or would be others than before.
+
+    """
+    before = seen.known.partition_by if seen.known else None
+    asked = wanted.partition_by
+    if before is not None and asked is not None and before != asked and not force:
+        msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
+        step = "Leave the partitioning out, or delete the table folder and publish the table anew."
+        raise MetadataError(msg, table=table, found=", ".join(asked), next_step=step)
+    if asked is None and not before and seen.metadata is not None and seen.metadata.partitioned:
+        msg = "the table has partition folders, and nothing says by which columns"
+        raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
+    return asked or before or ()
+
+
+def make_draft(
+    rows: Rows,
+    seen: Seen,
+    wanted: Wanted,
+    *,
+    folder: str,
+    table: str,
+    force: bool,
+) -> Draft:
+    """Check rows and encode them.
+
+    Raises:
+        MarkerError, MetadataError, SchemaError: see `LandingTable.write`.
+
+    """
+    metadata = settle_metadata(wanted, seen.metadata, table=table, force=force)
+    by = partitions(wanted, seen, table=table, force=force)
+    file_format = format_of(metadata)
+    given = Given(
+        table=table,
+        keys=metadata.key_columns,
+        file_format=file_format,
+        upsert_default=metadata.upsert_default,
+        known=seen.known or KnownSchema(),
+        partition_by=by,
+        force=force,
+    )
+    fitted = fit_rows(rows, given)
+    default = UPSERT if metadata.upsert_default else INSERT
+    contents = [
+        (
+            Place(table=table, folder=folder, lane=lane),
+            Content(
+                data=encode_rows(part, file_format),
+                extension=file_format,
+                rows=part.data.num_rows,
+                markers=part.counts(default),
+            ),
+        )
+        for lane, part in split_lanes(fitted.rows, by, table=table)
+    ]
+    spelled = _spelled(metadata, fitted, seen, force=force)
+    return Draft(metadata=spelled, fitted=fitted, contents=tuple(contents))
+
+
+def declare(zone: Store, folder: str, draft: Draft, seen: Seen, partner: bytes | None) -> bool:
+    """Write down what is new: the zone's partner, the table's schema, its metadata, in this order.
+
+    False when another writer was first with something else: look again, and make another draft.
+    """
+    if partner is not None and zone.stat(PARTNER_FILE) is None:
+        zone.put_new(PARTNER_FILE, partner)
+    known = draft.fitted.known
+    new = seen.known is None or known != seen.known
+    if new and not write_known(zone, folder, known):
+        return False
+    if draft.metadata == seen.metadata:
+        return True
+    path, data = f"{folder}/{METADATA_NAME}", metadata_bytes(draft.metadata)
+    if seen.metadata is not None:
+        zone.put(path, data)
+        return True
+    return zone.put_new(path, data) or zone.read(path) == data
+
+
+def _spelled(metadata: TableMetadata, fitted: Fitted, seen: Seen, *, force: bool) -> TableMetadata:
+    """Spell new keys as the columns are, and declare the types of delimited text."""
+    if seen.metadata is None or seen.metadata.key_columns != metadata.key_columns:
+        names = {column.name.lower(): column.name for column in fitted.known.columns}
+        keys = tuple(names[key.lower()] for key in metadata.key_columns)
+        metadata = replace(metadata, key_columns=keys)
+    if format_of(metadata) == "csv":
+        columns = _definition(metadata.schema_definition, fitted.definition, force=force)
+        metadata = replace(metadata, schema_definition=columns)
+    return metadata
+
+
+def _definition(
+    stated: Sequence[DefinedColumn], fitted: Sequence[DefinedColumn], *, force: bool
+) -> tuple[DefinedColumn, ...]:
+    """Keep what is declared, unless the columns were forced to be others; add what is new."""
+    mine = {column.name.lower(): column for column in fitted}
+    kept = [(mine.pop(old.name.lower(), old), old) for old in stated]
+    return (*(new if force else old for new, old in kept), *mine.values())

@@ -1,0 +1,215 @@
+"""One table of a landing zone, to publish into: its writes, and what is remembered between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import MarkerError, StoreError, TableBusyError
+from mirrorlib.landing.names import SCHEMA_SUFFIX, TableName
+from mirrorlib.landing.publish.allocate import publish_next, publish_timed
+from mirrorlib.landing.publish.claims import Call, Content, Place, recognize_call
+from mirrorlib.landing.publish.declare import Wanted
+from mirrorlib.landing.publish.draft import Draft, Seen, declare, look, make_draft, partitions
+from mirrorlib.landing.publish.encode import fingerprint_rows
+from mirrorlib.landing.publish.published import Published, PublishedFile
+from mirrorlib.landing.publish.rows import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    UPSERT,
+    Rows,
+    change_key_rows,
+    missing_column,
+    take_rows,
+)
+from mirrorlib.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ATTEMPTS = 20  # writers that bring new columns at the same moment wait for each other
+
+
+class LandingTable:
+    """One table of a landing zone, to publish into. `LandingZoneWriter.table` makes it.
+
+    For one thread; any number of threads, processes and machines may have one of their own.
+    """
+
+    def __init__(self, zone: Store, name: TableName, wanted: Wanted, partner: bytes | None) -> None:
+        self._zone = zone
+        self._name = str(name)
+        self._folder = (
+            name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
+        )
+        self._wanted = wanted
+        self._partner = partner
+        self._seen = Seen()
+        self._unnoted: list[str] = []
+
+    def write(
+        self,
+        data: object,
+        marker: int | str | None = None,
+        batch_id: str | None = None,
+        *,
+        force: bool = False,
+    ) -> Published:
+        """Publish rows as one change file, or one for each partition.
+
+        Args:
+            data: An Arrow table, batch or reader; a Spark, polars or DuckDB frame; or the path of a
+                Parquet or CSV file.
+            marker: What the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the name of the
+                column that says it. None: as `__rowMarker__` says; without it, a file without markers.
+            batch_id: What the caller calls this batch. Publishing it again, after whatever went
+                wrong, does nothing but say where it is. Without an id, rows are recognized by their
+                content until a call with them has returned.
+            force: Publish although it changes the schema in a way that stops a Fabric table.
+
+        Raises:
+            ChangeFileError: a file cannot be read, or what was published is not what was sent.
+            FileChangedError: the batch id was used for other content.
+            MarkerError: a marker is not known, or there are updates or deletes and no keys.
+            MetadataError: the table was declared otherwise before.
+            SchemaError: the rows do not go with the format, or with what was published before.
+            StoreError: the store failed; call again with the same rows.
+
+        """
+        return self._publish(self._take(data, marker), batch_id, force=force)
+
+    def insert(
+        self, data: object, batch_id: str | None = None, *, force: bool = False
+    ) -> Published:
+        """Publish rows as inserts: the format does not look whether a key is there already."""
+        return self.write(data, INSERT, batch_id, force=force)
+
+    def update(
+        self, data: object, batch_id: str | None = None, *, force: bool = False
+    ) -> Published:
+        """Publish whole rows as updates."""
+        return self.write(data, UPDATE, batch_id, force=force)
+
+    def upsert(
+        self, data: object, batch_id: str | None = None, *, force: bool = False
+    ) -> Published:
+        """Publish whole rows as inserts or updates, by whether their key is there."""
+        return self.write(data, UPSERT, batch_id, force=force)
+
+    def delete(
+        self, data: object, batch_id: str | None = None, *, force: bool = False
+    ) -> Published:
+        """Publish deletes of the rows' keys; other columns are left out."""
+        rows = self._keys_alone(self._take(data, DELETE))
+        return self._publish(rows, batch_id, force=force)
+
+    def change_keys(
+        self,
+        old: object,
+        new: object,
+        batch_id: str | None = None,
+        *,
+        force: bool = False,
+    ) -> Published:
+        """Publish rows whose keys have changed: deletes of the old keys, then the new rows, in one file.
+
+        Args:
+            old: The old keys, one for each new row, in the same order.
+            new: The whole rows, with their new keys.
+            batch_id: As `write`.
+            force: As `write`.
+
+        """
+        before, after = self._take(old, None), self._take(new, None)
+        by = partitions(self._wanted, self._seen, table=self._name)
+        rows = change_key_rows(
+            before, after, keys=self._keys(after.data), fixed=by, table=self._name
+        )
+        return self._publish(rows, batch_id, force=force)
+
+    def _take(self, data: object, marker: int | str | None) -> Rows:
+        known = self._look().known
+        types = {column.name: column.type for column in known.columns} if known else {}
+        return take_rows(data, marker, table=self._name, types=types)
+
+    def _look(self) -> Seen:
+        """Look at what the table folder shows; what an earlier call could not note down is noted first."""
+        while self._unnoted:
+            self._zone.put_new(self._unnoted[-1], b"")
+            self._unnoted.pop()
+        self._seen = look(self._zone, self._folder, self._seen, table=self._name)
+        return self._seen
+
+    def _keys(self, data: pa.Table) -> tuple[str, ...]:
+        """Give the key columns as the data spells them."""
+        metadata = self._seen.metadata
+        keys = (metadata.key_columns if metadata else ()) or self._wanted.keys or ()
+        if not keys:
+            msg = "deletes need keys to go by, and the table has none"
+            raise MarkerError(msg, table=self._name, next_step="Declare the table's keys.")
+        spelled = {name.lower(): name for name in data.column_names}
+        for key in keys:
+            if key.lower() not in spelled:
+                raise missing_column(key, self._name)
+        return tuple(spelled[key.lower()] for key in keys)
+
+    def _keys_alone(self, rows: Rows) -> Rows:
+        """Leave out what a delete does not need: all but keys and partition columns."""
+        by = partitions(self._wanted, self._seen, table=self._name)
+        for name in by:
+            if name not in rows.data.column_names:
+                raise missing_column(name, self._name)
+        names = dict.fromkeys((*self._keys(rows.data), *by))
+        return replace(rows, data=rows.data.select(list(names)))
+
+    def _publish(self, rows: Rows, batch_id: str | None, *, force: bool) -> Published:
+        """Check and encode everything, declare the table, then publish lane by lane."""
+        draft = self._declared(rows, force=force)
+        call = recognize_call(self._zone, self._folder, fingerprint_rows(rows), batch_id)
+        files = [self._land(draft, place, call, content) for place, content in draft.contents]
+        if call.note is not None and files:
+            self._note(call.note)
+        notes = draft.fitted.notes
+        if not files:
+            notes = (*notes, "without rows there is no partition folder to publish into")
+        return Published(table=self._name, files=tuple(files), notes=notes)
+
+    def _note(self, path: str) -> None:
+        """Note that this call returns; if it were said to have failed, it would be published again."""
+        try:
+            self._zone.put_new(path, b"")
+        except StoreError:
+            self._unnoted.append(path)
+
+    def _declared(self, rows: Rows, *, force: bool) -> Draft:
+        """Make the draft, and have the table declared as it says; another writer may be first."""
+        for _ in range(_ATTEMPTS):
+            seen = self._seen
+            draft = make_draft(
+                rows, seen, self._wanted, folder=self._folder, table=self._name, force=force
+            )
+            done = declare(self._zone, self._folder, draft, seen, self._partner)
+            if not done or draft.metadata != seen.metadata or draft.fitted.known != seen.known:
+                self._look()
+            if done:
+                return draft
+        msg = "other writers keep changing the table's schema"
+        raise TableBusyError(msg, table=self._name, next_step="Publish again when they are done.")
+
+    def _land(self, draft: Draft, place: Place, call: Call, content: Content) -> PublishedFile:
+        if draft.metadata.detection == "last_update_time":
+            landed = publish_timed(self._zone, place, call, content)
+        else:
+            taken = self._seen.taken
+            landed = publish_next(self._zone, place, call, content, after=taken.get(place.lane))
+            taken[place.lane] = max(taken.get(place.lane, 0), landed.claim.number or 0)
+        claim = landed.claim
+        return PublishedFile(
+            file=f"{place.lane}/{claim.file}" if place.lane else claim.file,
+            number=claim.number,
+            rows=claim.rows,
+            markers=claim.markers,
+            size=claim.size,
+            repeated=landed.repeated,
+        )

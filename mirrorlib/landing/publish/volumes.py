@@ -1,0 +1,225 @@
+"""Reach a Databricks Unity Catalog volume from outside a workspace, through databricks-sdk's Files API.
+
+In: `dbfs:/Volumes/catalog/schema/volume/…` (or `volumes:/Volumes/…`) and what the SDK's client takes:
+host, token, profile …; without any, its own configuration and environment. Out: a `Store`. Promises:
+put-if-absent is the API's own (`overwrite=false`); the API cannot rename, so moving is writing once
+more. The SDK is an extra, `mirrorlib[databricks]`, and is imported when a volume is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from mirrorlib.errors import StoreError
+from mirrorlib.store import Folder, Store, StoredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_SCHEMES = ("dbfs:", "volumes:")
+_ROOT = "/Volumes/"
+
+
+def is_volume(url: str) -> bool:
+    """Tell whether a URL names a volume; the bare path `/Volumes/…` is a local mount."""
+    return any(
+        _path_of(url, scheme).startswith(_ROOT) for scheme in _SCHEMES if url.startswith(scheme)
+    )
+
+
+def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
+    """Open a folder of a volume.
+
+    Raises:
+        StoreError: databricks-sdk is not installed, or finds no credentials.
+
+    """
+    try:
+        from databricks.sdk import WorkspaceClient
+    except ImportError as exc:
+        msg = f"cannot open {url} without databricks-sdk"
+        raise StoreError(msg, next_step="Install it: pip install 'mirrorlib[databricks]'.") from exc
+    more: dict[str, Any] = dict(options or {})
+    try:
+        client = WorkspaceClient(**more)
+    except ValueError as exc:  # what the SDK raises for a configuration that is not enough
+        msg = f"cannot open {url}"
+        step = (
+            "Give host and token as storage options, or set DATABRICKS_HOST and DATABRICKS_TOKEN."
+        )
+        raise StoreError(msg, found=type(exc).__name__, next_step=step) from exc
+    path = next(_path_of(url, scheme) for scheme in _SCHEMES if url.startswith(scheme))
+    return VolumeStore(path.rstrip("/"), client.files)
+
+
+class VolumeStore:
+    """Files in a Databricks volume; every call is one of the Files API."""
+
+    def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
+        """Take the folder's path, `/Volumes/…`, and the client's `files`."""
+        self._root = root
+        self._files = files
+
+    @property
+    def url(self) -> str:
+        """Return the URL without a slash at its end."""
+        return f"dbfs:{self._root}"
+
+    def list_folder(self, folder: str) -> Folder | None:
+        """List one level, as many requests as the API has pages."""
+        with _told("list", self._path(folder)) as errors:
+            try:
+                entries = list(self._files.list_directory_contents(self._path(folder)))
+            except errors.NotFound:
+                return None
+        found = sorted(entries, key=lambda entry: str(entry.name))
+        return Folder(
+            folders=tuple(entry.name for entry in found if entry.is_directory),
+            files=tuple(_listed(folder, entry) for entry in found if not entry.is_directory),
+        )
+
+    def first_names(self, folder: str, count: int) -> tuple[str, ...]:
+        """Pick the smallest names; the API lists in no order that it promises."""
+        listed = self.list_folder(folder)
+        return tuple(file.name for file in listed.files[:count]) if listed else ()
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Return the file's size and time, by one HEAD request."""
+        with _told("look at", self._path(path)) as errors:
+            try:
+                found = self._files.get_metadata(self._path(path))
+            except errors.NotFound:
+                return None
+        modified = parsedate_to_datetime(found.last_modified)
+        return _stored(path, int(found.content_length), modified)
+
+    def read(self, path: str) -> bytes | None:
+        """Return the whole file, None when there is none."""
+        with _told("read", self._path(path)) as errors:
+            try:
+                with contextlib.closing(self._files.download(self._path(path)).contents) as body:
+                    return bytes(body.read())
+            except errors.NotFound:
+                return None
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Read the whole file and open that."""
+        data = self.read(path)
+        if data is None:
+            msg = f"cannot open {self._path(path)}"
+            raise StoreError(msg, found="no such file")
+        return io.BytesIO(data)
+
+    def open_new(self, path: str) -> BinaryIO:
+        """Collect what is written; the file appears when it is closed."""
+        return cast("BinaryIO", _Upload(self, path))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the file, replacing what is there."""
+        with _told("write", self._path(path)):
+            self._upload(path, data, overwrite=True)
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write the file under the condition that there is none."""
+        with _told("write", self._path(path)) as errors:
+            try:
+                self._upload(path, data, overwrite=False)
+            except errors.ResourceConflict:
+                return False
+            return True
+
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Write the file under its new name, then remove the old one: the API cannot rename."""
+        content = self.read(source) if data is None else data
+        if content is None or not self.put_new(target, content):
+            return False
+        self.delete(source)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove the file; nothing happens when there is none."""
+        with _told("delete", self._path(path)) as errors, contextlib.suppress(errors.NotFound):
+            self._files.delete(self._path(path))
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove the tree, the innermost files first."""
+        listed = self.list_folder(folder)
+        if listed is None:
+            return
+        for inner in listed.folders:
+            self.delete_folder(f"{folder}/{inner}".lstrip("/"))
+        for file in listed.files:
+            self.delete(file.path)
+        with _told("delete", self._path(folder)) as errors, contextlib.suppress(errors.NotFound):
+            self._files.delete_directory(self._path(folder))
+
+    def uri(self, path: str) -> str:
+        """Return the path that a cluster's Spark knows."""
+        return self._path(path)
+
+    def _upload(self, path: str, data: bytes, *, overwrite: bool) -> None:
+        """Upload; the folder is made when the API says that it is missing."""
+        place = self._path(path)
+        try:
+            self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
+        except _errors().NotFound:
+            self._files.create_directory(place.rpartition("/")[0])
+            self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root
+
+
+class _Upload(io.BytesIO):
+    """A file under way: the API takes it as a whole."""
+
+    def __init__(self, store: VolumeStore, path: str) -> None:
+        super().__init__()
+        self._store = store
+        self._path = path
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._store.put(self._path, data)
+
+
+def _path_of(url: str, scheme: str) -> str:
+    """Cut the scheme off: `dbfs:/Volumes/x` and `dbfs:///Volumes/x` are one place."""
+    rest = url.removeprefix(scheme)
+    return f"/{rest.lstrip('/')}"
+
+
+def _listed(folder: str, entry: Any) -> StoredFile:  # noqa: ANN401  # the SDK's type is an extra's
+    modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
+    return _stored(f"{folder}/{entry.name}".lstrip("/"), int(entry.file_size or 0), modified)
+
+
+def _stored(path: str, size: int, modified: datetime) -> StoredFile:
+    """The API tells no identity: size and second of change have to do."""
+    etag = f"{int(modified.timestamp())}-{size}"
+    return StoredFile(path=path, size=size, modified=modified, etag=etag)
+
+
+def _errors() -> Any:  # noqa: ANN401  # a module of an extra
+    from databricks.sdk import errors
+
+    return errors
+
+
+@contextlib.contextmanager
+def _told(verb: str, place: str) -> Iterator[Any]:
+    """Turn what the SDK raises into one kind of error that names the place; give its error classes."""
+    try:
+        yield _errors()
+    except OSError as exc:  # DatabricksError is one, and so are the errors of its connection
+        msg = f"cannot {verb} dbfs:{place}"
+        step = (
+            "See that the volume is reachable, and that the token may read and write files in it."
+        )
+        raise StoreError(msg, found=type(exc).__name__, next_step=step) from exc

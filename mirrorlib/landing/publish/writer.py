@@ -1,0 +1,126 @@
+"""Publish tables into a landing zone, as `mirrorlib.LandingZoneWriter`.
+
+In: rows with or without markers. Out: change files that Fabric and mirrorlib read alike, in a local
+folder, an object store or a Databricks volume. Promises: all is checked before anything is written;
+`_metadata.json` is there before the first file; each file appears whole or not at all, once, under
+the next number (see `allocate`), also when several writers publish to one table.
+
+    writer = LandingZoneWriter("/data/landing", source="PostgreSQL")
+    orders = writer.table("dbo/orders", keys=["id"])
+    orders.write(rows)                                  # the initial load, without markers
+    orders.upsert(changed_rows, batch_id="2026-11-21/7")
+    orders.delete(deleted_keys)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mirrorlib.errors import TableNameError
+from mirrorlib.landing.metadata import Detection
+from mirrorlib.landing.names import (
+    SCHEMA_SUFFIX,
+    TableName,
+    is_ignored,
+    parse_name,
+    printable,
+    refuse_uncarriable,
+)
+from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
+from mirrorlib.landing.publish.lanes import check_partition_names
+from mirrorlib.landing.publish.table import LandingTable
+from mirrorlib.landing.publish.volumes import is_volume, open_volume
+from mirrorlib.store import Store, open_store
+
+
+class LandingZoneWriter:
+    """A landing zone to publish into. Nothing is written before the first rows are."""
+
+    def __init__(
+        self,
+        landing_zone: str | Path | Store,
+        *,
+        source: str | None = None,
+        source_version: str | None = None,
+        partner: str = "mirrorlib",
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Name the zone.
+
+        Args:
+            landing_zone: A folder; a URL of `s3://`, `abfss://` (OneLake included) or `gs://`; or a
+                Databricks volume from outside a workspace, `dbfs:/Volumes/catalog/schema/volume/…`.
+            source: What is mirrored ("PostgreSQL"): goes to `_partnerEvents.json`, which Fabric
+                recommends; None writes none.
+            source_version: Its version.
+            partner: Who publishes, the same in every zone.
+            storage_options: Credentials and the like, as obstore, or databricks-sdk, names them.
+
+        Raises:
+            StoreError: the place cannot be opened.
+
+        """
+        self._zone = _open(landing_zone, storage_options)
+        self._partner = None if source is None else partner_bytes(partner, source, source_version)
+
+    def table(
+        self,
+        name: str,
+        *,
+        keys: Sequence[str] | str = (),
+        file_format: PublishFormat | None = None,
+        partition_by: Sequence[str] | str = (),
+        upsert_default: bool | None = None,
+        detection: Detection | None = None,
+    ) -> LandingTable:
+        """Name a table; what is left out is as the table's metadata has it, or the format's default.
+
+        Args:
+            name: "orders", or "dbo/orders" for the folder `dbo.schema/orders`.
+            keys: The key columns; they cannot change later.
+            file_format: "parquet" (default), or "csv".
+            partition_by: Columns whose values name partition folders, each with numbers of its own.
+            upsert_default: Whether rows without markers are upserts, not inserts.
+            detection: "sequential" (default): numbered files. "last_update_time": names of their own.
+
+        Raises:
+            TableNameError: no table folder can have this name.
+            SchemaError: no partition folder can be named by this column.
+
+        """
+        found = _checked_name(name)
+        wanted = Wanted(
+            keys=_names(keys) or None,
+            file_format=file_format,
+            partition_by=_names(partition_by) or None,
+            upsert_default=upsert_default,
+            detection=detection,
+        )
+        check_partition_names(wanted.partition_by or (), table=str(found))
+        return LandingTable(self._zone, found, wanted, self._partner)
+
+
+def _open(landing_zone: str | Path | Store, options: Mapping[str, str] | None) -> Store:
+    if not isinstance(landing_zone, str | Path):
+        return landing_zone
+    url = str(landing_zone)
+    return open_volume(url, options) if is_volume(url) else open_store(url, options)
+
+
+def _checked_name(text: str) -> TableName:
+    """Read a table's name; refuse one whose folder no reader takes for a table's."""
+    name = parse_name(text)
+    refuse_uncarriable(name)
+    for part in (name.table,) if name.schema is None else (name.schema, name.table):
+        if is_ignored(part):
+            msg = "readers ignore folders whose name begins with _ or ."
+            raise TableNameError(msg, table=printable(text), next_step="Choose another name.")
+    if name.schema is None and name.table.endswith(SCHEMA_SUFFIX):
+        msg = "a folder whose name ends in .schema holds tables, and is none"
+        raise TableNameError(msg, table=printable(text), next_step="Choose another name.")
+    return name
+
+
+def _names(given: Sequence[str] | str) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

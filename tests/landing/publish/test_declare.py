@@ -1,0 +1,151 @@
+"""`_metadata.json` is written as the format has it, and our reader reads back what was meant."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorlib.errors import MetadataError, SchemaError
+from mirrorlib.landing.metadata import DefinedColumn, TableMetadata, parse_metadata
+from mirrorlib.landing.publish.declare import (
+    CSV_PROPERTIES,
+    Wanted,
+    metadata_bytes,
+    partner_bytes,
+    published_type,
+    settle_metadata,
+)
+
+
+def settled(
+    stated: TableMetadata | None = None, *, force: bool = False, **wanted: Any
+) -> TableMetadata:
+    """Bring together what is stated and what is wanted."""
+    return settle_metadata(Wanted(**wanted), stated, table="t", force=force)
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(
+    lambda name: name == name.strip()
+)
+COLUMNS = st.lists(
+    st.builds(
+        DefinedColumn,
+        name=NAMES,
+        data_type=st.sampled_from(["Int64", "String", "DateTime"]),
+        nullable=st.booleans(),
+    ),
+    max_size=4,
+).map(tuple)
+
+
+@given(
+    keys=st.lists(NAMES, min_size=1, max_size=3, unique_by=str.casefold).map(tuple),
+    csv=st.booleans(),
+    detection=st.sampled_from(["sequential", "last_update_time"]),
+    upsert=st.booleans(),
+    partition=st.booleans(),
+    columns=COLUMNS,
+)
+def test_our_reader_reads_back_what_was_declared(
+    keys: tuple[str, ...], csv: bool, detection: Any, upsert: bool, partition: bool, columns: Any
+) -> None:
+    """Every property, whatever the names hold; the one repair is Fabric's own quoted `true`."""
+    made = settled(
+        keys=keys,
+        file_format="csv" if csv else "parquet",
+        detection=detection,
+        upsert_default=upsert,
+        partition_by=("p",) if partition else None,
+    )
+    if csv:
+        made = replace(made, schema_definition=columns)
+
+    read = parse_metadata(metadata_bytes(made), "t")
+
+    assert made == replace(read, repairs=())
+    assert (("isPartitionEnabled is a string",) if partition else ()) == read.repairs
+
+
+def test_what_is_stated_stays_as_it_is() -> None:
+    """Nothing wanted, nothing changed: what others wrote is not rewritten."""
+    stated = TableMetadata(
+        key_columns=("id",), upsert_default=True, conditional_update="n", unknown=("x",)
+    )
+
+    assert stated == settled(stated)
+    assert stated == settled(stated, keys=("ID",), upsert_default=True, file_format="parquet")
+
+
+def test_forced_changes_keep_what_they_do_not_touch() -> None:
+    """`force` changes what is named, and no more."""
+    stated = TableMetadata(key_columns=("id",), conditional_update="n")
+
+    forced = settled(stated, force=True, detection="last_update_time")
+
+    expected = replace(stated, detection="last_update_time")
+    assert expected == forced
+    assert ("b",) == settled(stated, force=True, keys=("b",)).key_columns
+
+
+@pytest.mark.parametrize(
+    "stated,wanted,error",
+    [
+        (TableMetadata(key_columns=("a",)), {"keys": ("b",)}, SchemaError),
+        (TableMetadata(key_columns=("a",)), {"file_format": "csv"}, MetadataError),
+        (TableMetadata(), {"upsert_default": True}, MetadataError),
+        (None, {"upsert_default": True}, MetadataError),
+        (TableMetadata(file_format="delimited"), {}, MetadataError),
+    ],
+)
+def test_contradictions_are_refused(
+    stated: TableMetadata | None, wanted: dict[str, Any], error: type[Exception]
+) -> None:
+    """Other keys, another format, upserts without keys, another publisher's delimited text."""
+    with pytest.raises(error):
+        settled(stated, **wanted)
+
+
+def test_our_own_delimited_text_is_continued() -> None:
+    """Its properties are ours."""
+    stated = parse_metadata(metadata_bytes(settled(keys=("id",), file_format="csv")), "t")
+
+    assert stated == settled(stated)
+    assert dict(CSV_PROPERTIES) == dict(stated.format_properties)
+
+
+@pytest.mark.parametrize(
+    "stored,kind,name",
+    [
+        (pa.int8(), pa.int16(), "Int16"),
+        (pa.uint16(), pa.int32(), "Int32"),
+        (pa.int64(), pa.int64(), "Int64"),
+        (pa.float16(), pa.float32(), "Single"),
+        (pa.float64(), pa.float64(), "Double"),
+        (pa.timestamp("ms", "UTC"), pa.timestamp("us"), "DateTime"),
+        (pa.date64(), pa.date32(), "IDate"),
+        (pa.time64("us"), pa.string(), "ITime"),
+        (pa.bool_(), pa.bool_(), "Boolean"),
+        (pa.large_binary(), pa.binary(), "ByteArray"),
+        (pa.dictionary(pa.int8(), pa.string()), pa.string(), "String"),
+        (pa.decimal128(5, 2), None, ""),
+    ],
+)
+def test_delimited_text_names_its_types(
+    stored: pa.DataType, kind: pa.DataType | None, name: str
+) -> None:
+    """Eleven words, and none for decimals."""
+    assert (kind, name) == published_type(stored, "csv")
+
+
+def test_partner_events_are_the_documented_ones() -> None:
+    """A name, a source, and its version when it is known."""
+    info = {"sourceType": "SQL", "sourceVersion": "2019"}
+
+    assert {"partnerName": "p", "sourceInfo": info} == json.loads(partner_bytes("p", "SQL", "2019"))
+    assert {"sourceType": "SQL"} == json.loads(partner_bytes("p", "SQL", None))["sourceInfo"]

@@ -1,0 +1,248 @@
+"""Rows and markers are taken from whatever hands out Arrow, without changing a value."""
+
+from __future__ import annotations
+
+import gzip
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError
+from mirrorlib.landing.publish.rows import Rows, change_key_rows, take_rows
+
+ROWS = pa.table({"id": [1, 2], "v": ["a", None]})
+
+
+def taken(data: object, marker: int | str | None = None, **types: pa.DataType) -> Rows:
+    """Take rows for a table that is called t."""
+    return take_rows(data, marker, table="t", types=types)
+
+
+class SparkFrame:
+    """A frame that gives itself away as Spark's does."""
+
+    def toArrow(self) -> pa.Table:  # noqa: N802  # Spark's name
+        """Collect."""
+        return ROWS
+
+
+class StreamFrame:
+    """A frame that speaks the Arrow C stream, as polars' and DuckDB's do."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return ROWS.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        ROWS.to_batches()[0],
+        ROWS.to_reader(),
+        SparkFrame(),
+        StreamFrame(),
+        ROWS.replace_schema_metadata({"pandas": "{}"}),
+    ],
+    ids=["table", "batch", "reader", "spark", "stream", "with metadata"],
+)
+def test_rows_are_taken_from_whatever_hands_out_arrow(data: object) -> None:
+    """They are the same rows, without what others noted in the schema."""
+    rows = taken(data)
+
+    assert ROWS.equals(rows.data, check_metadata=True)
+    assert rows.markers is None
+
+
+@pytest.mark.parametrize("data", [None, 5, [{"id": 1}], {"id": [1]}])
+def test_anything_else_is_a_type_error(data: object) -> None:
+    """It says what would do."""
+    with pytest.raises(TypeError, match="give an Arrow table"):
+        taken(data)
+
+
+# Files
+
+
+def test_parquet_files_and_folders_are_read(tmp_path: Path) -> None:
+    """A folder as Spark writes it: part files in order, `_SUCCESS` and the like left alone."""
+    folder = tmp_path / "frame"
+    folder.mkdir()
+    pq.write_table(ROWS.slice(1), folder / "part-00001.snappy.parquet")
+    pq.write_table(ROWS.slice(0, 1), folder / "part-00000.snappy.parquet")
+    pq.write_table(ROWS, folder / "_hidden.parquet")
+    (folder / "_SUCCESS").touch()
+
+    assert ROWS.equals(taken(folder).data)
+    assert ROWS.slice(1).equals(taken(str(folder / "part-00001.snappy.parquet")).data)
+
+
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ("id,v\n1,a\n", {"id": [1], "v": ["a"]}),
+        ('id,v\n1,\n2,""\n', {"id": [1, 2], "v": [None, ""]}),
+        ("id,v\n1,007\n2,8\n", {"id": [1, 2], "v": ["007", "8"]}),
+        ("id,v\n1,+5\n", {"id": [1], "v": ["+5"]}),
+        ("id,v\n1,1.5\n2,2\n", {"id": [1, 2], "v": [1.5, 2.0]}),
+        ("id,v\n1,00.5\n", {"id": [1], "v": ["00.5"]}),
+        ("id,v\n1,123456789012345678901\n", {"id": [1], "v": ["123456789012345678901"]}),
+        ('id,v\n1,"a\nb"\n', {"id": [1], "v": ["a\nb"]}),
+        ("id,v\n1,true\n", {"id": [1], "v": [True]}),
+        ("id,v\n1,N/A\n", {"id": [1], "v": ["N/A"]}),
+    ],
+)
+def test_csv_is_read_without_changing_a_value(
+    tmp_path: Path, text: str, expected: dict[str, Any]
+) -> None:
+    """What is not plainly a number stays text; only an empty field is NULL."""
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+
+    assert expected == taken(path).data.to_pydict()
+
+
+def test_csv_is_read_with_the_types_that_are_known(tmp_path: Path) -> None:
+    """And with the markers in it; compressed files too."""
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"id,price,__rowMarker__\n1,1.50,4\n"))
+
+    rows = taken(path, price=pa.decimal128(9, 2))
+
+    assert {"id": [1], "price": [Decimal("1.50")]} == rows.data.to_pydict()
+    assert {"upsert": 1} == rows.counts(0)
+
+
+@pytest.mark.parametrize(
+    "name,data,text",
+    [
+        ("rows.parquet", b"PAR1 no", "cannot be read"),
+        ("rows.parquet", None, "cannot be read"),
+        ("rows.csv", b"", "cannot be read"),
+        ("rows.csv", b"id,v\n1\n", "cannot be read"),
+        ("rows.xlsx", b"PK", "neither .parquet nor .csv"),
+        ("folder/", None, "holds no Parquet files"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, name: str, data: bytes | None, text: str
+) -> None:
+    """Cut short, missing, empty, ragged, of another kind."""
+    path = tmp_path / name
+    if data is not None:
+        path.write_bytes(data)
+    elif name.endswith("/"):
+        path.mkdir()
+
+    with pytest.raises(ChangeFileError, match=text) as caught:
+        taken(path)
+
+    assert path.name == caught.value.file
+    assert caught.value.next_step
+
+
+# Markers
+
+
+@pytest.mark.parametrize(
+    "kind,values",
+    [
+        (pa.int8(), [0, 4]),
+        (pa.int64(), [0, 4]),
+        (pa.string(), ["0", "4"]),
+        (pa.float64(), [0.0, 4.0]),
+        (pa.decimal128(3, 0), [Decimal(0), Decimal(4)]),
+        (pa.dictionary(pa.int8(), pa.string()), ["0", "4"]),
+    ],
+)
+@pytest.mark.parametrize("name", ["__rowMarker__", "__ROWMARKER__", "op"])
+def test_markers_are_taken_by_name_from_any_type(
+    kind: pa.DataType, values: list[Any], name: str
+) -> None:
+    """Wherever the column stands, it is no data column."""
+    rows = taken(ROWS.add_column(0, name, pa.array(values, kind)), "op" if name == "op" else None)
+
+    assert ROWS.equals(rows.data)
+    assert rows.markers is not None
+    assert (pa.int32(), [0, 4]) == (rows.markers.type, rows.markers.to_pylist())
+
+
+@pytest.mark.parametrize(
+    "values,row,found",
+    [([0, 3], 1, 3), ([None, 0], 0, "NULL"), ([0, -1], 1, -1), (["1", "3"], 1, 3)],
+)
+def test_an_unknown_marker_is_named_with_its_row(values: list[Any], row: int, found: Any) -> None:
+    """3 means delete elsewhere: guessing would corrupt."""
+    with pytest.raises(MarkerError, match="not 0, 1, 2 or 4") as caught:
+        taken(ROWS.append_column("__rowMarker__", pa.array(values)))
+
+    assert (row, found) == (caught.value.row, caught.value.found)
+
+
+@pytest.mark.parametrize("values", [["I", "D"], [0.5, 1.0], [[0], [1]], [True, False]])
+def test_markers_that_are_no_numbers_are_refused(values: list[Any]) -> None:
+    """Words, fractions, lists; true and false say nothing either."""
+    with pytest.raises(MarkerError):
+        taken(ROWS.append_column("__rowMarker__", pa.array(values)))
+
+
+def test_a_marker_is_stated_once() -> None:
+    """In a column or beside it, in one column and not two, and in one that exists."""
+    marked = ROWS.append_column("__rowMarker__", pa.array([0, 0]))
+
+    with pytest.raises(MarkerError, match="given beside it"):
+        taken(marked, 4)
+    with pytest.raises(MarkerError, match="given beside it"):
+        taken(marked, "id")
+    with pytest.raises(SchemaError, match="two row marker columns"):
+        taken(marked.append_column("__rowmarker__", pa.array([0, 0])))
+    with pytest.raises(SchemaError, match="no such column"):
+        taken(ROWS, "op")
+    assert taken(marked, "__rowMarker__").markers is not None
+
+
+# Changed keys
+
+
+def changed(old: pa.Table, new: pa.Table, *keys: str, fixed: tuple[str, ...] = ()) -> Rows:
+    """Change the keys of a table that is called t."""
+    return change_key_rows(taken(old), taken(new), keys=keys, fixed=fixed, table="t")
+
+
+def test_changed_keys_are_paired_by_place() -> None:
+    """As many old keys as new rows, every key column in both, and of one type."""
+    new = pa.table({"a": [1], "b": [2], "v": ["x"]})
+
+    with pytest.raises(SchemaError, match="2 old keys and 1 new rows"):
+        changed(pa.table({"a": [1, 2], "b": [1, 2]}), new, "a", "b")
+    with pytest.raises(SchemaError, match="no such column") as caught:
+        changed(pa.table({"a": [1]}), new, "a", "b")
+    assert "b" == caught.value.column
+    with pytest.raises(SchemaError, match="do not fit the new rows' type, int64"):
+        changed(pa.table({"a": ["x"]}), new, "a")
+    with pytest.raises(MarkerError, match="markers of their own"):
+        changed(pa.table({"a": [1], "__rowMarker__": [2]}), new, "a")
+
+
+def test_old_keys_take_the_new_ones_type() -> None:
+    """int32 beside int64 is one key."""
+    old = pa.table({"a": pa.array([1], pa.int32())})
+
+    rows = changed(old, pa.table({"a": [2], "v": ["x"]}), "a")
+
+    assert {"a": [1, 2], "v": [None, "x"]} == rows.data.to_pydict()
+    assert {"delete": 1, "insert": 1} == rows.counts(0)
+
+
+def test_a_changed_key_stays_in_its_partition() -> None:
+    """The old key has to say in which it lies."""
+    old, new = pa.table({"a": [1], "p": ["x"]}), pa.table({"a": [2], "p": ["x"]})
+
+    assert ["x", "x"] == changed(old, new, "a", fixed=("p",)).data["p"].to_pylist()
+    with pytest.raises(SchemaError, match="different partitions"):
+        changed(old, pa.table({"a": [2], "p": ["y"]}), "a", fixed=("p",))
+    with pytest.raises(SchemaError, match="no such column"):
+        changed(old.select(["a"]), new, "a", fixed=("p",))

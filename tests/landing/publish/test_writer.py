@@ -1,0 +1,510 @@
+"""`LandingZoneWriter`: numbers, metadata, markers, partitions, both formats, as a reader finds them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mirrorlib
+from mirrorlib.errors import (
+    FileChangedError,
+    LandingZoneError,
+    MarkerError,
+    MetadataError,
+    MirrorError,
+    SchemaError,
+    StoreError,
+    TableNameError,
+)
+from mirrorlib.landing.listing import list_files, list_tables
+from mirrorlib.landing.publish.writer import LandingZoneWriter
+from mirrorlib.store import LocalStore, Store
+from publishing import FOLDER, TABLE, batch, batches, publish, rows_of, stores, visible
+
+ORDERS = pa.table({"id": [1, 2], "v": ["a", "b"]})
+MARKER = "__rowMarker__"
+
+
+@pytest.fixture(params=list(stores()))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Give an empty zone on each kind of store."""
+    return stores()[request.param](tmp_path / "zone")
+
+
+def json_at(store: Store, path: str) -> Any:
+    """Read a JSON file of the zone, strictly."""
+    return json.loads(store.read(path) or b"")
+
+
+def published(store: Store, folder: str = FOLDER) -> list[list[dict[str, Any]]]:
+    """Read the rows of each file, in order."""
+    return [rows_of(data) for data in visible(store, folder).values()]
+
+
+# Names and numbers
+
+
+def test_files_are_numbered_from_one_without_gaps(store: Store) -> None:
+    """Twenty digits, one more each time."""
+    assert [1, 2, 3] == publish(store, "a", "b", "c")
+
+    assert ["a", "b", "c"] == batches(store)
+    assert f"{1:020d}.parquet" == next(iter(visible(store)))
+
+
+def test_a_new_process_goes_on_above_the_last_number(store: Store) -> None:
+    """Every publish here is a writer of its own."""
+    assert [1] == publish(store, "a")
+    assert [2, 3] == publish(store, "b", "c")
+    assert [4] == publish(store, "d")
+
+
+def test_numbers_go_on_when_readers_have_moved_files_away(store: Store) -> None:
+    """Fabric keeps the newest; some cleaner keeps none. A number is never given twice."""
+    publish(store, "a", "b", "c")
+    for number in (1, 2):
+        store.delete(f"{FOLDER}/{number:020d}.parquet")
+    assert [4] == publish(store, "d")
+    for number in (3, 4):
+        store.delete(f"{FOLDER}/{number:020d}.parquet")
+    assert [5] == publish(store, "e")
+
+
+def test_the_zone_of_another_publisher_is_continued(tmp_path: Path) -> None:
+    """Its files have no claims: the next number is above its newest."""
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    (folder / "_metadata.json").write_text('{"KeyColumns": ["id"],}')
+    pq.write_table(batch("foreign"), folder / f"{7:020d}.parquet")
+
+    orders = LandingZoneWriter(tmp_path).table(TABLE)
+
+    assert 8 == orders.upsert(batch("ours")).number
+    assert '{"KeyColumns": ["id"],}' == (folder / "_metadata.json").read_text()
+
+
+def test_a_table_folder_that_was_deleted_begins_at_one_again(tmp_path: Path) -> None:
+    """Also for a writer that had published into the old one: Fabric takes it for a new table."""
+    store = LocalStore(tmp_path)
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    orders.write(batch("old"))
+    orders.write(batch("older"))
+    store.delete_folder(FOLDER)
+
+    assert 1 == orders.write(batch("new")).number
+    assert {"keyColumns": ["id"]} == json_at(store, f"{FOLDER}/_metadata.json")
+
+
+def test_a_batch_id_is_published_once_for_ever(store: Store) -> None:
+    """Whoever asks again is told where it is; other batches may have come in between."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    first = orders.write(batch("a"), batch_id="one")
+    orders.write(batch("b"), batch_id="two")
+    again = LandingZoneWriter(store).table(TABLE).write(batch("a"), batch_id="one")
+
+    assert (first.number, False) == (1, first.repeated)
+    assert (again.number, True) == (1, again.repeated)
+    assert ["a", "b"] == batches(store)
+
+
+def test_a_batch_id_stands_for_one_content(store: Store) -> None:
+    """Other rows under it are refused: one of the two would be lost."""
+    publish(store, "a")
+    orders = LandingZoneWriter(store).table(TABLE)
+
+    with pytest.raises(FileChangedError, match="used before, for other content"):
+        orders.write(batch("b"), batch_id="a")
+    assert ["a"] == batches(store)
+
+
+def test_a_repeated_batch_is_known_though_the_schema_has_grown(store: Store) -> None:
+    """What it would be encoded as today does not matter."""
+    rows = pa.table({"id": [1], "later": pa.nulls(1)})
+    table = LandingZoneWriter(store).table("t", keys=["id"])
+    table.write(rows, batch_id="one")
+    table.write(pa.table({"id": [1], "later": ["x"]}), batch_id="two")
+
+    assert table.write(rows, batch_id="one").repeated
+
+
+def test_the_same_rows_without_an_id_are_published_again(store: Store) -> None:
+    """Put it, delete it, put it again: the third is no repetition of the first."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    for _ in range(2):
+        orders.upsert(ORDERS)
+        orders.delete(ORDERS)
+
+    assert [1, 2, 3, 4] == [int(name[:20]) for name in visible(store)]
+
+
+# Metadata
+
+
+@pytest.mark.parametrize(
+    "options,expected",
+    [
+        ({"keys": ["id"]}, {"keyColumns": ["id"]}),
+        ({"keys": "ID"}, {"keyColumns": ["id"]}),
+        ({}, {"keyColumns": []}),
+        (
+            {"keys": ["id"], "upsert_default": True},
+            {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True},
+        ),
+        (
+            {"keys": ["id"], "detection": "last_update_time"},
+            {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"},
+        ),
+        (
+            {"keys": ["id"], "partition_by": ["v"]},
+            {"keyColumns": ["id"], "isPartitionEnabled": "true"},
+        ),
+        (
+            {"keys": ["id"], "file_format": "csv"},
+            {
+                "keyColumns": ["id"],
+                "SchemaDefinition": {
+                    "Columns": [
+                        {"Name": "id", "DataType": "Int64", "IsNullable": True},
+                        {"Name": "v", "DataType": "String", "IsNullable": True},
+                    ]
+                },
+                "FileFormat": "CSV",
+                "FileExtension": "csv",
+                "FileFormatTypeProperties": {
+                    "FirstRowAsHeader": True,
+                    "RowSeparator": "\n",
+                    "ColumnSeparator": ",",
+                    "QuoteCharacter": '"',
+                    "EscapeCharacter": '"',
+                    "NullValue": "",
+                    "Encoding": "UTF-8",
+                },
+            },
+        ),
+    ],
+)
+def test_metadata_is_valid_json_and_says_what_is_not_the_default(
+    store: Store, options: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """Keys are spelled as the columns are."""
+    LandingZoneWriter(store).table("t", **options).write(ORDERS)
+
+    assert expected == json_at(store, "t/_metadata.json")
+
+
+def test_the_partner_is_named_once_at_the_root(store: Store) -> None:
+    """`_partnerEvents.json` is written when a source is named, and another's is left alone."""
+    LandingZoneWriter(store).table("t").write(ORDERS)
+    assert store.read("_partnerEvents.json") is None
+
+    named = LandingZoneWriter(store, source="PostgreSQL", source_version="16", partner="Acme")
+    named.table("t").write(ORDERS)
+    LandingZoneWriter(store, source="Oracle").table("t").write(ORDERS)
+    source = {"sourceType": "PostgreSQL", "sourceVersion": "16"}
+    assert {"partnerName": "Acme", "sourceInfo": source} == json_at(store, "_partnerEvents.json")
+
+
+def test_a_zone_is_listed_by_our_reader_as_it_was_meant(store: Store) -> None:
+    """Table folders, numbers, metadata; nothing foreign, nothing hidden is seen."""
+    LandingZoneWriter(store, source="x").table("dbo/orders", keys=["id"]).write(ORDERS)
+    LandingZoneWriter(store).table("plain").write(ORDERS)
+
+    tables = list_tables(store)
+
+    assert ["dbo/orders", "plain"] == sorted(str(table.name) for table in tables)
+    for table in tables:
+        listing = list_files(store, table)
+        assert ([1], ()) == (list(listing.files), listing.foreign)
+        assert listing.metadata is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["", "_t", ".t", "a/b/c", "_s/t", "s/_t", "dbo.schema", "a\nb", "..", "x" * 300]
+)
+def test_a_name_that_no_reader_takes_for_a_table_is_refused(tmp_path: Path, name: str) -> None:
+    """Before anything is written."""
+    with pytest.raises(TableNameError):
+        LandingZoneWriter(tmp_path).table(name)
+
+
+@pytest.mark.parametrize(
+    "options,error,text",
+    [
+        ({"keys": ["v"]}, SchemaError, "keys cannot change"),
+        ({"keys": ["id", "v"]}, SchemaError, "keys cannot change"),
+        ({"file_format": "csv"}, MetadataError, "file format is parquet already"),
+        ({"detection": "last_update_time"}, MetadataError, "file detection is sequential already"),
+        ({"upsert_default": True}, MetadataError, "upsert default is false already"),
+        ({"partition_by": ["v"]}, MetadataError, "partitioning is false already"),
+    ],
+)
+def test_a_table_stays_what_it_was_declared_to_be(
+    store: Store, options: dict[str, Any], error: type[MirrorError], text: str
+) -> None:
+    """Another word about it is refused, and nothing is published; `force` lets it through."""
+    LandingZoneWriter(store).table("t", keys=["id"]).write(ORDERS)
+    changed = LandingZoneWriter(store).table("t", **options)
+
+    with pytest.raises(error, match=text):
+        changed.write(ORDERS)
+    assert 1 == len(visible(store, "t"))
+
+    changed.write(ORDERS, force=True)
+
+
+def test_keys_may_be_declared_later(store: Store) -> None:
+    """A table without keys takes inserts; with keys it takes the rest."""
+    LandingZoneWriter(store).table("t").write(ORDERS)
+    with pytest.raises(MarkerError, match="table has none"):
+        LandingZoneWriter(store).table("t").upsert(ORDERS)
+
+    LandingZoneWriter(store).table("t", keys=["id"]).upsert(ORDERS)
+
+    assert {"keyColumns": ["id"]} == json_at(store, "t/_metadata.json")
+
+
+def test_partition_columns_are_remembered(store: Store) -> None:
+    """The metadata does not name them; other ones are refused."""
+    LandingZoneWriter(store).table("t", keys=["id"], partition_by=["v"]).write(ORDERS)
+
+    again = LandingZoneWriter(store).table("t").write(ORDERS)
+    assert ["v=a/" + f"{2:020d}.parquet", "v=b/" + f"{2:020d}.parquet"] == [
+        file.file for file in again.files
+    ]
+    with pytest.raises(MetadataError, match="partitioned by v already"):
+        LandingZoneWriter(store).table("t", partition_by=["id"]).write(ORDERS)
+
+
+# Markers
+
+
+def test_rows_without_markers_make_a_file_without_markers(store: Store) -> None:
+    """As an initial load should be."""
+    LandingZoneWriter(store).table(TABLE, keys=["id"]).write(ORDERS)
+
+    assert [ORDERS.to_pylist()] == published(store)
+
+
+@pytest.mark.parametrize("verb,marker", [("insert", 0), ("update", 1), ("upsert", 4)])
+def test_each_verb_has_its_marker(store: Store, verb: str, marker: int) -> None:
+    """The marker is an int32 column, the last one."""
+    done = getattr(LandingZoneWriter(store).table(TABLE, keys=["id"]), verb)(ORDERS)
+
+    assert {verb: 2} == done.files[0].markers
+    (data,) = visible(store).values()
+    schema = pq.read_schema(io.BytesIO(data))
+    assert ["id", "v", MARKER] == schema.names
+    assert pa.int32() == schema.field(MARKER).type
+    assert [marker, marker] == [row[MARKER] for row in rows_of(data)]
+
+
+def test_a_file_of_deletes_holds_keys_and_marker_alone(store: Store) -> None:
+    """Whatever else the rows have."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    orders.write(ORDERS)
+
+    assert {"delete": 2} == orders.delete(ORDERS).files[0].markers
+    assert [{"id": 1, MARKER: 2}, {"id": 2, MARKER: 2}] == published(store)[1]
+
+
+def test_a_changed_key_is_a_delete_and_an_insert_in_one_file(store: Store) -> None:
+    """All deletes come first: keys may be swapped."""
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    orders.write(ORDERS)
+
+    orders.change_keys(pa.table({"id": [1, 2]}), pa.table({"id": [2, 1], "v": ["a", "b"]}))
+
+    assert [
+        {"id": 1, "v": None, MARKER: 2},
+        {"id": 2, "v": None, MARKER: 2},
+        {"id": 2, "v": "a", MARKER: 0},
+        {"id": 1, "v": "b", MARKER: 0},
+    ] == published(store)[1]
+
+
+def test_a_changed_key_goes_with_columns_that_cannot_be_null(store: Store) -> None:
+    """The delete carries the new row's value there, which no reader looks at."""
+    required = pa.schema([pa.field("id", pa.int64()), pa.field("v", pa.string(), nullable=False)])
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    orders.write(ORDERS.cast(required))
+
+    orders.change_keys(ORDERS.select(["id"]), ORDERS.cast(required))
+
+    assert ["a", "b", "a", "b"] == [row["v"] for row in published(store)[1]]
+
+
+def test_a_key_cannot_change_from_one_partition_to_another(store: Store) -> None:
+    """One file lies in one partition, and two files have no order."""
+    table = LandingZoneWriter(store).table("t", keys=["id"], partition_by=["v"])
+    table.write(ORDERS)
+    old, new = pa.table({"id": [1], "v": ["a"]}), pa.table({"id": [3], "v": ["b"]})
+
+    with pytest.raises(SchemaError, match="different partitions"):
+        table.change_keys(old, new)
+
+    assert 2 == table.change_keys(old, pa.table({"id": [3], "v": ["a"]})).number
+
+
+def test_deletes_need_keys(store: Store) -> None:
+    """Without them no row could be found."""
+    with pytest.raises(MarkerError, match="the table has none"):
+        LandingZoneWriter(store).table("t").delete(ORDERS)
+    assert {} == visible(store, "t")
+
+
+# Files
+
+
+def test_a_file_without_rows_is_a_whole_file(store: Store) -> None:
+    """Zero rows, but a footer with every column: no zero-byte file ever."""
+    done = LandingZoneWriter(store).table(TABLE, keys=["id"]).write(ORDERS.slice(0, 0))
+
+    (data,) = visible(store).values()
+    assert (0, {}) == (done.rows, dict(done.files[0].markers))
+    assert ["id", "v"] == pq.read_schema(io.BytesIO(data)).names
+
+
+def test_partitions_have_numbers_of_their_own(store: Store) -> None:
+    """Hive-style folders; the column stays in the file; rows keep their order."""
+    rows = pa.table({"id": [1, 2, 3, 4], "region": ["eu", "us", "eu", "a/b"]})
+    table = LandingZoneWriter(store).table("t", keys=["id"], partition_by=["region"])
+
+    first = table.upsert(rows)
+    second = table.upsert(rows.slice(1, 1))
+
+    name = f"{1:020d}.parquet"
+    expected = [f"region=a%2Fb/{name}", f"region=eu/{name}", f"region=us/{name}"]
+    assert expected == [file.file for file in first.files]
+    assert [f"region=us/{2:020d}.parquet"] == [file.file for file in second.files]
+    eu = [{"id": i, "region": "eu", MARKER: 4} for i in (1, 3)]
+    assert [eu] == published(store, "t/region=eu")
+    assert 4 == first.rows
+
+
+def test_no_rows_lie_in_no_partition(store: Store) -> None:
+    """It is said, and nothing is published."""
+    table = LandingZoneWriter(store).table("t", keys=["id"], partition_by=["v"])
+
+    done = table.write(ORDERS.slice(0, 0))
+
+    assert (None, None, ()) == (done.file, done.number, done.files)
+    assert "no partition folder" in done.notes[-1]
+
+
+def test_files_ordered_by_time_have_names_of_their_own(store: Store) -> None:
+    """UUIDs that sort as they were made; no number."""
+    table = LandingZoneWriter(store).table("t", keys=["id"], detection="last_update_time")
+    names = [table.write(batch(f"{place}")).file for place in range(5)]
+
+    assert names == sorted(names, key=str)
+    assert names == list(visible(store, "t"))
+    assert all(
+        re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}\.parquet", str(n)) for n in names
+    )
+    assert table.write(batch("0"), batch_id="x").number is None
+    assert table.write(batch("0"), batch_id="x").repeated
+
+
+def test_csv_is_written_as_it_is_declared(store: Store) -> None:
+    """Header, text in quotes, NULL as nothing, an empty text as two quotes, marker last."""
+    rows = pa.table({"id": [1, 2, 3], "v": ['say "x"\n', "", None], "f": [1.5, None, float("inf")]})
+    LandingZoneWriter(store).table("t", keys=["id"], file_format="csv").upsert(rows)
+
+    (data,) = visible(store, "t").values()
+    expected = '"id","v","f","__rowMarker__"\n1,"say ""x""\n","1.5",4\n2,"",,4\n3,,"Infinity",4\n'
+    assert expected == data.decode()
+
+
+def test_csv_keeps_the_marker_column_once_a_file_had_it(store: Store) -> None:
+    """Fabric asks for it; what it says is what a missing one means."""
+    table = LandingZoneWriter(store).table("t", keys=["id"], file_format="csv")
+    for write in (table.write, table.delete, table.write):
+        write(ORDERS)
+
+    first, second, third = visible(store, "t").values()
+    assert b'"id","v"\n1,"a"\n2,"b"\n' == first
+    assert b'"id","v","__rowMarker__"\n1,,2\n2,,2\n' == second
+    assert b'"id","v","__rowMarker__"\n1,"a",0\n2,"b",0\n' == third
+
+
+def test_csv_has_no_empty_line_for_a_null(store: Store) -> None:
+    """One column, one NULL: without a marker nobody would see the row."""
+    table = LandingZoneWriter(store).table("t", file_format="csv", upsert_default=None)
+    table.write(pa.table({"v": ["a", None]}))
+
+    (data,) = visible(store, "t").values()
+    assert b'"v","__rowMarker__"\n"a",0\n,0\n' == data
+
+
+# Nothing is half published
+
+
+@pytest.mark.parametrize(
+    "rows,marker",
+    [
+        (ORDERS, 3),
+        (ORDERS, "nothing"),
+        (pa.table({"id": [1, None], "v": ["a", "b"]}), None),
+        (pa.table({"v": ["a", "b"]}), None),
+        (pa.table({"id": [1], "x": [{"a": 1}]}), None),
+        (pa.table({"id": [1], "ID": [2]}), None),
+        (pa.table({"id": [1], "_change_type": [2]}), None),
+        (pa.table({"id": [1], MARKER: [3]}), None),
+        (pa.table({"id": [1], MARKER: pa.nulls(1)}), None),
+    ],
+)
+def test_bad_rows_leave_no_trace(tmp_path: Path, rows: pa.Table, marker: Any) -> None:
+    """Not even metadata: everything is checked first."""
+    with pytest.raises(MirrorError) as caught:
+        LandingZoneWriter(tmp_path, source="x").table(TABLE, keys=["id"]).write(rows, marker)
+
+    assert [] == list(tmp_path.rglob("*"))
+    assert caught.value.next_step
+    assert TABLE == caught.value.table
+
+
+def test_a_published_file_that_is_not_what_was_sent_is_told(tmp_path: Path) -> None:
+    """Size and footer are looked at again, once the file is visible."""
+
+    class Shortening(LocalStore):
+        def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+            done = super().move_new(source, target, data)
+            path = tmp_path / target
+            path.write_bytes(path.read_bytes()[:-1])
+            return done
+
+    with pytest.raises(mirrorlib.ChangeFileError, match="not what was sent"):
+        LandingZoneWriter(Shortening(tmp_path)).table(TABLE, keys=["id"]).write(ORDERS)
+
+
+def test_places_that_cannot_be_opened_are_told() -> None:
+    """An unknown scheme, at once."""
+    with pytest.raises((StoreError, LandingZoneError), match="cannot open"):
+        LandingZoneWriter("ftp://host/zone")
+
+
+def test_abandoned_content_is_removed_after_a_week(tmp_path: Path) -> None:
+    """A writer died before it had a number: its content was never meant to be seen."""
+    store = LocalStore(tmp_path)
+    publish(store, "a")
+    old, new = (tmp_path / FOLDER / "_mirrorlib/staged" / name for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"x")
+    os.utime(old, (0, 0))
+
+    publish(store, "b")
+
+    assert (False, True) == (old.exists(), new.exists())
+
+
+def test_the_writer_is_public() -> None:
+    """`mirrorlib.LandingZoneWriter` is it."""
+    assert LandingZoneWriter is mirrorlib.LandingZoneWriter
