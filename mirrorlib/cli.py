@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.options import REWRITE_LIMIT
+from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE
 from mirrorlib.commands import publish
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.show import show_progress, show_report
@@ -197,6 +197,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
         "allow_foreign_writes": arguments.allow_foreign_writes,
         "moved_from": arguments.moved_from,
         "rewrite_limit": arguments.rewrite_limit,
+        "settle": arguments.settle,
     }
 
 
@@ -412,6 +413,13 @@ def _add_zone(command: argparse.ArgumentParser) -> None:
         default=REWRITE_LIMIT,
         metavar="N",
         help="rewrite a table for a new type up to this size (default: 1g)",
+    )
+    command.add_argument(
+        "--settle",
+        type=_seconds,
+        default=SETTLE,
+        metavar="SECONDS",
+        help="how long delimited text has to lie still before it is read (default: 10)",
     )
     command.add_argument(
         "--memory", default="2g", metavar="SIZE", help="heap of the local Spark (default: 2g)"

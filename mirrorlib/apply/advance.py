@@ -13,12 +13,12 @@ from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import WHOLE_FOLDER, Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after
+from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after, settled
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
+from mirrorlib.apply.read import count_rows
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import JournalError, MirrorError, SchemaError
-from mirrorlib.landing.schema import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +44,7 @@ class Next:
     run: Run
     files: tuple[tuple[int, StoredFile], ...]
     fault: MirrorError | None
+    young: str = ""
 
 
 def advance_table(
@@ -80,7 +81,7 @@ def advance_table(
         limits = (
             Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
         )
-        coming = next_files(opened, number_of(entry), limits, {} if retry else cause)
+        coming = next_files(opened, number_of(entry), limits, {} if retry else cause, options)
         if not coming.files:
             state, reason, file = idle_state(coming)
             return tally.end(
@@ -115,9 +116,20 @@ def cause_of(entry: Entry | None) -> Mapping[str, str]:
     return (entry.done.cause if entry and entry.done else None) or {}
 
 
-def next_files(opened: Folder, position: int, limits: Limits, cause: Mapping[str, str]) -> Next:
-    """Choose the next batch's files; a file that voided a plan stands in the way until it has changed."""
+def next_files(
+    opened: Folder, position: int, limits: Limits, cause: Mapping[str, str], options: Options
+) -> Next:
+    """Choose the next batch's files; a file that voided a plan stands in the way until it has changed.
+
+    So does delimited text that was written a moment ago: without a footer, half a file looks whole.
+    """
     run = next_run(opened.listing, position, limits)
+    if opened.dialect is not None:
+        still = settled(run.files, opened.listed_at, options.settle)
+        if still < len(run.files):
+            file = run.files[still][1]
+            young = f"{file.name} was written less than {options.settle:g} s ago, and may still be an upload under way."
+            return Next(run=run, files=run.files[:still], fault=None, young=young)
     for place, (_, file) in enumerate(run.files):
         if file.name == cause.get("file") and file.etag == cause.get("etag"):
             fault = MirrorError(cause["reason"], file=file.name, next_step="")
@@ -170,7 +182,7 @@ def prepare_typed(
     """Open the next files, and more of them while none has a column with a type (Q11)."""
     prepared = prepare_next(work, standing, coming, cause, options)
     position = coming.files[0][0] - 1
-    every = next_files(opened, position, Limits(), {} if options.retry else cause).files
+    every = next_files(opened, position, Limits(), {} if options.retry else cause, options).files
     for count in range(len(coming.files) + 1, len(every) + 1):
         if prepared.growth.columns or prepared.fault is not None:
             break
@@ -183,6 +195,8 @@ def idle_state(coming: Next) -> tuple[State, str, str | None]:
     """Say why there is nothing to apply: the state, the reason and the file that it is about."""
     if coming.fault is not None:
         return "failed", coming.fault.reason, coming.fault.file
+    if coming.young:
+        return "behind", f"{coming.young} The next run takes it.", coming.run.files[0][1].name
     if coming.run.gap is not None:
         return "blocked", str(coming.run.gap), coming.run.gap.awaited
     return "current", "", None
@@ -281,13 +295,9 @@ def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
     newest = entry.plan.files[-1]
     stored = zone.stat(f"{work.source.folder}/{newest.name}")
     voided = entry.done is not None and entry.done.outcome == "void"
-    if not voided and stored is not None and stored.size == newest.size:
-        with zone.open_file(stored.path) as handle:
-            if (
-                read_footer(handle, stored, table=work.table, ntz=work.source.policies.ntz).rows
-                == newest.rows
-            ):
-                return
+    same_size = not voided and stored is not None and stored.size == newest.size
+    if stored is not None and same_size and count_rows(work.source, stored) == newest.rows:
+        return
     msg = "the table was filled from another landing zone"
     step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
     raise JournalError(

@@ -25,6 +25,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mirrorlib.errors import JournalError
+from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.metadata import DefinedColumn
 
 if TYPE_CHECKING:
     from mirrorlib.landing.names import TableName
@@ -80,6 +82,7 @@ class Policies:
     evolution: Literal["widen", "add", "strict"]
     ntz: Literal["utc", "keep"]
     quiet: bool = False
+    dialect: Dialect | None = None  # how delimited text is written; None for Parquet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,12 +324,18 @@ def _from_json(kind: type[V], value: Mapping[str, Any]) -> V:
     known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
     if kind is Plan:
         known["files"] = tuple(PlannedFile(**file) for file in known["files"])
-        known["policies"] = Policies(
-            **{**known["policies"], "keys": tuple(known["policies"]["keys"])}
-        )
+        known["policies"] = _policies(known["policies"])
     if kind is Done:
         known["columns"] = tuple((name, sql_type) for name, sql_type in known["columns"])
     return kind(**known)
+
+
+def _policies(stored: Mapping[str, Any]) -> Policies:
+    dialect = stored.get("dialect")
+    if dialect is not None:
+        columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
+        dialect = Dialect(**{**dialect, "columns": columns})
+    return Policies(**{**stored, "keys": tuple(stored["keys"]), "dialect": dialect})
 
 
 def _text(value: Life | Plan | Done) -> bytes:

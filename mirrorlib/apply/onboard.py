@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.journal import Policies, now
 from mirrorlib.errors import MetadataError
+from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.listing import list_files
 from mirrorlib.landing.metadata import TableMetadata, parse_metadata
 
@@ -30,6 +31,7 @@ class Folder:
     Attributes:
         listing: its files.
         metadata: what its publisher states; None while `_metadata.json` is absent.
+        dialect: how its text is written; None when its files are Parquet.
         warnings: what was repaired, what is ignored.
         listed_at: a moment just before it was listed, ISO 8601, UTC.
 
@@ -37,6 +39,7 @@ class Folder:
 
     listing: FolderListing
     metadata: TableMetadata | None
+    dialect: Dialect | None = None
     warnings: tuple[str, ...]
     listed_at: str
 
@@ -64,15 +67,17 @@ def open_folder(zone: Store, folder: TableFolder) -> Folder:
         return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, str(folder.name))
     _refuse_unsupported(metadata, str(folder.name))
+    text = metadata.file_format == "delimited"
     return Folder(
         listing=listing,
         metadata=metadata,
+        dialect=dialect_of(metadata, table=str(folder.name)) if text else None,
         warnings=_warnings(metadata, listing),
         listed_at=listed_at,
     )
 
 
-def policies_of(metadata: TableMetadata, options: Options) -> Policies:
+def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:
     """Join what the publisher states with what the caller asks for."""
     return Policies(
         keys=metadata.key_columns,
@@ -81,19 +86,19 @@ def policies_of(metadata: TableMetadata, options: Options) -> Policies:
         evolution=options.evolution,
         ntz=options.ntz,
         quiet=options.quiet,
+        dialect=dialect,
     )
 
 
 def _refuse_unsupported(metadata: TableMetadata, table: str) -> None:
     asked = {
         "fileDetectionStrategy LastUpdateTimeFileDetection": metadata.detection != "sequential",
-        "delimited text": metadata.file_format == "delimited",
         "partition folders": metadata.partitioned,
     }
     for what, is_asked in asked.items():
         if is_asked:
-            msg = "this version of mirrorlib applies numbered Parquet files only"
-            step = "Publish Parquet files with sequential names; nothing was applied to this table."
+            msg = "this version of mirrorlib applies numbered files only"
+            step = "Publish files with sequential names; nothing was applied to this table."
             raise MetadataError(msg, table=table, file="_metadata.json", found=what, next_step=step)
 
 

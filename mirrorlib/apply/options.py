@@ -11,6 +11,7 @@ InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]
 Ntz = Literal["utc", "keep"]
 REWRITE_LIMIT = 1 << 30  # bytes
+SETTLE = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class Options:
         moved_from: the zone's former URL, when the same zone is now elsewhere.
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
+        settle: seconds that delimited text has to lie still before it is read: without a footer, half
+            a file looks whole.
 
     """
 
@@ -48,6 +51,7 @@ class Options:
     quiet: bool = False
     moved_from: str | None = None
     rewrite_limit: int = REWRITE_LIMIT
+    settle: float = SETTLE
 
     def __post_init__(self) -> None:
         """Refuse words that mean nothing, which would otherwise be taken for the other choice.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.landing.names import sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from mirrorlib.apply.journal import Plan
     from mirrorlib.landing.listing import FolderListing
@@ -98,6 +98,13 @@ def next_run(listing: FolderListing, position: int, limits: Limits) -> Run:
         )
     files = tuple((number, listing.files[number]) for number in consecutive)
     return Run(files=_within(files, limits), unapplied=len(files), gap=gap)
+
+
+def settled(files: Sequence[tuple[int, StoredFile]], listed_at: str, seconds: float) -> int:
+    """Count the files, from the first on, that had lain still for that long when they were listed."""
+    moment = datetime.fromisoformat(listed_at)
+    ages = [(moment - file.modified).total_seconds() for _, file in files]
+    return next((place for place, age in enumerate(ages) if age < seconds), len(files))
 
 
 def changed_files(listing: FolderListing, newest: Plan, position: int) -> tuple[str, ...]:

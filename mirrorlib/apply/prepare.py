@@ -101,7 +101,7 @@ def prepare_files(
             break
         landed.append(opened)
         decoded += opened.rows.nbytes if opened.rows is not None else 0
-        if decoded > SMALL_DECODED:
+        if small and (opened.rows is None or decoded > SMALL_DECODED):
             small, decoded = False, 0
             landed = [replace(one, rows=None, markers=None) for one in landed]
     if not small:

@@ -24,7 +24,7 @@ from mirrorlib.apply.advance import (
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Journal, Life
 from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.run import (
@@ -71,6 +71,7 @@ def plan_zone(
     allow_foreign_writes: bool = False,
     moved_from: str | None = None,
     rewrite_limit: int = REWRITE_LIMIT,
+    settle: float = SETTLE,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
@@ -90,6 +91,7 @@ def plan_zone(
         allow_foreign_writes=allow_foreign_writes,
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
+        settle=settle,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
@@ -133,7 +135,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         position = max(entry.plan.after.values())
     while True:
         limits = Limits() if len(work.lives) > 1 and not position else options.limits
-        coming = next_files(opened, position, limits, {} if options.retry else cause)
+        coming = next_files(opened, position, limits, {} if options.retry else cause, options)
         if not coming.files:
             state, reason, file = idle_state(coming)
             return replace(

@@ -8,6 +8,7 @@ before anything is planned; whole columns pass through memory only for batches t
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
+from mirrorlib.landing.delimited import iter_tables, read_header
 from mirrorlib.landing.markers import small_markers
 from mirrorlib.landing.schema import FileSchema, canonical_values, open_parquet, read_footer
 
@@ -74,6 +76,15 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
         SchemaError: a column cannot be mirrored, or a key column is missing.
 
     """
+    if source.policies.dialect is not None:
+        landed = _read_text(source, number, file, whole=whole)
+    else:
+        landed = _read_parquet(source, number, file, whole=whole)
+    check_identity(source, file)
+    return landed
+
+
+def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
     with source.zone.open_file(file.path) as handle:
         schema = read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
         handle.seek(0)
@@ -82,7 +93,6 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
             markers = _markers(source, file, schema, rows, handle)
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, file, exc) from exc
-    check_identity(source, file)
     counts = _count(markers)
     _check_keys(source, file, schema, counts, markers)
     return Landed(
@@ -93,6 +103,74 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
         rows=rows,
         markers=markers if rows is not None else None,
     )
+
+
+def _read_text(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
+    """Read delimited text to its end: without a footer, nothing less tells its rows and whether they are sound."""
+    schema = _open_schema(source, file)
+    counts: Counter[int] = Counter()
+    kept: list[pa.Table] = []
+    marks: list[pa.ChunkedArray] = []
+    seen = size = 0
+    for rows in _pieces(source, file, schema):
+        markers = _markers(source, file, replace(schema, rows=len(rows)), rows, None, first=seen)
+        found = _count(markers)
+        _check_keys(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
+        counts.update(found)
+        seen, size = seen + len(rows), size + rows.nbytes
+        if whole and size <= SMALL_DECODED:
+            kept.append(rows)
+            marks.append(markers)
+    fits = whole and size <= SMALL_DECODED
+    chunks = [chunk for markers in marks for chunk in markers.chunks]
+    return Landed(
+        number=number,
+        file=file,
+        schema=replace(schema, rows=seen),
+        counts={marker: counts[marker] for marker in MARKER_NAMES},
+        rows=pa.concat_tables(kept) if fits else None,
+        markers=pa.chunked_array(chunks, pa.int8()) if fits else None,
+    )
+
+
+def count_rows(source: Source, file: StoredFile) -> int:
+    """Count a file's rows, by its footer where it has one.
+
+    Raises:
+        ChangeFileError: it cannot be read.
+        SchemaError: a column cannot be mirrored.
+
+    """
+    if source.policies.dialect is None:
+        return _open_schema(source, file).rows
+    return sum(len(rows) for rows in _pieces(source, file, _open_schema(source, file)))
+
+
+def _open_schema(source: Source, file: StoredFile) -> FileSchema:
+    """Read what a file says about its columns: a footer, or the header of delimited text."""
+    dialect, ntz = source.policies.dialect, source.policies.ntz
+    with source.zone.open_file(file.path) as handle:
+        if dialect is None:
+            return read_footer(handle, file, table=source.table, ntz=ntz)
+        return read_header(handle, file, dialect, table=source.table, ntz=ntz)
+
+
+def _pieces(
+    source: Source, file: StoredFile, schema: FileSchema, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
+    """Give a file's rows, or some of its columns, in pieces that fit into memory."""
+    dialect = source.policies.dialect
+    with source.zone.open_file(file.path) as handle:
+        if dialect is not None:
+            for rows in iter_tables(handle, file, dialect, schema, table=source.table):
+                yield rows if columns is None else rows.select(columns)
+            return
+        try:
+            batches = open_parquet(handle).iter_batches(batch_size=_ROWS_AT_A_TIME, columns=columns)
+            for batch in batches:
+                yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as exc:
+            raise _damaged(source, file, exc) from exc
 
 
 def check_identity(source: Source, file: StoredFile) -> None:
@@ -118,18 +196,14 @@ def check_identity(source: Source, file: StoredFile) -> None:
 
 
 def decode_whole(source: Source, file: StoredFile) -> None:
-    """Decode every page of a file, a row group at a time, and keep nothing.
+    """Decode every page of a file, or every row of a text, a piece at a time, and keep nothing.
 
     Raises:
-        ChangeFileError: a page is damaged.
+        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
 
     """
-    with source.zone.open_file(file.path) as handle:
-        try:
-            for _ in open_parquet(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
-                pass
-        except (pa.ArrowException, OSError) as exc:
-            raise _damaged(source, file, exc) from exc
+    for _ in _pieces(source, file, _open_schema(source, file)):
+        pass
 
 
 def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
@@ -139,14 +213,9 @@ def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.
         ChangeFileError: a page is damaged.
 
     """
-    with source.zone.open_file(landed.file.path) as handle:
-        try:
-            for batch in open_parquet(handle).iter_batches(batch_size=_ROWS_AT_A_TIME):
-                rows = pa.Table.from_batches([batch])
-                schema = replace(landed.schema, rows=len(rows))
-                yield rows, _markers(source, landed.file, schema, rows, handle)
-        except (pa.ArrowException, OSError) as exc:
-            raise _damaged(source, landed.file, exc) from exc
+    for rows in _pieces(source, landed.file, landed.schema):
+        schema = replace(landed.schema, rows=len(rows))
+        yield rows, _markers(source, landed.file, schema, rows, None)
 
 
 def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
@@ -161,16 +230,9 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
         yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
         return
     seen = 0
-    with source.zone.open_file(landed.file.path) as handle:
-        try:
-            parquet = open_parquet(handle)
-            for batch in parquet.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=[column.name]):
-                yield _canonical(
-                    source, landed, column, pa.chunked_array([batch.column(column.name)]), seen
-                )
-                seen += len(batch)
-        except (pa.ArrowException, OSError) as exc:
-            raise _damaged(source, landed.file, exc) from exc
+    for rows in _pieces(source, landed.file, landed.schema, [column.name]):
+        yield _canonical(source, landed, column, rows.column(column.name), seen)
+        seen += len(rows)
 
 
 def null_keys(source: Source, landed: Landed, key: str) -> int | None:
@@ -180,6 +242,8 @@ def null_keys(source: Source, landed: Landed, key: str) -> int | None:
         return landed.schema.rows
     if landed.rows is not None:
         return int(landed.rows.column(column.name).null_count)
+    if source.policies.dialect is not None:
+        return None
     with source.zone.open_file(landed.file.path) as handle:
         metadata = pq.ParquetFile(handle).metadata
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
@@ -229,7 +293,13 @@ def _first_invalid(values: pa.ChunkedArray, column: FileColumn, source: Source) 
 
 
 def _markers(
-    source: Source, file: StoredFile, schema: FileSchema, rows: pa.Table | None, handle: object
+    source: Source,
+    file: StoredFile,
+    schema: FileSchema,
+    rows: pa.Table | None,
+    handle: object,
+    *,
+    first: int = 0,
 ) -> pa.ChunkedArray:
     """Return every row's marker as int8; a file without the column gives the table's default to all."""
     default = UPSERT if source.policies.upsert_default else INSERT
@@ -240,9 +310,8 @@ def _markers(
     values = rows.column(schema.marker)
     if values.null_count and not source.policies.upsert_default:
         msg = "the row marker is NULL"
-        raise _marker_error(
-            source, file, schema, msg, "NULL", pc.index(pc.is_null(values), value=True).as_py()
-        )
+        row = first + pc.index(pc.is_null(values), value=True).as_py()
+        raise _marker_error(source, file, schema, msg, "NULL", row)
     if values.null_count == len(values):
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
     markers = small_markers(values)
@@ -256,7 +325,7 @@ def _markers(
             schema,
             "the row marker is not 0, 1, 2 or 4",
             str(values[row].as_py())[:20],
-            row,
+            first + row,
         )
     return pc.fill_null(markers, default)
 
@@ -272,13 +341,15 @@ def _check_keys(
     schema: FileSchema,
     counts: dict[int, int],
     markers: pa.ChunkedArray,
+    *,
+    first: int = 0,
 ) -> None:
     keys = source.policies.keys
     if not keys and sum(counts.values()) > counts[INSERT]:
         row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
         msg, found = "updates, upserts and deletes need keys", str(markers[row].as_py())
         step = "Declare keyColumns in _metadata.json."
-        raise _marker_error(source, file, schema, msg, found, row, step)
+        raise _marker_error(source, file, schema, msg, found, first + row, step)
     missing = [key for key in keys if schema.rows and schema.column(key) is None]
     if missing:
         msg = "a key column of the table is missing in the file"

@@ -23,7 +23,7 @@ from mirrorlib.apply.advance import advance_table
 from mirrorlib.apply.journal import Journal, now, open_state
 from mirrorlib.apply.lock import hold_table
 from mirrorlib.apply.onboard import open_folder, policies_of
-from mirrorlib.apply.options import REWRITE_LIMIT, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.read import Source
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
@@ -88,6 +88,7 @@ def apply_zone(
     quiet: bool = False,
     moved_from: str | None = None,
     rewrite_limit: int = REWRITE_LIMIT,
+    settle: float = SETTLE,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -114,6 +115,7 @@ def apply_zone(
         moved_from: the zone's former URL, when the same zone is now elsewhere.
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
+        settle: seconds that delimited text has to lie still before it is read.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -139,6 +141,7 @@ def apply_zone(
         quiet=quiet,
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
+        settle=settle,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
@@ -310,7 +313,7 @@ def open_work(
         zone=job.zone,
         table=str(folder.name),
         folder=folder.path,
-        policies=policies_of(opened.metadata, job.options),
+        policies=policies_of(opened.metadata, opened.dialect, job.options),
     )
     return Work(
         spark=spark,

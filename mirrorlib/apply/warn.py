@@ -25,6 +25,12 @@ def warnings_of(source: Source, prepared: Prepared) -> tuple[str, ...]:
             told.append(
                 f"{landed.file.name} has {nulls} NULL key values; NULL is a key like any other here"
             )
+        if landed.schema.undeclared:
+            named = ", ".join(landed.schema.undeclared[:_NAMED])
+            more = " …" if len(landed.schema.undeclared) > _NAMED else ""
+            told.append(
+                f"columns that SchemaDefinition does not declare are strings: {named}{more}"
+            )
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
             named = ", ".join(missing[:_NAMED]) + (" …" if len(missing) > _NAMED else "")
