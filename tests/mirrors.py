@@ -160,7 +160,9 @@ class Mirror:
         )
         folder = next(one for one in list_tables(job.zone) if str(one.name) == self.name)
         lives = Journal(job.state, folder.name).lives()
-        work = open_work(job, folder, open_folder(job.zone, folder), lives)
+        session = self.spark.newSession()  # for good: the work may outlive any block
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        work = open_work(job, session, folder, open_folder(job.zone, folder), lives)
         return replace(work, state=open_store(str(self.root / "staged elsewhere")))
 
     def plan(self, work: Work, batch: int) -> Plan:
