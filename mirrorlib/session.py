@@ -94,6 +94,9 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
         # overhead.
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Delta keeps the state of every table it has seen for an hour, up to 10,000 of them: more than
+        # a small heap holds when a zone has a thousand tables.
+        "spark.databricks.delta.delta.log.cacheSize": "100",
     }
 
 

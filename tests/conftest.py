@@ -29,7 +29,9 @@ def spark() -> Iterator[SparkSession]:
     """Start the one session; tests that do not ask for it never import pyspark."""
     import mirrorlib  # tests without Spark run in seconds
 
-    session = mirrorlib.local_spark(cores=2, conf={"spark.sql.shuffle.partitions": "2"})
+    session = mirrorlib.local_spark(
+        cores=2, memory="3g", conf={"spark.sql.shuffle.partitions": "2"}
+    )
     yield session
     session.stop()
 

@@ -75,7 +75,7 @@ def main(task: dict[str, Any]) -> int:
     import mirrorlib
 
     conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": task["java"]}
-    spark = mirrorlib.local_spark(cores=2, memory="1g", conf=conf)
+    spark = mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
     if task.get("large"):
         from mirrorlib.apply import prepare
 
