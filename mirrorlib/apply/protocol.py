@@ -142,12 +142,13 @@ def _commit(
     work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float], table_bytes: int
 ) -> MirrorError | None:
     """Commit a batch; return what casts doubt on it although it is committed, None when nothing does."""
-    columns = prepared.growth.columns
+    replaces = not plan.before
+    ready = ready_table(work, plan, prepared, clock)
+    columns = ready.columns
+    prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     keys = tuple(
         found.name for key in plan.policies.keys if (found := find_column(columns, key)) is not None
     )
-    replaces = not plan.before
-    changes_schema = ready_table(work, plan, prepared, clock)
     stage = Stage(spark=work.spark, state=work.state, folder=staging_folder(work, plan))
     source = _source_of(work, plan)
     try:
@@ -161,7 +162,7 @@ def _commit(
         )
         with work.step("commit", clock, plan, len(plan.files), plan.rows):
             if replaces:
-                overwrite_rows(work.ref, staged.frame, mark, schema=changes_schema)
+                overwrite_rows(work.ref, staged.frame, mark, schema=ready.replaces_columns)
             elif kind == "empty":
                 mark_nothing(work.spark, work.ref, mark)
             elif kind == "append":

@@ -7,9 +7,10 @@ done.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.columns import find_column, to_pairs
+from mirrorlib.apply.columns import find_column, needs_mapping, to_pairs
 from mirrorlib.apply.commit import FENCE, Mark, mark_nothing, overwrite_rows
 from mirrorlib.apply.log import TRANSACTION_RETENTION
 from mirrorlib.apply.table import (
@@ -33,8 +34,16 @@ if TYPE_CHECKING:
     from mirrorlib.apply.work import Work
 
 
-def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> bool:
-    """Create or widen the table as the batch needs it; say whether the batch has to replace its columns too.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """How a batch has to be written: the columns of its rows, and whether they replace the table's."""
+
+    columns: Columns
+    replaces_columns: bool = False
+
+
+def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> Ready:
+    """Create or widen the table as the batch needs it.
 
     Raises:
         ForeignWriteError: the table is not this mirror's.
@@ -45,11 +54,19 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
     growth = prepared.growth
     if not plan.before:
         found = _owned_table(work, plan, growth.columns, clock)
-        free_columns(work.spark, work.ref, growth.columns, plan.policies.keys, found)
-        return to_pairs(found.columns) != to_pairs(growth.columns)
+        columns = (*growth.columns, *_undroppable(found, growth.columns))
+        free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
+        return Ready(columns=columns, replaces_columns=to_pairs(found.columns) != to_pairs(columns))
     if growth.added or growth.widened or growth.rewritten:
         _grow_table(work, plan, prepared, clock)
-    return False
+    return Ready(columns=growth.columns)
+
+
+def _undroppable(found: Found, columns: Columns) -> Columns:
+    """Return what a table has to keep: Delta drops no column of one with column mapping and a feed."""
+    if not found.mapped and not any(needs_mapping(column.name) for column in columns):
+        return ()
+    return tuple(old for old in found.columns if find_column(columns, old.name) is None)
 
 
 def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> None:

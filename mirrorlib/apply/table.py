@@ -67,6 +67,11 @@ class Found:
     properties: Mapping[str, str]
     location: str
 
+    @property
+    def mapped(self) -> bool:
+        """Say whether the table has column mapping, which lets a column have any name."""
+        return self.properties.get(_MAPPING, "none") != "none"
+
 
 def refer(target: Target, name: TableName) -> TableRef:
     """Address a table of the target."""
@@ -172,8 +177,7 @@ def free_columns(
     spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], found: Found
 ) -> None:
     """Make way for the new columns of a table that is about to be replaced: names, and statistics on the old keys."""
-    mapped = found.properties.get(_MAPPING, "none") != "none"
-    if not mapped and any(needs_mapping(column.name) for column in columns):
+    if not found.mapped and any(needs_mapping(column.name) for column in columns):
         spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(_MAPPING)} = 'name')")
     if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
         spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({_text(_STATISTICS)})")
@@ -188,7 +192,7 @@ def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Fou
     """
     for column in columns:
         _check_column_name(ref, column.name)
-        if needs_mapping(column.name) and found.properties.get(_MAPPING, "none") == "none":
+        if needs_mapping(column.name) and not found.mapped:
             msg = "the column's name needs column mapping, which the table was created without"
             step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
             raise TableNameError(msg, table=str(ref.name), column=column.name, next_step=step)

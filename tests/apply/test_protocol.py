@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import mirrorlib
 from mirrorlib.apply.protocol import _prepare_again, carry_out
 from mirrorlib.errors import TableBusyError
 from mirrorlib.store import LocalStore
 from mirrors import Mirror, at
-from oracle import assert_same_rows
-from zones import damage_pages
+from oracle import assert_same_rows, multiset
+from tables import read_rows
+from zones import ZoneWriter, damage_pages
 
 if TYPE_CHECKING:
     from mirrorlib.apply.report import Event
@@ -463,6 +465,29 @@ def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
     contents = [mirror.rows(version) for version in range(first, mirror.newest + 1)]
     assert [old] * (len(contents) - 1) + [mirror.expected()] == contents
     mirror.assert_feed()
+
+
+@pytest.mark.parametrize("names", [("a b", "a b"), ("a b", "c"), ("c", "a b")])
+def test_a_reset_table_with_column_mapping_keeps_what_delta_cannot_drop(
+    spark: SparkSession, tmp_path: Path, names: tuple[str, str]
+) -> None:
+    """Delta drops no column of a table with column mapping and a feed: an old one stays and is NULL."""
+    zone, target = ZoneWriter(tmp_path / "zone"), str(tmp_path / "target")
+    table = zone.table("t", keys=["id"])
+    table.file([{"id": 1, names[0]: "x", "gone": 1}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    table.drop()
+    table.make()
+    table.metadata(keys=["id"])
+    table.file([{"id": 2, names[1]: "y"}])
+    mirrorlib.reset(spark, target, "t")
+
+    report = mirrorlib.apply(spark, str(zone), target)
+
+    assert report.ok, str(report)
+    rows = read_rows(spark, tmp_path / "target" / "t")
+    expected = {"id": 2, names[0]: None, names[1]: "y", "gone": None}
+    assert_same_rows(multiset([expected]), multiset(rows))
 
 
 def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> None:
