@@ -345,6 +345,7 @@ def test_two_schemas_with_one_table_name_do_not_share_a_catalog_table(
         spark.sql("DROP SCHEMA mirrored2 CASCADE")
 
 
+@pytest.mark.smoke
 def test_reset_begins_again(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -369,6 +370,7 @@ def test_reset_begins_again(
     ]
 
 
+@pytest.mark.smoke
 def test_reset_takes_names_that_need_column_mapping(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

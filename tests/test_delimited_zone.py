@@ -107,6 +107,7 @@ def logs() -> Iterator[tuple[int, str]]:
     yield from enumerate([",", ";", "\t", "|"])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("seed, separator", logs())
 def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
     spark: SparkSession, zone: ZoneWriter, target: str, seed: int, separator: str, lane: str
@@ -146,6 +147,7 @@ def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
     assert_one_effect_per_file(path, range(1, 6))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     "line, found",
     [

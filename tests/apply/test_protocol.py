@@ -28,6 +28,8 @@ from tables import read_rows
 from zones import ZoneWriter, damage_pages
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from mirrorlib.apply.report import Event
 
 TRANSACTIONS = "delta.setTransactionRetentionDuration"
