@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.commands.arguments import add_json
+from mirrorlib.commands.say import say_report
 from mirrorlib.errors import MirrorError
 from mirrorlib.tabular import Tabular
 
@@ -157,7 +159,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force", action="store_true", help="publish a schema change that stops a Fabric table"
     )
-    command.add_argument("--json", action="store_true", help="print JSON")
+    add_json(command)
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Publish; say whether every file was published."""
+    report = publish_files(arguments)
+    say_report(report, as_json=arguments.json)
+    return report.ok
 
 
 def _publish(
