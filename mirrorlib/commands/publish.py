@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commands.arguments import add_json
 from mirrorlib.commands.say import say_report
 from mirrorlib.errors import MirrorError
-from mirrorlib.tabular import Tabular
+from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     import argparse
@@ -26,7 +26,7 @@ _COUNTED = ("insert", "update", "delete", "upsert")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PublishReport(Tabular):
+class PublishReport(Report):
     """What was published, and what stopped the rest.
 
     Attributes:

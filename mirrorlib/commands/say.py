@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.show import show_report
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.report import PlanReport
-    from mirrorlib.commands.publish import PublishReport
     from mirrorlib.errors import MirrorError
-    from mirrorlib.landing.check.report import CheckReport
-    from mirrorlib.operate.status import StatusReport
+    from mirrorlib.tabular import Report
 
 
-def say_report(
-    report: PlanReport | StatusReport | CheckReport | PublishReport, *, as_json: bool
-) -> None:
+def say_report(report: Report, *, as_json: bool) -> None:
     """Print a report."""
     if as_json:
         say_json(report.to_dict())
