@@ -16,7 +16,7 @@ from mirrorlib.apply.plan import Limits, next_run
 from mirrorlib.apply.report import STOPPED, State, StateReport, told_reason
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
+from mirrorlib.landing.listing import TableFolder, list_files
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 
@@ -169,17 +169,13 @@ def _has_left(status: TableStatus, name: TableName) -> bool:
     """Say whether a table that was never begun, refused or waiting, is no longer in its zone."""
     if status.landing_zone is None:
         return False
-    return open_store(status.landing_zone).list_folder(_folder_of(name)) is None
-
-
-def _folder_of(name: TableName) -> str:
-    return name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
+    return open_store(status.landing_zone).list_folder(name.folder) is None
 
 
 def _listing(status: TableStatus, name: TableName) -> FolderListing | None:
     if status.landing_zone is None:
         return None
-    folder = TableFolder(name=name, path=_folder_of(name))
+    folder = TableFolder(name=name, path=name.folder)
     return list_files(open_store(status.landing_zone), folder)
 
 
