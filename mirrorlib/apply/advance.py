@@ -18,7 +18,7 @@ from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import JournalError, MirrorError, SchemaError
-from mirrorlib.landing.schema import read_footer
+from mirrorlib.landing.footer import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,22 +15,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import ChangeFileError, SchemaError
-from mirrorlib.landing.schema import (
-    INSTANT,
-    WALL_CLOCK,
-    FileSchema,
-    canonical_values,
-    first_misfit,
-    fit_values,
-    mirror_type,
-    read_footer,
-    widen_type,
-    widens_in_place,
-)
+from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type, widen_type, widens_in_place
+from mirrorlib.landing.values import canonical_values, first_misfit, fit_values
 from mirrorlib.store import StoredFile
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.schema import NtzPolicy
+    from mirrorlib.landing.types import NtzPolicy
 
 DEC = pa.decimal128
 
