@@ -1,12 +1,18 @@
 """Show rows to people: as aligned text in a terminal, as a table in a notebook. The base of every report.
 
 A value that names its columns, its rows and its notes gets both for nothing; hosts with colours
-(see `cli.py`) draw the same three lists their own way.
+(see `show.py`) draw the same three lists their own way.
 """
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+    from typing import ClassVar
 
 
 class Tabular:
@@ -50,6 +56,22 @@ class Tabular:
         )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+
+
+class Report(Tabular):
+    """What a whole call came to. Subclasses are dataclasses, and say when all is well."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # only said, as `asdict` asks for it
+
+    @property
+    def ok(self) -> bool:
+        """Say whether all is well."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready values; the shape is a contract."""
+        return {"ok": self.ok, **asdict(self)}
 
 
 def _aligned(cell: str, width: int) -> str:

@@ -121,6 +121,8 @@ def test_places_that_are_not_there_are_wrong_usage(
         ["apply", str(zone), "schema", "--catalog", "spark_catalog"],
         ["reset", target, "orders"],
         ["status", target],
+        ["apply", "gopher://somewhere", target],
+        ["plan", str(zone), "gopher://somewhere"],
     ]
 
     for arguments in wrong:
@@ -134,6 +136,19 @@ def test_places_that_are_not_there_are_wrong_usage(
         assert error["ok"] is False
         assert {"error", "message", "reason", "next_step"} <= set(error)
     assert not Path(target).exists()
+
+
+def test_a_reader_who_has_seen_enough_gets_no_stack_trace(zone: ZoneWriter) -> None:
+    """`mirrorlib check … | head` closes the pipe early."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}], number=2)
+    command = [sys.executable, "-m", "mirrorlib.cli", "check", str(zone), "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        said = child.stderr.read()
+
+    assert (141, b"") == (child.returncode, said)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int]]:

@@ -16,7 +16,8 @@ from mirrorlib.landing.metadata import DefinedColumn
 from mirrorlib.store import StoredFile
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.schema import FileSchema, NtzPolicy
+    from mirrorlib.landing.columns import FileSchema
+    from mirrorlib.landing.types import NtzPolicy
 
 
 def dialect(types: Mapping[str, str] | None = None, **options: str | None) -> Dialect:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.landing.names import quote
-from mirrorlib.landing.schema import INSTANT, WALL_CLOCK
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

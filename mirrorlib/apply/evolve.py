@@ -16,13 +16,14 @@ import pyarrow as pa
 from mirrorlib.apply.columns import Column, Columns, find_column, needs_mapping, sql_type
 from mirrorlib.apply.read import column_values
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.schema import first_misfit, widen_type, widens_in_place
+from mirrorlib.landing.types import widen_type, widens_in_place
+from mirrorlib.landing.values import first_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorlib.apply.read import Landed, Source
-    from mirrorlib.landing.schema import FileColumn
+    from mirrorlib.landing.columns import FileColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from mirrorlib.apply.plan import Limits
@@ -16,16 +17,17 @@ SETTLE = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of `apply` and `plan`.
+    """Options of `apply` and `plan`, as callers give them.
 
     Attributes:
-        tables: names or globs; empty is every table.
+        tables: names or globs, a lone one as it is; empty is every table.
         insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
             "upsert" is marker 4.
         evolution: how columns may change: "widen", "add" (new columns only) or "strict" (not at
             all).
         ntz: timestamps without zone are instants in UTC ("utc") or `timestamp_ntz` ("keep").
-        limits: files and bytes a batch.
+        max_files: change files a batch.
+        max_bytes: bytes of change files a batch; a batch holds at least one file.
         parallelism: tables at once; None for as many as there are cores, at most eight.
         retry: try files again that have not changed since they damaged a plan.
         allow_foreign_writes: go on after somebody else wrote to a table.
@@ -39,11 +41,12 @@ class Options:
 
     """
 
-    tables: tuple[str, ...] = ()
+    tables: Sequence[str] = ()
     insert_policy: InsertPolicy = "append"
     evolution: Evolution = "widen"
     ntz: Ntz = "utc"
-    limits: Limits = field(default_factory=Limits)
+    max_files: int | None = None
+    max_bytes: int | None = None
     parallelism: int | None = None
     retry: bool = False
     allow_foreign_writes: bool = False
@@ -53,13 +56,21 @@ class Options:
     rewrite_limit: int = REWRITE_LIMIT
     settle: float = SETTLE
 
+    @property
+    def limits(self) -> Limits:
+        """Return how much one batch may hold."""
+        return Limits(max_files=self.max_files, max_bytes=self.max_bytes)
+
     def __post_init__(self) -> None:
-        """Refuse words that mean nothing, which would otherwise be taken for the other choice.
+        """Take a lone name for a list of one; refuse words that would be taken for the other choice.
 
         Raises:
-            ValueError: a policy is not one of its words.
+            ValueError: a limit is less than 1, or a policy is not one of its words.
 
         """
+        names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
+        object.__setattr__(self, "tables", names)  # the value is frozen from here on
+        _ = self.limits
         for name, word, words in (
             ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
             ("evolution", self.evolution, get_args(Evolution)),

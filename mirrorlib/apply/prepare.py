@@ -22,7 +22,7 @@ from mirrorlib.apply.read import (
     read_landed,
 )
 from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError
-from mirrorlib.landing.schema import fit_values
+from mirrorlib.landing.values import fit_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -82,11 +82,12 @@ def plan_zone(
 
     """
     options = Options(
-        tables=(tables,) if isinstance(tables, str) else tuple(tables),
+        tables=tables,
         insert_policy=insert_policy,
         evolution=evolution,
         ntz=ntz,
-        limits=Limits(max_files=max_files, max_bytes=max_bytes),
+        max_files=max_files,
+        max_bytes=max_bytes,
         retry=retry,
         allow_foreign_writes=allow_foreign_writes,
         moved_from=moved_from,

@@ -17,15 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
+from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited import iter_tables, read_header
+from mirrorlib.landing.footer import open_parquet, read_footer
 from mirrorlib.landing.markers import small_markers
-from mirrorlib.landing.schema import FileSchema, canonical_values, open_parquet, read_footer
+from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirrorlib.apply.journal import Policies
-    from mirrorlib.landing.schema import FileColumn
+    from mirrorlib.landing.columns import FileColumn
     from mirrorlib.store import Store, StoredFile
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
@@ -261,8 +263,12 @@ def null_keys(source: Source, landed: Landed, key: str) -> int | None:
 def _canonical(
     source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
 ) -> pa.ChunkedArray:
+
+    def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
+        return canonical_values(some, column.type, source.policies.ntz)
+
     try:
-        return canonical_values(values, column.type, source.policies.ntz)
+        return cast(values)
     except pa.ArrowInvalid as exc:
         step = "Publish timestamps in microseconds, under the same name."
         msg = f"a {column.stored} value has no place in a Delta {column.type}"
@@ -271,25 +277,10 @@ def _canonical(
             table=source.table,
             file=landed.file.name,
             column=column.name,
-            row=start + _first_invalid(values, column, source),
+            row=start + (first_refused(values, cast) or 0),
             found=str(column.stored),
             next_step=step,
         ) from exc
-
-
-def _first_invalid(values: pa.ChunkedArray, column: FileColumn, source: Source) -> int:
-    def sound(count: int) -> bool:
-        try:
-            canonical_values(values.slice(0, count), column.type, source.policies.ntz)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if sound(middle) else (low, middle)
-    return low
 
 
 def _markers(

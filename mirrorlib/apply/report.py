@@ -6,15 +6,32 @@ same story: it is told before and after every step, so that a host can draw prog
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from mirrorlib.tabular import Tabular
+from mirrorlib.tabular import Report
 
 State = Literal["current", "behind", "blocked", "failed", "waiting"]
 Kind = Literal["append", "matched-only", "merge", "overwrite", "empty"]
 STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
+
+
+class _Stated(Protocol):
+    @property
+    def state(self) -> State: ...
+
+
+class StateReport(Report):
+    """A report on tables, each of which has a state."""
+
+    __slots__ = ()
+    tables: Sequence[_Stated]  # only said: a property would be taken for a field's default
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no table is blocked or failed."""
+        return not any(table.state in STOPPED for table in self.tables)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,22 +124,13 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ApplyReport(Tabular):
+class ApplyReport(StateReport):
     """What one `apply` did to every table of a zone."""
 
     landing_zone: str
     target: str
     tables: tuple[TableReport, ...]
     seconds: float
-
-    @property
-    def ok(self) -> bool:
-        """Say whether no table is blocked or failed."""
-        return not any(table.state in STOPPED for table in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-ready values."""
-        return {"ok": self.ok, **asdict(self)}
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
@@ -166,21 +174,12 @@ class PlannedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PlanReport(Tabular):
+class PlanReport(StateReport):
     """What `apply` would do; nothing was written."""
 
     landing_zone: str
     target: str
     tables: tuple[PlannedTable, ...] = field(default=())
-
-    @property
-    def ok(self) -> bool:
-        """Say whether no table is blocked or failed."""
-        return not any(table.state in STOPPED for table in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-ready values."""
-        return {"ok": self.ok, **asdict(self)}
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""

@@ -24,7 +24,6 @@ from mirrorlib.apply.journal import Journal, now, open_state
 from mirrorlib.apply.lock import hold_table
 from mirrorlib.apply.onboard import open_folder, policies_of
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
-from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.read import Source
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
 from mirrorlib.apply.sessions import lend_session
@@ -129,11 +128,12 @@ def apply_zone(
     """
     began = time.perf_counter()
     options = Options(
-        tables=(tables,) if isinstance(tables, str) else tuple(tables),
+        tables=tables,
         insert_policy=insert_policy,
         evolution=evolution,
         ntz=ntz,
-        limits=Limits(max_files=max_files, max_bytes=max_bytes),
+        max_files=max_files,
+        max_bytes=max_bytes,
         parallelism=parallelism,
         retry=retry,
         allow_foreign_writes=allow_foreign_writes,

@@ -20,7 +20,7 @@ from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT, fold
 from mirrorlib.apply.prepare import fitted_rows, rows_of
 from mirrorlib.apply.read import DELETE, INSERT, UPSERT, check_identity, null_keys, open_batches
 from mirrorlib.landing.names import quote
-from mirrorlib.landing.schema import mirror_type
+from mirrorlib.landing.types import mirror_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.columns import Columns
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.read import Landed, Source
-    from mirrorlib.landing.schema import FileSchema
+    from mirrorlib.landing.columns import FileSchema
     from mirrorlib.store import Store, StoredFile
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more

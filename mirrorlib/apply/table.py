@@ -119,10 +119,10 @@ def open_log(spark: SparkSession, ref: TableRef, location: str | None) -> TableL
     place = ref.path if ref.path is not None else location
     if place is None:
         return HistoryLog(spark, ref.sql)
-    store = open_store(place)
     try:
+        store = open_store(place)
         readable = ref.path is not None or store.list_folder("_delta_log") is not None
-    except StoreError:
+    except (LandingZoneError, StoreError):
         readable = False
     return FileLog(store) if readable else HistoryLog(spark, ref.sql)
 

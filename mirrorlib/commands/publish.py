@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.commands.arguments import add_json
+from mirrorlib.commands.say import say_report
 from mirrorlib.errors import MirrorError
-from mirrorlib.tabular import Tabular
+from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     import argparse
@@ -24,7 +26,7 @@ _COUNTED = ("insert", "update", "delete", "upsert")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PublishReport(Tabular):
+class PublishReport(Report):
     """What was published, and what stopped the rest.
 
     Attributes:
@@ -120,6 +122,21 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         nargs="+",
         help="Parquet or CSV files, in the order of their changes",
     )
+    _add_rows(command)
+    _add_files(command)
+    _add_call(command)
+    add_json(command)
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Publish; say whether every file was published."""
+    report = publish_files(arguments)
+    say_report(report, as_json=arguments.json)
+    return report.ok
+
+
+def _add_rows(command: argparse.ArgumentParser) -> None:
+    """Add what the rows are."""
     command.add_argument(
         "--keys", type=_names, default=(), metavar="A,B", help="key columns, when the table is new"
     )
@@ -130,6 +147,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="what the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the column that says it "
         "(default: __rowMarker__ where there is one)",
     )
+
+
+def _add_files(command: argparse.ArgumentParser) -> None:
+    """Add how change files are written and named."""
     command.add_argument(
         "--format", choices=("parquet", "csv"), help="of the change files (default: parquet)"
     )
@@ -146,6 +167,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--time-ordered", action="store_true", help="name files by chance; readers go by their time"
     )
+
+
+def _add_call(command: argparse.ArgumentParser) -> None:
+    """Add what is said of this one call."""
     command.add_argument(
         "--batch-id",
         metavar="ID",
@@ -157,7 +182,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force", action="store_true", help="publish a schema change that stops a Fabric table"
     )
-    command.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _publish(

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import ChangeFileError, LandingZoneError, MirrorError, TableNameError
+from mirrorlib.landing.metadata import METADATA_NAME
 from mirrorlib.landing.names import (
+    SCHEMA_SUFFIX,
     TableName,
     find_conflicts,
     is_ignored,
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import Store, StoredFile
 
-METADATA_FILE = "_metadata.json"
-SCHEMA_SUFFIX = ".schema"
 DATA_SUFFIX = ".parquet"
 
 
@@ -81,12 +81,10 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
             inner = zone.list_folder(folder)
             tables = inner.folders if inner else ()
             found += [
-                _folder(TableName(schema, table), f"{folder}/{table}")
-                for table in tables
-                if not is_ignored(table)
+                _folder(TableName(schema, table)) for table in tables if not is_ignored(table)
             ]
         else:
-            found.append(_folder(TableName(None, folder), folder))
+            found.append(_folder(TableName(None, folder)))
     return tuple(_without_conflicts(found))
 
 
@@ -104,7 +102,7 @@ def list_files(zone: Store, folder: TableFolder) -> FolderListing:
     for file in listed.files if listed else ():
         # Numbers begin at 1: a file 0 would count as applied before anything is.
         number = None if is_ignored(file.name) else sequence_number(file.name) or None
-        if file.name == METADATA_FILE:
+        if file.name == METADATA_NAME:
             metadata = file
         elif number is not None and number in files:
             msg = f"two change files carry the sequence number {number}"
@@ -123,12 +121,12 @@ def list_files(zone: Store, folder: TableFolder) -> FolderListing:
     )
 
 
-def _folder(name: TableName, path: str) -> TableFolder:
+def _folder(name: TableName) -> TableFolder:
     try:
         refuse_uncarriable(name)
     except TableNameError as exc:
-        return TableFolder(name=name, path=path, refusal=exc)
-    return TableFolder(name=name, path=path)
+        return TableFolder(name=name, path=name.folder, refusal=exc)
+    return TableFolder(name=name, path=name.folder)
 
 
 def _without_conflicts(folders: list[TableFolder]) -> Iterator[TableFolder]:

@@ -50,6 +50,11 @@ class TableName:
         return str(self)
 
     @property
+    def folder(self) -> str:
+        """The table's folder in a landing zone, relative to the zone: "dbo.schema/orders", or "orders"."""
+        return self.table if self.schema is None else f"{self.schema}{SCHEMA_SUFFIX}/{self.table}"
+
+    @property
     def segment(self) -> str:
         """The whole name as one path segment that any store takes: "dbo~2Forders".
 

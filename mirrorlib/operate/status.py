@@ -7,19 +7,18 @@ says so.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.journal import WHOLE_FOLDER, Journal
 from mirrorlib.apply.plan import Limits, next_run
-from mirrorlib.apply.report import STOPPED, State, told_reason
+from mirrorlib.apply.report import STOPPED, State, StateReport, told_reason
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.landing.listing import SCHEMA_SUFFIX, TableFolder, list_files
+from mirrorlib.landing.listing import TableFolder, list_files
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
-from mirrorlib.tabular import Tabular
 
 if TYPE_CHECKING:
     from mirrorlib.landing.listing import FolderListing
@@ -69,20 +68,11 @@ class TableStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class StatusReport(Tabular):
+class StatusReport(StateReport):
     """How every table of a target stands."""
 
     target: str
     tables: tuple[TableStatus, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say whether no table is blocked or failed."""
-        return not any(table.state in STOPPED for table in self.tables)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON-ready values; the shape is a contract."""
-        return {"ok": self.ok, **asdict(self)}
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
@@ -179,17 +169,13 @@ def _has_left(status: TableStatus, name: TableName) -> bool:
     """Say whether a table that was never begun, refused or waiting, is no longer in its zone."""
     if status.landing_zone is None:
         return False
-    return open_store(status.landing_zone).list_folder(_folder_of(name)) is None
-
-
-def _folder_of(name: TableName) -> str:
-    return name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
+    return open_store(status.landing_zone).list_folder(name.folder) is None
 
 
 def _listing(status: TableStatus, name: TableName) -> FolderListing | None:
     if status.landing_zone is None:
         return None
-    folder = TableFolder(name=name, path=_folder_of(name))
+    folder = TableFolder(name=name, path=name.folder)
     return list_files(open_store(status.landing_zone), folder)
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.landing.delimited.values import shape_of
-from mirrorlib.landing.schema import INSTANT, WALL_CLOCK
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from texts import dialect, header, refusal, rows
 
 TOP = datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)

@@ -52,6 +52,15 @@ def test_folders_are_read_as_tables(folder: str, expected: TableName | None) -> 
     assert expected == parse_folder(folder.split("/"))
 
 
+@pytest.mark.parametrize("folder", ["orders", "a.b", "dbo.schema/orders", "dbo.schema/a.schema"])
+def test_a_table_knows_its_folder(folder: str) -> None:
+    """The one that its name was read from."""
+    name = parse_folder(folder.split("/"))
+
+    assert name is not None
+    assert folder == name.folder
+
+
 def test_the_root_is_no_table() -> None:
     """The landing zone itself is not one of its tables."""
     assert None is parse_folder([])

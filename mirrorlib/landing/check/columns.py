@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.schema import check_names
+from mirrorlib.landing.columns import check_names
 
 if TYPE_CHECKING:
     import pyarrow as pa

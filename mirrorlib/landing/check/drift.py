@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from mirrorlib.landing.check.columns import ColumnFacts, Facts
-from mirrorlib.landing.schema import comparable, widen_type, widens_in_place
+from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings

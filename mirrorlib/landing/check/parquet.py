@@ -7,7 +7,6 @@ open; a piece at a time.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -31,13 +30,10 @@ from mirrorlib.landing.check.rows import (
     tell_marker,
     tell_rows,
 )
-from mirrorlib.landing.schema import (
-    MARKER,
-    canonical_values,
-    first_misfit,
-    mirror_type,
-    open_parquet,
-)
+from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.types import mirror_type
+from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -192,17 +188,7 @@ def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
 
 def _first_refused(values: pa.ChunkedArray, column: ColumnFacts) -> int | None:
     """Return the first place whose value has no place in the column's mirror type."""
-
-    def refused(count: int) -> bool:
-        try:
-            canonical_values(values.slice(0, count), column.type, "utc")
-        except pa.ArrowInvalid:
-            return True
-        return False
-
-    if not refused(len(values)):
-        return None
-    return bisect_left(range(1, len(values) + 1), x=True, key=refused)
+    return first_refused(values, lambda head: canonical_values(head, column.type, "utc"))
 
 
 def _has_no_nulls(metadata: pq.FileMetaData, column: ColumnFacts) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 from mirrorlib.landing.check.rule import SEVERITIES, Severity
-from mirrorlib.tabular import Tabular
+from mirrorlib.tabular import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ CheckObserver: TypeAlias = Callable[[CheckStep], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CheckReport(Tabular):
+class CheckReport(Report):
     """Everything that a review found in a zone.
 
     Attributes:

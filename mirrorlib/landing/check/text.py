@@ -37,7 +37,7 @@ from mirrorlib.landing.check.rows import (
     tell_rows,
 )
 from mirrorlib.landing.check.utf8 import Utf8Text, decompressed, separator
-from mirrorlib.landing.schema import MARKER
+from mirrorlib.landing.columns import MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

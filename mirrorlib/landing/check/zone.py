@@ -16,8 +16,8 @@ from mirrorlib.landing.check.folder import PARTNER_EVENTS
 from mirrorlib.landing.check.report import CheckReport
 from mirrorlib.landing.check.table import review_table
 from mirrorlib.landing.lenient import NotJsonError, read_lenient
-from mirrorlib.landing.listing import SCHEMA_SUFFIX, list_tables
-from mirrorlib.landing.names import is_ignored, matches
+from mirrorlib.landing.listing import list_tables
+from mirrorlib.landing.names import SCHEMA_SUFFIX, is_ignored, matches
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
+from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.metadata import METADATA_NAME
-from mirrorlib.landing.schema import MARKER
 
 if TYPE_CHECKING:
     from mirrorlib.landing.delimited.values import DataType

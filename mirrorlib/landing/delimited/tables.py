@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
+from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.rows import Opened, iter_pieces, open_rows, undecodable
@@ -32,7 +33,7 @@ from mirrorlib.landing.delimited.values import (
     read_values,
     shape_of,
 )
-from mirrorlib.landing.schema import MARKER, FileColumn, FileSchema, NtzPolicy, check_names
+from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.store import StoredFile
 
 ROWS_AT_A_TIME = 1 << 17

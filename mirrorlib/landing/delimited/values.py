@@ -32,7 +32,8 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.landing.schema import INSTANT, WALL_CLOCK, NtzPolicy, clock_text
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK, NtzPolicy
+from mirrorlib.landing.values import clock_text, first_refused
 
 Read: TypeAlias = Callable[[pa.ChunkedArray, pa.DataType], pa.ChunkedArray]
 
@@ -103,21 +104,7 @@ def read_values(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) 
 
 def first_misfit(fields: pa.ChunkedArray, declared: DataType, kind: pa.DataType) -> int | None:
     """Return the place of the first value that `read_values` refuses, counted from 0."""
-
-    def fits(count: int) -> bool:
-        try:
-            read_values(fields.slice(0, count), declared, kind)
-        except pa.ArrowInvalid:
-            return False
-        return True
-
-    if fits(len(fields)):
-        return None
-    low, high = 0, len(fields)  # the first `low` values fit, the first `high` do not
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return first_refused(fields, lambda head: read_values(head, declared, kind))
 
 
 @dataclass(slots=True, eq=False)

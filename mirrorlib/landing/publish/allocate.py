@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.landing.footer import open_parquet
 from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
 from mirrorlib.landing.publish.claims import (
     Call,
@@ -41,7 +42,6 @@ from mirrorlib.landing.publish.claims import (
     read_claim,
     write_claim,
 )
-from mirrorlib.landing.schema import open_parquet
 
 if TYPE_CHECKING:
     from mirrorlib.store import Store

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, SchemaError
+from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.metadata import DefinedColumn
 from mirrorlib.landing.publish.columns import OR_ANEW, FittedColumn, Given, fit_column, refused
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
 from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows, missing_column, same_marker
-from mirrorlib.landing.schema import read_footer
 from mirrorlib.store import StoredFile
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.landing.metadata import DefinedColumn
 from mirrorlib.landing.publish.declare import PublishFormat, published_type
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
-from mirrorlib.landing.schema import canonical_values, first_misfit, fit_values
+from mirrorlib.landing.values import canonical_values, first_misfit, fit_values
 
 OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
 

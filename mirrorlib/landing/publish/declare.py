@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.landing.metadata import Detection, TableMetadata
-from mirrorlib.landing.schema import INSTANT, WALL_CLOCK, mirror_type
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

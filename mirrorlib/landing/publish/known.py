@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.errors import MirrorError, StoreError
+from mirrorlib.landing.footer import open_parquet, read_footer
 from mirrorlib.landing.names import is_ignored, sequence_name
 from mirrorlib.landing.publish.declare import ARROW_TYPES
-from mirrorlib.landing.schema import INSTANT, WALL_CLOCK, open_parquet, read_footer
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError
-from mirrorlib.landing.schema import MARKER, open_parquet
+from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.footer import open_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

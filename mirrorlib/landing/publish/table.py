@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, StoreError, TableBusyError
-from mirrorlib.landing.names import SCHEMA_SUFFIX, TableName
+from mirrorlib.landing.names import TableName
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -40,9 +40,7 @@ class LandingTable:
     def __init__(self, zone: Store, name: TableName, wanted: Wanted, partner: bytes | None) -> None:
         self._zone = zone
         self._name = str(name)
-        self._folder = (
-            name.table if name.schema is None else f"{name.schema}{SCHEMA_SUFFIX}/{name.table}"
-        )
+        self._folder = name.folder
         self._wanted = wanted
         self._partner = partner
         self._seen = Seen()

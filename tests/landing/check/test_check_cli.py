@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirrorlib.apply.report import Event
-from mirrorlib.cli import _check_observer, main
+from mirrorlib.cli import main
+from mirrorlib.commands.check import check_observer
 from mirrorlib.landing.check.report import CheckStep
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def test_json_is_a_contract(zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
 def test_progress_is_one_bar_a_table() -> None:
     """As in apply: the number of files when it is known, and one step for each."""
     events: list[Event] = []
-    tell = _check_observer(events.append)
+    tell = check_observer(events.append)
 
     for checked in range(3):
         tell(CheckStep(table="dbo/orders", files=2, checked=checked))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.landing.check.zone import check_zone
-from mirrorlib.landing.schema import read_footer
+from mirrorlib.landing.footer import read_footer
 from mirrorlib.store import LocalStore
 from zones import ZoneWriter
 

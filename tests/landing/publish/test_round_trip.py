@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.publish.writer import LandingZoneWriter
-from mirrorlib.landing.schema import read_footer
 from mirrorlib.store import LocalStore, ObjectStore
 from publishing import visible
 

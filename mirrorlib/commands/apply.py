@@ -1,0 +1,96 @@
+"""`mirrorlib apply`: bring every table of a landing zone up to date, once or again and again."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
+from mirrorlib.commands.say import say_json
+from mirrorlib.show import show_progress, show_report
+
+if TYPE_CHECKING:
+    import argparse
+    from types import FrameType
+
+    from mirrorlib.apply.report import ApplyReport
+
+HELP = "bring every table up to date"
+MORE = "A table that is blocked or failed says why and stops alone; it is tried again on every run."
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `apply` takes."""
+    add_zone(command)
+    command.add_argument(
+        "--parallelism",
+        type=positive,
+        metavar="N",
+        help="tables at once (default: cores, at most 8)",
+    )
+    command.add_argument(
+        "--watch",
+        type=seconds,
+        metavar="SECONDS",
+        help="keep applying, pausing this long in between, until Ctrl-C",
+    )
+    command.add_argument(
+        "--quiet-updates",
+        action="store_true",
+        help="leave rows alone that an update would not change; the change feed shrinks",
+    )
+    command.add_argument(
+        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
+    )
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
+    from mirrorlib.apply.run import apply_zone
+    from mirrorlib.session import local_spark
+
+    spark = local_spark(memory=arguments.memory)
+    stop = _stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
+    while True:
+        with show_progress(quiet=arguments.json) as observe:
+            report = apply_zone(
+                spark,
+                arguments.landing_zone,
+                arguments.target,
+                **zone_options(arguments),
+                parallelism=arguments.parallelism,
+                allow_empty=arguments.allow_empty,
+                quiet=arguments.quiet_updates,
+                observe=observe,
+                stop=stop.is_set,
+            )
+        _say(report, arguments)
+        if arguments.watch is None or stop.wait(arguments.watch) or stop.is_set():
+            return report.ok
+
+
+def _say(report: ApplyReport, arguments: argparse.Namespace) -> None:
+    """Print a report; one of many only when something happened."""
+    watching = arguments.watch is not None
+    if arguments.json:
+        say_json(report.to_dict(), in_one_line=watching)
+    elif not watching or not report.ok or any(table.batches for table in report.tables):
+        show_report(report)
+
+
+def _stop_on_signals() -> threading.Event:
+    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        if stop.is_set():
+            raise KeyboardInterrupt
+        sys.stderr.write(f"\n{signal.Signals(number).name}: stopping after the commits in flight\n")
+        stop.set()
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    return stop

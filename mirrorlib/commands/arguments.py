@@ -1,0 +1,161 @@
+"""Arguments that several commands share, and what they mean to the library."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE
+
+
+def add_place(command: argparse.ArgumentParser) -> None:
+    """Add the landing zone, and which of its tables."""
+    command.add_argument(
+        "landing_zone", metavar="LANDING_ZONE", help="folder or URL that holds the table folders"
+    )
+    command.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this table; a glob such as 'dbo/*' too; may be repeated",
+    )
+
+
+def add_target(command: argparse.ArgumentParser) -> None:
+    """Add where the tables and the journal are."""
+    command.add_argument(
+        "target",
+        metavar="TARGET",
+        help="root path or URL of the Delta tables; with --catalog, a schema's name",
+    )
+    command.add_argument(
+        "--catalog", metavar="NAME", help="write tables of this Spark catalog, CATALOG.TARGET.table"
+    )
+    command.add_argument(
+        "--state", metavar="PATH", help="where the journal lives (default: TARGET/_mirrorlib)"
+    )
+    add_json(command)
+
+
+def add_json(command: argparse.ArgumentParser) -> None:
+    """Add the choice of JSON, for machines."""
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_zone(command: argparse.ArgumentParser) -> None:
+    """Add what `apply` and `plan` share; `zone_options` reads it."""
+    add_place(command)
+    add_target(command)
+    _add_meaning(command)
+    _add_limits(command)
+    _add_exceptions(command)
+    command.add_argument(
+        "--memory", default="2g", metavar="SIZE", help="heap of the local Spark (default: 2g)"
+    )
+
+
+def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options that `apply` and `plan` share, as the library calls them."""
+    return {
+        "tables": arguments.table,
+        "insert_policy": arguments.insert_policy,
+        "evolution": arguments.evolution,
+        "ntz": arguments.ntz,
+        "max_files": arguments.max_files,
+        "max_bytes": arguments.max_bytes,
+        "catalog": arguments.catalog,
+        "state": arguments.state,
+        "retry": arguments.retry,
+        "allow_foreign_writes": arguments.allow_foreign_writes,
+        "moved_from": arguments.moved_from,
+        "rewrite_limit": arguments.rewrite_limit,
+        "settle": arguments.settle,
+    }
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1 on."""
+    number = int(text)
+    if number < 1:
+        msg = f"{text} is not 1 or more"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, which is not endless."""
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        msg = f"{text} is not a number of seconds"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
+def size(text: str) -> int:
+    """Read a size in bytes, with k, m or g behind it or not."""
+    shifts = {"k": 10, "m": 20, "g": 30}
+    unit = text[-1:].lower()
+    number = positive(text[:-1] if unit in shifts else text)
+    return number << shifts.get(unit, 0)
+
+
+def _add_meaning(command: argparse.ArgumentParser) -> None:
+    """Add how rows and columns are applied."""
+    command.add_argument(
+        "--insert-policy",
+        choices=("append", "upsert"),
+        default="append",
+        help="marker 0 inserts without a look (append, the format's word) or replaces the row of its key (upsert)",
+    )
+    command.add_argument(
+        "--evolution",
+        choices=("widen", "add", "strict"),
+        default="widen",
+        help="how columns may change (default: widen)",
+    )
+    command.add_argument(
+        "--ntz",
+        choices=("utc", "keep"),
+        default="utc",
+        help="timestamps without zone are instants in UTC, or stay without zone",
+    )
+
+
+def _add_limits(command: argparse.ArgumentParser) -> None:
+    """Add how much one commit holds, and from when on."""
+    command.add_argument("--max-files", type=positive, metavar="N", help="change files a commit")
+    command.add_argument(
+        "--max-bytes", type=size, metavar="N", help="bytes of change files a commit (500m, 2g)"
+    )
+    command.add_argument(
+        "--settle",
+        type=seconds,
+        default=SETTLE,
+        metavar="SECONDS",
+        help="how long delimited text has to lie still before it is read (default: 10)",
+    )
+
+
+def _add_exceptions(command: argparse.ArgumentParser) -> None:
+    """Add what is refused unless it is asked for."""
+    command.add_argument(
+        "--retry",
+        action="store_true",
+        help="try files again that damaged a plan, though they have not changed",
+    )
+    command.add_argument(
+        "--allow-foreign-writes",
+        action="store_true",
+        help="go on although somebody else wrote to a table",
+    )
+    command.add_argument(
+        "--moved-from", metavar="URL", help="the same landing zone was there before"
+    )
+    command.add_argument(
+        "--rewrite-limit",
+        type=size,
+        default=REWRITE_LIMIT,
+        metavar="N",
+        help="rewrite a table for a new type up to this size (default: 1g)",
+    )

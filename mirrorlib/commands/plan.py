@@ -1,0 +1,30 @@
+"""`mirrorlib plan`: say what `apply` would do, and write nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.commands.arguments import add_zone, zone_options
+from mirrorlib.commands.say import say_report
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "say what apply would do, and write nothing"
+MORE = ""
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `plan` takes."""
+    add_zone(command)
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Plan; say whether no table is stopped."""
+    from mirrorlib.apply.preview import plan_zone
+    from mirrorlib.session import local_spark
+
+    spark = local_spark(memory=arguments.memory)
+    report = plan_zone(spark, arguments.landing_zone, arguments.target, **zone_options(arguments))
+    say_report(report, as_json=arguments.json)
+    return report.ok

@@ -1,0 +1,46 @@
+"""`mirrorlib reset`: start one table over at the next apply."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from mirrorlib.commands.arguments import add_target
+from mirrorlib.commands.say import say_json
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "start one table over"
+MORE = (
+    "The next apply replaces its content, in one commit, by what the landing zone shows then. "
+    "Nothing is deleted before."
+)
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `reset` takes."""
+    add_target(command)
+    command.add_argument("table", metavar="TABLE", help="the table, as status shows it: dbo/orders")
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Begin a new life of the table, and say what comes of it."""
+    from mirrorlib.apply.run import reset_table
+    from mirrorlib.session import local_spark
+
+    life = reset_table(
+        local_spark(memory=arguments.memory),
+        arguments.target,
+        arguments.table,
+        catalog=arguments.catalog,
+        state=arguments.state,
+    )
+    if arguments.json:
+        say_json({"table": arguments.table, "life": life.ordinal, "started_at": life.started_at})
+    else:
+        sys.stdout.write(
+            f"{arguments.table} begins life {life.ordinal}: the next apply replaces its content in one commit. "
+            "Until then readers see what is there.\n"
+        )
+    return True

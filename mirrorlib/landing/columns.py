@@ -1,0 +1,102 @@
+"""Columns: what a change file says of itself, in a footer or a header, and which names it may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
+RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})
+OURS = "_mirror_"
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileColumn:
+    """One data column of a change file.
+
+    Attributes:
+        name: as the file spells it.
+        stored: the Arrow type that pyarrow reads.
+        type: the mirror type; `pa.null()` when the file does not say.
+        native: Spark's own Parquet reader gives the same values for it.
+
+    """
+
+    name: str
+    stored: pa.DataType
+    type: pa.DataType
+    native: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSchema:
+    """What a footer or a header says of a file.
+
+    Attributes:
+        columns: its data columns, in file order.
+        marker: the marker column's name, None without one.
+        marker_type: the marker column's type.
+        rows: how many there are; -1 while nobody knows, as text has no footer.
+        decoded_bytes: their size in memory; -1 while nobody knows.
+        undeclared: data columns of delimited text that `SchemaDefinition` does not list.
+
+    """
+
+    columns: tuple[FileColumn, ...]
+    marker: str | None
+    marker_type: pa.DataType | None
+    rows: int
+    decoded_bytes: int
+    undeclared: tuple[str, ...] = ()
+
+    def column(self, name: str) -> FileColumn | None:
+        """Find a column as Delta does, without regard to case."""
+        return next(
+            (column for column in self.columns if column.name.lower() == name.lower()), None
+        )
+
+
+def check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
+    """See that a file's data columns and its marker can be carried to a Delta table.
+
+    Raises:
+        SchemaError: a name is missing, reserved, given twice or cannot be written.
+
+    """
+    if len(markers) > 1:
+        msg = "the file has two row marker columns"
+        raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
+    seen: dict[str, str] = {}
+    for name in names:
+        if name.lower() in seen:
+            msg = "two columns differ only by case, which Delta cannot hold"
+            raise SchemaError(
+                msg, table=table, file=file, column=name, found=f"{seen[name.lower()]} and {name}"
+            )
+        seen[name.lower()] = name
+        if len(name) > _LONGEST_NAME or any(c < " " and c not in "\n\t" for c in name):
+            msg = "the column's name cannot be carried: it is too long or has a control character"
+            shown = ascii(name)[1:-1][:80]
+            step = "Rename the column at its publisher."
+            raise SchemaError(msg, table=table, file=file, column=shown, next_step=step)
+        if (
+            "`" in name
+        ):  # Delta's own MERGE does not quote it: see packedCdc in ClassicMergeExecutor
+            msg = "Delta cannot carry a backtick in a column's name"
+            step = "Rename the column at its publisher."
+            raise SchemaError(msg, table=table, file=file, column=name, next_step=step)
+        if name.lower() in RESERVED or name.lower().startswith(OURS) or not name:
+            msg = "the column's name is reserved" if name else "a column has no name"
+            raise SchemaError(
+                msg,
+                table=table,
+                file=file,
+                column=name,
+                next_step="Rename the column at its publisher.",
+            )

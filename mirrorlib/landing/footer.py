@@ -1,0 +1,109 @@
+"""Footers: what a Parquet change file says of its columns before any of its pages is read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlib.errors import ChangeFileError, SchemaError
+from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.types import NtzPolicy, mirror_type
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from mirrorlib.store import StoredFile
+
+_SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
+
+
+def open_parquet(source: BinaryIO) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999."""
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+
+
+def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
+    """Read what the footer of a Parquet file says about its columns.
+
+    Raises:
+        ChangeFileError: the file is empty, cut short or not Parquet.
+        SchemaError: a column's name or type cannot be mirrored.
+
+    """
+    if file.size == 0:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise ChangeFileError(msg, table=table, file=file.name, found="0 bytes")
+    try:
+        parquet = open_parquet(source)
+        arrow, metadata = parquet.schema_arrow, parquet.metadata
+    except (pa.ArrowException, OSError) as exc:
+        msg = "the change file is not whole Parquet: cut short, damaged or still being written"
+        raise ChangeFileError(msg, table=table, file=file.name, found=_brief(exc)) from exc
+    physical = _physical_types(metadata)
+    decodable = _spark_decodes(metadata)
+    names = [name for name in arrow.names if name.lower() != MARKER]
+    markers = [name for name in arrow.names if name.lower() == MARKER]
+    check_names(names, markers, table=table, file=file.name)
+    columns = tuple(
+        _file_column(
+            arrow.field(name), physical.get(name, ""), table=table, file=file.name, ntz=ntz
+        )
+        for name in names
+    )
+    if not decodable:
+        columns = tuple(replace(column, native=False) for column in columns)
+    decoded = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return FileSchema(
+        columns=columns,
+        marker=markers[0] if markers else None,
+        marker_type=arrow.field(markers[0]).type if markers else None,
+        rows=metadata.num_rows,
+        decoded_bytes=decoded,
+    )
+
+
+def _file_column(
+    field: pa.Field, physical: str, *, table: str, file: str, ntz: NtzPolicy
+) -> FileColumn:
+    stored = pa.timestamp("ns") if physical == "INT96" else field.type
+    kind = mirror_type(stored, ntz, instant=physical == "INT96")
+    if kind is None:
+        msg = "this type has no place in the open mirroring format"
+        step = "Publish nested values as a JSON string and numbers with at most 38 digits."
+        raise SchemaError(
+            msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step
+        )
+    return FileColumn(
+        name=field.name, stored=stored, type=kind, native=_is_native(stored, physical)
+    )
+
+
+def _is_native(stored: pa.DataType, physical: str) -> bool:
+    """Spark refuses TIME, float16 and nanoseconds, and reads an all-null column as int (landing-zone §2.3)."""
+    if pa.types.is_timestamp(stored):
+        return stored.unit != "ns" or physical == "INT96"
+    if isinstance(stored, pa.BaseExtensionType):
+        return False
+    return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))
+
+
+def _spark_decodes(metadata: pq.FileMetaData) -> bool:
+    """Say whether Spark's reader has the codecs and encodings; Spark brings no Brotli."""
+    group = metadata.row_group(0) if metadata.num_row_groups else None
+    chunks = [group.column(i) for i in range(group.num_columns)] if group else []
+    return all(
+        chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
+        for chunk in chunks
+    )
+
+
+def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
+    schema = metadata.schema
+    return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
+
+
+def _brief(exc: Exception) -> str:
+    return str(exc).splitlines()[0][:200] if str(exc) else type(exc).__name__

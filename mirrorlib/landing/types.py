@@ -1,0 +1,132 @@
+"""Types: what a table makes of a stored type, and which type holds the values of two.
+
+A *mirror type* is one of twelve Arrow types that Delta has too. Rules: design §6, landing-zone
+quirks Q9-Q19.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+
+NtzPolicy = Literal["utc", "keep"]
+
+INSTANT = pa.timestamp("us", "UTC")
+WALL_CLOCK = pa.timestamp("us")
+MAX_PRECISION = 38
+# What Delta asks of a decimal that an integer column is widened to in place
+# (TypeWidening.isTypeChangeSupported).
+_INT_DIGITS = {pa.int8(): 10, pa.int16(): 10, pa.int32(): 10, pa.int64(): 20}
+INTEGERS = tuple(_INT_DIGITS)
+_EXACT_IN_DOUBLE = (pa.int8(), pa.int16(), pa.int32(), pa.float32())
+_VIEWS = {
+    "string_view": pa.string(),
+    "binary_view": pa.binary(),
+}  # pyarrow 14 has no words for them
+_MIRROR_TYPES = (
+    (pa.types.is_null, pa.null()),
+    (pa.types.is_boolean, pa.bool_()),
+    (pa.types.is_int8, pa.int8()),
+    (pa.types.is_int16, pa.int16()),
+    (pa.types.is_int32, pa.int32()),
+    (pa.types.is_int64, pa.int64()),
+    (pa.types.is_uint8, pa.int16()),  # unsigned: the next wider signed type, as Spark reads them
+    (pa.types.is_uint16, pa.int32()),
+    (pa.types.is_uint32, pa.int64()),
+    (pa.types.is_uint64, pa.decimal128(20, 0)),
+    (pa.types.is_float16, pa.float32()),
+    (pa.types.is_float32, pa.float32()),
+    (pa.types.is_float64, pa.float64()),
+    (pa.types.is_date, pa.date32()),
+    (pa.types.is_time, pa.string()),
+    (
+        pa.types.is_duration,
+        pa.int64(),
+    ),  # Parquet has no duration: other readers see the plain number too
+    (pa.types.is_string, pa.string()),
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_binary, pa.binary()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+)
+
+
+def mirror_type(
+    stored: pa.DataType, ntz: NtzPolicy, *, instant: bool = False
+) -> pa.DataType | None:
+    """Return the mirror type of a stored type, None when it has none; *instant* says that it is INT96."""
+    types = pa.types
+    if types.is_dictionary(stored):
+        return mirror_type(stored.value_type, ntz, instant=instant)
+    if isinstance(stored, pa.BaseExtensionType):
+        return mirror_type(stored.storage_type, ntz, instant=instant)
+    if str(stored) in _VIEWS:
+        return _VIEWS[str(stored)]
+    if types.is_timestamp(stored):
+        return WALL_CLOCK if stored.tz is None and ntz == "keep" and not instant else INSTANT
+    if types.is_decimal(stored):
+        scale = max(stored.scale, 0)
+        precision = stored.precision - min(stored.scale, 0)
+        return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else None
+    for is_kind, kind in _MIRROR_TYPES:
+        if is_kind(stored):
+            return kind
+    return None
+
+
+def widen_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:
+    """Return the smallest mirror type that holds every value of both, None when there is none."""
+    if table == file or pa.types.is_null(file):
+        return table
+    if pa.types.is_null(table):
+        return file
+    if table in INTEGERS and file in INTEGERS:
+        return max(table, file, key=INTEGERS.index)
+    if is_binary_float(table) or is_binary_float(file):
+        numbers = all(is_binary_float(kind) or kind in INTEGERS for kind in (table, file))
+        return pa.float64() if numbers else None
+    digits, scale = zip(*(_digits(kind) for kind in (table, file)), strict=True)
+    if None not in digits:
+        precision = max(digits) + max(scale)
+        return pa.decimal128(precision, max(scale)) if precision <= MAX_PRECISION else None
+    if {table, file} == {pa.date32(), INSTANT}:
+        return INSTANT
+    return None
+
+
+def widens_in_place(table: pa.DataType, wider: pa.DataType) -> bool:
+    """Say whether Delta changes a column from *table* to *wider* without rewriting it (PROTOCOL.md, Type Widening)."""
+    if table in INTEGERS and wider in INTEGERS:
+        return True
+    if wider == pa.float64():
+        return table in _EXACT_IN_DOUBLE
+    if pa.types.is_decimal(wider):
+        digits, scale = _digits(table)
+        return (
+            digits is not None and wider.precision - wider.scale >= digits and wider.scale >= scale
+        )
+    return False
+
+
+def comparable(file: pa.DataType, table: pa.DataType) -> bool:
+    """Say whether some values of the one mirror type can be values of the other."""
+
+    def family(kind: pa.DataType) -> str:
+        if kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind):
+            return "number"
+        return "time" if kind in (pa.date32(), INSTANT) else str(kind)
+
+    return family(file) == family(table)
+
+
+def is_binary_float(kind: pa.DataType) -> bool:
+    """Say whether a mirror type is a floating-point number."""
+    return kind in (pa.float32(), pa.float64())
+
+
+def _digits(kind: pa.DataType) -> tuple[int | None, int]:
+    """Return digits before and after the point; None for a type that is no exact number."""
+    if pa.types.is_decimal(kind):
+        return kind.precision - kind.scale, kind.scale
+    return _INT_DIGITS.get(kind), 0

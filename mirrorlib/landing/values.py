@@ -1,0 +1,133 @@
+"""Values: cast to mirror types and to a table's types, and whether every one survives.
+
+In: columns as pyarrow shows them. Out: cast columns, and the first row that does not fit. Promises:
+nothing is ever rounded, cut or wrapped; what does not fit is named.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlib.landing.types import (
+    INSTANT,
+    INTEGERS,
+    MAX_PRECISION,
+    WALL_CLOCK,
+    NtzPolicy,
+    comparable,
+    is_binary_float,
+)
+
+
+def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy) -> pa.ChunkedArray:
+    """Cast what pyarrow read to its mirror type *kind*.
+
+    Raises:
+        pa.ArrowInvalid: a value has no place in it (a timestamp finer than a microsecond).
+
+    """
+    stored = values.type
+    if stored == kind:
+        return values
+    if pa.types.is_time(stored):
+        micros = values.cast(pa.time64("us")).cast(pa.int64())
+        return clock_text(micros)
+    if pa.types.is_timestamp(stored) and stored.tz is None and kind == INSTANT:
+        return values.cast(WALL_CLOCK).cast(INSTANT)
+    if pa.types.is_dictionary(stored):
+        return canonical_values(values.cast(stored.value_type), kind, ntz)
+    if isinstance(stored, pa.BaseExtensionType):
+        return pa.chunked_array(
+            [chunk.storage for chunk in values.chunks], stored.storage_type
+        ).cast(kind)
+    if pa.types.is_float16(stored):
+        return values.cast(pa.float32())
+    return values.cast(kind)
+
+
+def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Cast mirror values to a table's type, value by value without loss.
+
+    Raises:
+        pa.ArrowInvalid: some value does not survive; `first_misfit` finds it.
+
+    """
+    if values.type == target:
+        return values
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.nulls(len(values), target)])
+    if not comparable(values.type, target):
+        msg = f"{values.type} values have no place in {target}"
+        raise pa.ArrowInvalid(msg)
+    cast = _cast(values, target)
+    back = _cast(cast, values.type)
+    same = pc.equal(back, values)
+    if is_binary_float(values.type) and is_binary_float(target):
+        same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(values)))
+    if not pc.all(same).as_py():
+        msg = "a value changes when it is cast"
+        raise pa.ArrowInvalid(msg)
+    return cast
+
+
+def first_misfit(values: pa.ChunkedArray, target: pa.DataType) -> int | None:
+    """Return the place of the first value that `fit_values` refuses, counted from 0."""
+    return first_refused(values, lambda head: fit_values(head, target))
+
+
+def first_refused(
+    values: pa.ChunkedArray, cast: Callable[[pa.ChunkedArray], pa.ChunkedArray]
+) -> int | None:
+    """Return the place of the first value that *cast* refuses with `pa.ArrowInvalid`, None when it takes all."""
+
+    def refused(count: int) -> bool:
+        try:
+            cast(values.slice(0, count))
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    if not refused(len(values)):
+        return None
+    return bisect_left(range(1, len(values) + 1), x=True, key=refused)
+
+
+def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write a time of day as `HH:mm:ss.ffffff`: Delta has no TIME."""
+    return (
+        pc.strftime(micros.cast(WALL_CLOCK), format="%H:%M:%S")
+        if len(micros)
+        else micros.cast(pa.string())
+    )
+
+
+def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
+    """Cast by way of a type from which pyarrow checks values, not just declared precision."""
+    if pa.types.is_decimal(target) and values.type in INTEGERS:
+        return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(_roomy(target)).cast(target)
+    if pa.types.is_decimal(target) and is_binary_float(values.type):
+        return values.cast(pa.float64()).cast(target)
+    if pa.types.is_decimal(values.type) and is_binary_float(target):
+        # Arrow's own cast is off by a bit: 0.35 becomes 0.35000000000000003.
+        return values.cast(pa.string()).cast(target)
+    if pa.types.is_decimal(values.type) and target in INTEGERS:
+        return (
+            values.cast(pa.decimal128(MAX_PRECISION, values.type.scale))
+            .cast(pa.int64())
+            .cast(target)
+        )
+    if pa.types.is_timestamp(values.type) and pa.types.is_date(target):
+        return values.cast(WALL_CLOCK).cast(pa.date32(), safe=False)
+    if pa.types.is_date(values.type) and target == INSTANT:
+        return values.cast(WALL_CLOCK).cast(INSTANT)
+    if is_binary_float(values.type) and is_binary_float(target):
+        return values.cast(target, safe=False)
+    return values.cast(target)
+
+
+def _roomy(target: pa.Decimal128Type) -> pa.DataType:
+    return pa.decimal128(MAX_PRECISION, target.scale)

@@ -1,0 +1,182 @@
+"""Files below a local folder.
+
+The listing is ours, not obstore's: its local store omits names such as ``x.parquet#123`` and fails
+a whole listing on one odd name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import os
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from mirrorlib.store.protocol import Folder, StoredFile
+from mirrorlib.store.trouble import told, told_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+class LocalStore:
+    """Files below a local folder, FUSE mounts included; put-if-absent by a hard link, as POSIX makes it atomic."""
+
+    def __init__(self, root: Path) -> None:
+        """Take *root* as it is; it need not exist yet."""
+        self._root = Path(os.path.abspath(root.expanduser()))  # noqa: PTH100  # resolve() would follow links, which may change
+
+    @property
+    def url(self) -> str:
+        """Return the absolute path."""
+        return str(self._root)
+
+    def list_folder(self, folder: str) -> Folder | None:
+        """List one level with one system call per file, sorted by name."""
+        with told("list", self._path(folder)):
+            try:
+                with os.scandir(self._path(folder)) as entries:
+                    found = sorted(entries, key=lambda entry: entry.name)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            folders = tuple(entry.name for entry in found if _is_folder(entry))
+            files = [
+                self._stored(f"{folder}/{entry.name}".lstrip("/"), entry)
+                for entry in found
+                if not _is_folder(entry)
+            ]
+            return Folder(folders=folders, files=tuple(file for file in files if file is not None))
+
+    def first_names(self, folder: str, count: int) -> tuple[str, ...]:
+        """Pick the smallest names; drafts of `put` are left out."""
+        with told("list", self._path(folder)):
+            try:
+                names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+            return tuple(
+                heapq.nsmallest(count, (name for name in names if not name.startswith(".")))
+            )
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Return the file's size, time and identity."""
+        return self._stored(path, self._path(path))
+
+    def read(self, path: str) -> bytes | None:
+        """Return the whole file, None when there is none."""
+        with told("read", self._path(path)):
+            try:
+                return self._path(path).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open the file; the operating system reads what is asked for."""
+        with told("open", self._path(path)):
+            return told_file(self._path(path).open("rb"), self._path(path))
+
+    def open_new(self, path: str) -> BinaryIO:
+        """Open the file itself: only its writer knows its name before it is closed."""
+        with told("write", self._path(path)):
+            self._path(path).parent.mkdir(parents=True, exist_ok=True)
+            return self._path(path).open("wb")
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write beside, flush, rename."""
+        with self._written(path, data) as draft:
+            draft.replace(self._path(path))
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write beside, flush, link: the link is made only where no name is."""
+        with self._written(path, data) as draft:
+            try:
+                os.link(draft, self._path(path))
+            except FileExistsError:
+                return False
+            return True
+
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Link the new name, then remove the old one; a crash in between leaves both."""
+        del data
+        old, new = self._path(source), self._path(target)
+        with told("write", new):
+            new.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(old, new)
+            except (FileExistsError, FileNotFoundError):
+                return False
+            _flush_folder(new.parent)
+            old.unlink(missing_ok=True)
+            return True
+
+    def delete(self, path: str) -> None:
+        """Remove the file; nothing happens when there is none."""
+        with told("delete", self._path(path)):
+            self._path(path).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove the tree."""
+        with told("delete", self._path(folder)), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._path(folder))
+
+    def uri(self, path: str) -> str:
+        """Return the absolute path: Hadoop takes it literally, while a `file:` URL would be decoded."""
+        return str(self._path(path))
+
+    def _path(self, path: str) -> Path:
+        return self._root / path if path else self._root
+
+    @contextlib.contextmanager
+    def _written(self, path: str, data: bytes) -> Iterator[Path]:
+        final = self._path(path)
+        draft = final.with_name(f".{secrets.token_hex(8)}.tmp")
+        with told("write", final):
+            final.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with draft.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                yield draft
+            finally:
+                draft.unlink(missing_ok=True)
+            _flush_folder(final.parent)
+
+    def _stored(self, path: str, entry: os.DirEntry[str] | Path) -> StoredFile | None:
+        with told("look at", entry):
+            try:
+                stat = entry.stat()
+            except OSError as exc:
+                if exc.errno in _NO_FILE:  # removed since it was listed, or a link to nowhere
+                    return None
+                raise
+            return StoredFile(
+                path=path,
+                size=stat.st_size,
+                modified=datetime.fromtimestamp(stat.st_mtime, UTC),
+                etag=f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
+            )
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Say whether an entry is a folder; a link in a circle is none, and no reason to list nothing."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a rename or link survive a power cut; not every mount lets a folder be flushed."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,147 @@
+"""Files in an object store: S3, Azure, Google Cloud, and whatever else obstore knows."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+import obstore
+import obstore.store
+from obstore.exceptions import AlreadyExistsError
+
+from mirrorlib.store.protocol import Folder, StoredFile
+from mirrorlib.store.trouble import told, told_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class ObjectStore:
+    """Files in an object store, through obstore; put-if-absent is the store's own conditional put."""
+
+    def __init__(self, url: str, store: obstore.store.ObjectStore) -> None:
+        """Take an obstore store whose prefix is the root that *url* names."""
+        self._url = url.rstrip("/")
+        self._store = store
+
+    @property
+    def url(self) -> str:
+        """Return the URL without a slash at its end."""
+        return self._url
+
+    def list_folder(self, folder: str) -> Folder | None:
+        """List one level with as many requests as the store has pages."""
+        with told("list", f"{self._url}/{folder}"):
+            result = obstore.list_with_delimiter(self._store, prefix=folder or None)
+            files = tuple(
+                sorted((_listed(meta) for meta in result["objects"]), key=lambda file: file.path)
+            )
+            folders = tuple(
+                sorted(
+                    prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"]
+                )
+            )
+            return Folder(folders=folders, files=files) if files or folders else None
+
+    def first_names(self, folder: str, count: int) -> tuple[str, ...]:
+        """Read one page: object stores list in byte order."""
+        with told("list", f"{self._url}/{folder}"):
+            page = next(
+                iter(obstore.list(self._store, prefix=folder, chunk_size=max(count, 50))), []
+            )
+            return tuple(sorted(meta["path"].rpartition("/")[2] for meta in page)[:count])
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Return the object's size, time and identity, by one HEAD request."""
+        with told("look at", f"{self._url}/{path}"):
+            try:
+                return _listed(obstore.head(self._store, path))
+            except FileNotFoundError:
+                return None
+
+    def read(self, path: str) -> bytes | None:
+        """Return the whole object, None when there is none."""
+        with told("read", f"{self._url}/{path}"):
+            try:
+                return obstore.get(self._store, path).bytes().to_bytes()
+            except FileNotFoundError:
+                return None
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open the object; ranges are fetched as they are asked for."""
+        with told("open", f"{self._url}/{path}"):
+            file = cast("BinaryIO", obstore.open_reader(self._store, path))
+            return told_file(file, f"{self._url}/{path}")
+
+    def open_new(self, path: str) -> BinaryIO:
+        """Upload in parts; the object appears when the file is closed."""
+        with told("write", f"{self._url}/{path}"):
+            file = cast("BinaryIO", obstore.open_writer(self._store, path))
+            return cast("BinaryIO", _Upload(file, f"{self._url}/{path}"))
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the object, replacing what is there."""
+        with told("write", f"{self._url}/{path}"):
+            obstore.put(self._store, path, data, mode="overwrite")
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write the object under the condition that there is none."""
+        with told("write", f"{self._url}/{path}"):
+            try:
+                obstore.put(self._store, path, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            return True
+
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Write the object under its new name, then remove the old one: no store renames if absent everywhere."""
+        content = self.read(source) if data is None else data
+        if content is None or not self.put_new(target, content):
+            return False
+        self.delete(source)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+        with told("delete", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._store, path)
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove every object below the prefix, a page at a time."""
+        with told("delete", f"{self._url}/{folder}"):
+            for page in obstore.list(self._store, prefix=folder):
+                obstore.delete(self._store, [meta["path"] for meta in page])
+
+    def uri(self, path: str) -> str:
+        """Return the URL that Spark's own connectors know; S3's is `s3a`."""
+        url = f"s3a{self._url[2:]}" if self._url.startswith("s3://") else self._url
+        return f"{url}/{path}" if path else url
+
+
+class _Upload(io.RawIOBase):
+    """An object under way, as a Python file: obstore's own writer lacks what pyarrow asks for."""
+
+    def __init__(self, file: BinaryIO, place: object) -> None:
+        self._file = file
+        self._place = place
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        with told("write", self._place):
+            self._file.write(data)
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with told("write", self._place):
+                self._file.close()
+
+
+def _listed(meta: obstore.ObjectMeta) -> StoredFile:
+    modified = meta["last_modified"]
+    etag = meta.get("e_tag") or f"{modified.timestamp()}-{meta['size']}"
+    return StoredFile(path=meta["path"], size=meta["size"], modified=modified, etag=etag)

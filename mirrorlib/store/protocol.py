@@ -1,0 +1,85 @@
+"""What mirrorlib asks of a place that holds files, and what such a place shows of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import BinaryIO, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file as a listing shows it.
+
+    Attributes:
+        path: relative to the store's root.
+        size: bytes.
+        modified: aware UTC.
+        etag: what the store says identifies this content; changes when the file is replaced.
+
+    """
+
+    path: str
+    size: int
+    modified: datetime
+    etag: str
+
+    @property
+    def name(self) -> str:
+        """Return the last segment of the path."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """One level of a listing: the names of its folders and its files, each sorted by name."""
+
+    folders: tuple[str, ...]
+    files: tuple[StoredFile, ...]
+
+
+class Store(Protocol):
+    """What mirrorlib asks of a place that holds files. All paths are relative to `url`; `""` is the root."""
+
+    @property
+    def url(self) -> str:
+        """Return the root, as recorded in the journal."""
+
+    def list_folder(self, folder: str) -> Folder | None:
+        """List one level, sorted by name; None when there is no such folder."""
+
+    def first_names(self, folder: str, count: int) -> tuple[str, ...]:
+        """Return the first *count* file names of a folder in byte order, listing no more where the store can."""
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Return the file at *path*, None when there is none."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the whole file, None when there is none."""
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open the file at *path* for reading at random places."""
+
+    def open_new(self, path: str) -> BinaryIO:
+        """Open a file for writing piece by piece; what it holds counts only once it is closed."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write the file, replacing what is there as a whole."""
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        """Write the file unless there is one already; False when there was."""
+
+    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
+        """Give a file another name unless that is taken; False when it is, or when there is no such file.
+
+        *data* is what the file holds, when that is at hand: not every store can rename.
+        """
+
+    def delete(self, path: str) -> None:
+        """Remove the file; nothing happens when there is none."""
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it; nothing happens when there is none."""
+
+    def uri(self, path: str) -> str:
+        """Return what Spark has to be told to read the same file or folder."""

@@ -1,0 +1,63 @@
+"""Tell what a store raises as one kind of error that names the place: `StoreError`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from obstore.exceptions import BaseError
+
+from mirrorlib.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def told(verb: str, place: object) -> Iterator[None]:
+    """Turn what a store raises into one kind of error that names the place."""
+    try:
+        yield
+    except (OSError, BaseError) as exc:
+        msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
+        raise StoreError(
+            msg,
+            found=str(exc),
+            next_step="see that the place is reachable and may be read and written",
+        ) from exc
+
+
+def told_file(file: BinaryIO, place: object) -> BinaryIO:
+    """Wrap a file whose reads are to be told in the same way."""
+    return cast("BinaryIO", _ToldFile(file, place))
+
+
+class _ToldFile(io.RawIOBase):
+    """A file whose reads fail as the store's own calls do: a lost connection is no damaged file."""
+
+    def __init__(self, file: BinaryIO, place: object) -> None:
+        self._file = file
+        self._place = place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        with told("read", self._place):
+            return bytes(self._file.read() if size < 0 else self._file.read(size))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        with told("read", self._place):
+            return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,150 @@
+"""Footers: what a file says of its columns, and which names can be carried."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlib.errors import ChangeFileError, SchemaError
+from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK
+from mirrorlib.store import StoredFile
+
+if TYPE_CHECKING:
+    from mirrorlib.landing.columns import FileSchema
+    from mirrorlib.landing.types import NtzPolicy
+
+
+def footer(table: pa.Table, *, ntz: NtzPolicy = "utc", **options: object) -> FileSchema:
+    """Write a table and read its footer."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return read_bytes(sink.getvalue(), ntz=ntz)
+
+
+def read_bytes(data: bytes, *, ntz: NtzPolicy = "utc") -> FileSchema:
+    """Read the footer of a file's bytes."""
+    now = datetime.now(UTC)
+    file = StoredFile(path="orders/1.parquet", size=len(data), modified=now, etag="e")
+    return read_footer(io.BytesIO(data), file, table="orders", ntz=ntz)
+
+
+def refused(table: pa.Table) -> SchemaError:
+    """Give the refusal of a file's columns."""
+    with pytest.raises(SchemaError) as caught:
+        footer(table)
+    assert "1.parquet" == caught.value.file
+    return caught.value
+
+
+def test_timestamps_without_zone_may_stay_so() -> None:
+    """Only on request; INT96 is an instant by its history."""
+    moment = datetime(2026, 1, 1)
+    table = pa.table({"t": pa.array([moment], pa.timestamp("us"))})
+
+    assert INSTANT == footer(table).columns[0].type
+    assert WALL_CLOCK == footer(table, ntz="keep").columns[0].type
+    int96 = footer(table, ntz="keep", use_deprecated_int96_timestamps=True)
+    assert INSTANT == int96.columns[0].type
+
+
+def test_the_footer_tells_columns_marker_and_rows() -> None:
+    """The marker is none of the columns, whatever its case and place."""
+    found = footer(pa.table({"id": [1], "__ROWMARKER__": ["1"], "v": ["x"]}))
+
+    assert ["id", "v"] == [column.name for column in found.columns]
+    assert ("__ROWMARKER__", pa.string(), 1) == (found.marker, found.marker_type, found.rows)
+    assert found.column("V") is found.columns[1]
+    assert None is found.column("w")
+
+
+@pytest.mark.parametrize(
+    "array,options,native",
+    [
+        (pa.array([1]), {}, True),
+        (pa.array([datetime(2026, 1, 1)], pa.timestamp("us")), {}, True),
+        (pa.array([datetime(2026, 1, 1)], pa.timestamp("us")), {"use_deprecated_int96_timestamps": True}, True),
+        (pa.array([datetime(2026, 1, 1)], pa.timestamp("ns")), {}, False),
+        (pa.array([time(1)], pa.time64("us")), {}, False),
+        (pa.array([1.5], pa.float16()), {}, False),
+        (pa.nulls(1), {}, False),
+        (pa.array([1]), {"compression": "brotli"}, False),
+        (pa.array([1]), {"compression": "lz4"}, True),
+        (pa.array([1.5]), {"use_byte_stream_split": True, "use_dictionary": False}, False),
+    ],
+)  # fmt: skip
+def test_what_spark_cannot_read_is_known(
+    array: pa.Array, options: dict[str, object], native: bool
+) -> None:
+    """Such files are written again before Spark sees them."""
+    assert native is footer(pa.table({"v": array}), **options).columns[0].native
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_change_type",
+        "_COMMIT_VERSION",
+        "_commit_timestamp",
+        "_metadata",
+        "_mirror_",
+        "_Mirror_op",
+        "",
+    ],
+)
+def test_reserved_names_are_refused(name: str) -> None:
+    """In any case; a column without a name has none to be called by."""
+    error = refused(pa.table({name: [1]}))
+
+    assert name == error.column
+    assert "Rename the column" in str(error)
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "a\x01b", "a\rb", "a`b", "x" * 256])
+def test_names_that_cannot_be_carried_are_refused_printably(name: str) -> None:
+    """Control characters and names too long, before anything is planned."""
+    assert str(refused(pa.table({name: [1]}))).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a,b", "a=b", "a.b", "a'b", "${x}", "ก", "x" * 255, "__index_level_0__"]
+)
+def test_other_names_are_taken(name: str) -> None:
+    """Whatever Delta can hold."""
+    assert name == footer(pa.table({name: [1]})).columns[0].name
+
+
+@pytest.mark.parametrize("names", [["v", "V"], ["v", "v"], ["É", "é"]])
+def test_columns_that_differ_only_by_case_are_refused(names: list[str]) -> None:
+    """Delta takes them for one."""
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names)
+
+    assert "differ only by case" in str(refused(table))
+
+
+def test_two_markers_are_refused() -> None:
+    """Equal in name or only without regard to case."""
+    for names in (["__rowMarker__", "__ROWMARKER__"], ["__rowMarker__"] * 2):
+        table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names)
+        assert "two row marker columns" in str(refused(table))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"PAR1",
+        b"PAR1\0\0\0\0PAR1",
+        b"\xff" * 1000,
+        b"PAR1" + b"\0" * 100 + b"\xff\xff\xff\x7fPAR1",
+    ],
+)
+def test_what_is_no_parquet_is_refused(data: bytes) -> None:
+    """Whatever its last bytes claim."""
+    with pytest.raises(ChangeFileError):
+        read_bytes(data)
