@@ -58,12 +58,23 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         _write_holder(file, jvm)
         try:
             yield
-        except Exception:
-            file.truncate(0)
+        except Exception as exc:
+            if not _has_lost_java(exc):
+                file.truncate(0)
             raise
         # Whoever ends in order has nothing in flight: nobody needs to wait for his JVM, which may
         # live on in a notebook for days. A kill, or a Ctrl-C in the middle, leaves its name here.
         file.truncate(0)
+
+
+def _has_lost_java(exc: BaseException) -> bool:
+    """Say whether an error means that nobody knows what Java is doing: it may still be committing."""
+    seen: BaseException | None = exc
+    while seen is not None:
+        if isinstance(seen, (ConnectionError, EOFError)) or "Py4JNetwork" in type(seen).__name__:
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def process_started(pid: int) -> str | None:

@@ -198,6 +198,23 @@ def test_a_runner_that_was_interrupted_leaves_the_name_of_its_java(path: Path) -
     assert os.getpid() == json.loads(path.read_text())["jvm"]
 
 
+def test_a_runner_that_lost_its_java_leaves_its_name(
+    path: Path, java: subprocess.Popen[bytes]
+) -> None:
+    """When the connection breaks, Java may still be committing; any other error ends in order."""
+
+    def fail(error: Exception) -> None:
+        with hold_table(path, "orders", java.pid, never):
+            raise RuntimeError from error
+
+    with pytest.raises(RuntimeError):
+        fail(ConnectionRefusedError())
+    assert java.pid == json.loads(path.read_text())["jvm"]
+    with pytest.raises(RuntimeError):
+        fail(ValueError())
+    assert "" == path.read_text()
+
+
 def test_a_java_that_nobody_has_buried_is_gone(killed: Path, java: subprocess.Popen[bytes]) -> None:
     """A zombie commits nothing."""
     java.kill()
