@@ -90,11 +90,11 @@ class _Room:
         """Return the extensions that the table's files may have, in lower case."""
         stated = self.metadata.file_format if self.metadata else None
         own = self.metadata.file_extension if self.metadata else None
-        if stated == "parquet":
-            return ("parquet",)
+        if self.metadata is None:
+            return ("parquet", *_TEXT)
         if stated == "delimited":
             return (own.lower(),) if own else _TEXT
-        return ("parquet", *_TEXT, *((own.lower(),) if own else ()))
+        return ("parquet",)  # what a table without FileFormat is read as
 
 
 def _levels(room: _Room, listed: Folder, partition: str) -> Iterator[tuple[str, Folder]]:

@@ -170,10 +170,10 @@ COLUMN_RULES = (
     ),
     Rule(
         id="text-open-quote",
-        severity="warning",
+        severity="error",
         title="the number of quote characters is odd, so that one is not closed",
         fabric="Not documented.",
-        mirrorlib="Everything from the open quote to the next one, or to the end, is one value.",
+        mirrorlib="The table stops at the file: a quoted value has no end.",
         fix="Close every quote, and double or escape those inside of values.",
     ),
     Rule(

@@ -63,11 +63,11 @@ METADATA_RULES = (
     ),
     Rule(
         id="schema-definition-missing",
-        severity="error",
+        severity="warning",
         title="delimited text without SchemaDefinition",
         fabric="Delimited text needs the types of its columns there.",
-        mirrorlib="It has no types to read the columns by.",
-        fix="Declare SchemaDefinition.Columns with Name, DataType and IsNullable.",
+        mirrorlib="It reads every column as strings, and the table keeps them so.",
+        fix="Declare SchemaDefinition.Columns with Name, DataType and IsNullable before the first file.",
     ),
     Rule(
         id="data-type-unknown",
