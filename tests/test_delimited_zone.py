@@ -10,7 +10,6 @@ import gzip
 import json
 import os
 import time
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,13 +101,8 @@ def test_every_declared_type_reaches_the_table(
     assert_same_rows(multiset([one, two]), multiset(rows_of(spark, target)))
 
 
-def logs() -> Iterator[tuple[int, str]]:
-    """Give seeds and separators for random logs."""
-    yield from enumerate([",", ";", "\t", "|"])
-
-
 @pytest.mark.smoke
-@pytest.mark.parametrize("seed, separator", logs())
+@pytest.mark.parametrize("seed, separator", list(enumerate([",", ";", "\t", "|"])))
 def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
     spark: SparkSession, zone: ZoneWriter, target: str, seed: int, separator: str, lane: str
 ) -> None:

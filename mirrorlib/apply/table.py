@@ -264,7 +264,8 @@ def _spelled_in(names: Sequence[str], name: str) -> str:
 def _exists(spark: SparkSession, ref: TableRef) -> bool:
     if ref.path is None:
         return spark.catalog.tableExists(ref.sql)
-    return open_store(ref.path).first_names("_delta_log", 1) != ()
+    # A runner that was killed while it made the table leaves a log with drafts in it and no commit.
+    return FileLog(open_store(ref.path)).newest() is not None
 
 
 def _check_vacant(ref: TableRef) -> None:

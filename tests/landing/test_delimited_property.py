@@ -79,13 +79,13 @@ def test_any_text_in_any_dialect_is_read_back(data: st.DataObject) -> None:
     spell = data.draw(st.integers(0, 20))
     text = written(names, lines, how, spell=spell)
     stated = replace(how, encoding=MARKED.get(how.encoding, how.encoding))
-    if len(names) == 1:
-        while (
-            lines
-            and lines[-1] == (None,)
-            and not text.rstrip("\r\n").endswith(how.null_value or "\0")
-        ):
-            lines.pop()  # an empty line at the file's end is no row
+    while (
+        len(names) == 1
+        and lines
+        and lines[-1] == (None,)
+        and not (how.null_value and (spell + len(lines)) % 3 == 0)  # spelled out, as `written` does
+    ):
+        lines.pop()  # an empty line at the file's end is no row
 
     found = rows(text.encode(how.encoding), stated, block_bytes=data.draw(BLOCKS))
 
