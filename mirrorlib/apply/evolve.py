@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.apply.columns import Column, Columns, find_column, needs_mapping, sql_type
+from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
 from mirrorlib.apply.read import column_values
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.types import widen_type, widens_in_place
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.read import Landed, Source
     from mirrorlib.landing.columns import FileColumn
+
+_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +110,16 @@ def growth_of(before: Columns, after: Columns) -> Growth:
         if old is None:
             added.append(column)
         elif old.type != column.type:
-            (widened if widens_in_place(old.type, column.type) else rewritten).append(column)
+            (widened if _in_place(old.type, column.type) else rewritten).append(column)
     return Growth(
         columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten)
     )
+
+
+def _in_place(old: pa.DataType, new: pa.DataType) -> bool:
+    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 it does so for small integers only."""
+    small = old in _SMALL_INTEGERS and new in _SMALL_INTEGERS
+    return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
 
 
 def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
@@ -147,7 +156,7 @@ def _widened(
         step = "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
         raise _error(source, landed, column, msg, types, step, row)
     old = find_column(before, mine.name)
-    if old is not None and not rewritable and not widens_in_place(old.type, wider):
+    if old is not None and not rewritable and not _in_place(old.type, wider):
         msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
         step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
         raise _error(source, landed, column, msg, types, step, row)

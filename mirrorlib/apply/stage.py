@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.apply.columns import sql_type
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT, fold_frame, fold_rows
+from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.apply.prepare import fitted_rows, rows_of
 from mirrorlib.apply.read import DELETE, INSERT, UPSERT, check_identity, null_keys, open_batches
 from mirrorlib.landing.names import quote
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store, StoredFile
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
-_FIRST_WITH_ARROW = 4
 _ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
@@ -162,7 +162,7 @@ def _frame_of_rows(
     stage: Stage, columns: Columns, changes: pa.Table, *, op: bool
 ) -> tuple[DataFrame, int]:
     """Hand folded rows to Spark: a handful as a part of the plan, more as a file; return their bytes too."""
-    if changes.nbytes <= _HANDFUL and _takes_arrow():
+    if changes.nbytes <= _HANDFUL and spark_generation() >= ARROW_FRAMES:
         told = changes if op else changes.drop_columns([OP])
         return stage.spark.createDataFrame(told, _ddl(columns, op=op)), changes.nbytes
     path = f"{stage.folder}/changes.parquet"
@@ -174,13 +174,6 @@ def _frame_of_rows(
     staged = stage.state.stat(path)
     frame = _read(stage, columns, [stage.state.uri(path)], op=op)
     return frame, staged.size if staged else 0
-
-
-def _takes_arrow() -> bool:
-    """Say whether this PySpark makes a DataFrame from an Arrow table (since 4.0)."""
-    import pyspark  # an extra
-
-    return int(pyspark.__version__.partition(".")[0]) >= _FIRST_WITH_ARROW
 
 
 def _range_of(values: pa.ChunkedArray) -> tuple[object, object] | None:
