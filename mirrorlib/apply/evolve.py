@@ -117,7 +117,7 @@ def growth_of(before: Columns, after: Columns) -> Growth:
 
 
 def _in_place(old: pa.DataType, new: pa.DataType) -> bool:
-    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 it does so for small integers only."""
+    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 small integers only."""
     small = old in _SMALL_INTEGERS and new in _SMALL_INTEGERS
     return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
 
