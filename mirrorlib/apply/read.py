@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited import iter_tables, read_header
-from mirrorlib.landing.footer import open_parquet, read_footer
+from mirrorlib.landing.footer import open_parquet, read_footer, spark_decodes
 from mirrorlib.landing.markers import small_markers
 from mirrorlib.landing.values import canonical_values, first_refused
 
@@ -238,7 +238,14 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
 
 
 def null_keys(source: Source, landed: Landed, key: str) -> int | None:
-    """Count NULLs of a key column: in memory, or by the footer's statistics; None when it does not say."""
+    """Count NULLs of a key column; None where that takes reading a text once more.
+
+    The footer's statistics would say it faster, but Arrow ends the process over damaged ones.
+
+    Raises:
+        ChangeFileError: a page is damaged.
+
+    """
     column = landed.schema.column(key)
     if column is None or pa.types.is_null(column.type):
         return landed.schema.rows
@@ -246,18 +253,17 @@ def null_keys(source: Source, landed: Landed, key: str) -> int | None:
         return int(landed.rows.column(column.name).null_count)
     if source.policies.dialect is not None:
         return None
+    pieces = _pieces(source, landed.file, landed.schema, [column.name])
+    return sum(int(rows.column(0).null_count) for rows in pieces)
+
+
+def can_spark_read(source: Source, landed: Landed) -> bool:
+    """Say whether Spark's own reader gives the same values for all columns of a file."""
+    typed = [column for column in landed.schema.columns if not pa.types.is_null(column.type)]
+    if not typed or not all(column.native for column in typed):
+        return False
     with source.zone.open_file(landed.file.path) as handle:
-        metadata = pq.ParquetFile(handle).metadata
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    if column.name not in paths:
-        return None
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    statistics = [group.column(paths.index(column.name)).statistics for group in groups]
-    counts = [
-        one.null_count if one is not None and one.has_null_count else None for one in statistics
-    ]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+        return spark_decodes(handle)
 
 
 def _canonical(

@@ -19,7 +19,15 @@ from mirrorlib.apply.columns import sql_type
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT, fold_frame, fold_rows
 from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.apply.prepare import fitted_rows, rows_of
-from mirrorlib.apply.read import DELETE, INSERT, UPSERT, check_identity, null_keys, open_batches
+from mirrorlib.apply.read import (
+    DELETE,
+    INSERT,
+    UPSERT,
+    can_spark_read,
+    check_identity,
+    null_keys,
+    open_batches,
+)
 from mirrorlib.landing.names import quote
 from mirrorlib.landing.types import mirror_type
 
@@ -207,13 +215,14 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     columns = prepared.growth.columns
     frames = []
     for group in _same_shape(prepared.landed):
-        typed = [column for column in group[0].schema.columns if not pa.types.is_null(column.type)]
-        if typed and all(column.native for column in typed):
-            frames.append(_native(stage.spark, source, prepared, group, ordered=ordered))
-        else:
-            frames += [
-                _rewritten(stage, source, prepared, landed, ordered=ordered) for landed in group
-            ]
+        native = []
+        for landed in group:
+            if can_spark_read(source, landed):
+                native.append(landed)
+            else:
+                frames.append(_rewritten(stage, source, prepared, landed, ordered=ordered))
+        if native:
+            frames.append(_native(stage.spark, source, prepared, native, ordered=ordered))
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,11 +17,25 @@ if TYPE_CHECKING:
     from mirrorlib.store import StoredFile
 
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
+_LITTLE = 1 << 16
 
 
-def open_parquet(source: BinaryIO) -> pq.ParquetFile:
-    """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999."""
-    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+def open_parquet(source: BinaryIO, *, buffer: int = 0) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999.
+
+    Args:
+        source: The file.
+        buffer: Read columns so many bytes at a time; 0 reads a row group's column at once.
+
+    Raises:
+        pa.ArrowInvalid: it is not whole Parquet.
+
+    """
+    try:
+        return pq.ParquetFile(source, buffer_size=buffer, coerce_int96_timestamp_unit="us")
+    except UnicodeDecodeError as exc:
+        msg = "a column's name is not UTF-8"
+        raise pa.ArrowInvalid(msg) from exc
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
@@ -43,7 +56,6 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         msg = "the change file is not whole Parquet: cut short, damaged or still being written"
         raise ChangeFileError(msg, table=table, file=file.name, found=_brief(exc)) from exc
     physical = _physical_types(metadata)
-    decodable = _spark_decodes(metadata)
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
     check_names(names, markers, table=table, file=file.name)
@@ -53,8 +65,6 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         )
         for name in names
     )
-    if not decodable:
-        columns = tuple(replace(column, native=False) for column in columns)
     decoded = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return FileSchema(
         columns=columns,
@@ -62,6 +72,27 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         marker_type=arrow.field(markers[0]).type if markers else None,
         rows=metadata.num_rows,
         decoded_bytes=decoded,
+    )
+
+
+def spark_decodes(source: BinaryIO) -> bool:
+    """Say whether Spark's reader has the codecs and encodings of a Parquet file; Spark brings no Brotli.
+
+    A damaged file gives False: Arrow then meets the damage, and names it.
+    """
+    try:
+        parquet = open_parquet(source, buffer=_LITTLE)
+        if not parquet.num_row_groups:
+            return True
+        # Arrow ends the process when it is asked for a chunk whose metadata is damaged, but not when it reads one.
+        next(parquet.iter_batches(batch_size=1, row_groups=[0]), None)
+    except (pa.ArrowException, OSError):
+        return False
+    group = parquet.metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return all(
+        chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
+        for chunk in chunks
     )
 
 
@@ -88,16 +119,6 @@ def _is_native(stored: pa.DataType, physical: str) -> bool:
     if isinstance(stored, pa.BaseExtensionType):
         return False
     return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))
-
-
-def _spark_decodes(metadata: pq.FileMetaData) -> bool:
-    """Say whether Spark's reader has the codecs and encodings; Spark brings no Brotli."""
-    group = metadata.row_group(0) if metadata.num_row_groups else None
-    chunks = [group.column(i) for i in range(group.num_columns)] if group else []
-    return all(
-        chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
-        for chunk in chunks
-    )
 
 
 def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:

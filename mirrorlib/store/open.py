@@ -42,4 +42,5 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         step = "Use a local path or a URL of s3, abfss, gs or file."
-        raise LandingZoneError(msg, found=str(exc), next_step=step) from exc
+        found = (str(exc).splitlines() or [type(exc).__name__])[0]
+        raise LandingZoneError(msg, found=found, next_step=step) from exc

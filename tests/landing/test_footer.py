@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from datetime import UTC, datetime, time
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.errors import ChangeFileError, SchemaError
-from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.footer import read_footer, spark_decodes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from mirrorlib.store import StoredFile
 
@@ -32,6 +33,13 @@ def read_bytes(data: bytes, *, ntz: NtzPolicy = "utc") -> FileSchema:
     now = datetime.now(UTC)
     file = StoredFile(path="orders/1.parquet", size=len(data), modified=now, etag="e")
     return read_footer(io.BytesIO(data), file, table="orders", ntz=ntz)
+
+
+def decodes(table: pa.Table, **options: object) -> bool:
+    """Write a table and ask whether Spark could read it."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return spark_decodes(io.BytesIO(sink.getvalue()))
 
 
 def refused(table: pa.Table) -> SchemaError:
@@ -82,7 +90,9 @@ def test_what_spark_cannot_read_is_known(
     array: pa.Array, options: dict[str, object], native: bool
 ) -> None:
     """Such files are written again before Spark sees them."""
-    assert native is footer(pa.table({"v": array}), **options).columns[0].native
+    table = pa.table({"v": array})
+
+    assert native is (footer(table, **options).columns[0].native and decodes(table, **options))
 
 
 @pytest.mark.parametrize(
@@ -148,3 +158,18 @@ def test_what_is_no_parquet_is_refused(data: bytes) -> None:
     """Whatever its last bytes claim."""
     with pytest.raises(ChangeFileError):
         read_bytes(data)
+
+
+@pytest.mark.parametrize("bits", [0x01, 0x10, 0xFF])
+def test_no_damaged_byte_ends_the_process(bits: int) -> None:
+    """Arrow ends it when it is asked for a chunk's statistics and they are damaged."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2], "v": ["a", "b"]}), sink)
+    whole = sink.getvalue()
+
+    for place in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= bits
+        spark_decodes(io.BytesIO(bytes(damaged)))
+        with contextlib.suppress(ChangeFileError, SchemaError):
+            read_bytes(bytes(damaged))

@@ -1,8 +1,8 @@
 """Review Parquet change files: footer, columns, markers, keys; every page when asked to.
 
 In: one listed file. Out: its `Facts`, None when it cannot be read, and findings on the way. The
-footer is read, and of the rows only the marker and such key columns whose statistics leave NULLs
-open; a piece at a time.
+footer is read, and of the rows only the marker and such key columns as may be NULL, a piece at a
+time. Nothing asks for the footer's statistics: Arrow ends the process over damaged ones.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _ROWS_AT_A_TIME = 1 << 16
-# pyarrow raises UnicodeDecodeError for names that are not UTF-8.
-_BROKEN = (pa.ArrowException, OSError, UnicodeDecodeError)
+_BROKEN = (pa.ArrowException, OSError)
 _PANDAS_INDEX = "__index_level_"
 
 
@@ -159,7 +158,7 @@ def _scan(
 ) -> None:
     """Read the rows as far as they have to be read."""
     keys = [c for c in columns if c.name.lower() in {key.lower() for key in policy.keys}]
-    open_keys = [key.name for key in keys if not _has_no_nulls(parquet.metadata, key)]
+    open_keys = [key.name for key in keys if key.nullable]
     wanted = [name for name in (marker, *open_keys) if name]
     told: set[str] = set()
     seen = 0
@@ -189,19 +188,6 @@ def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
 def _first_refused(values: pa.ChunkedArray, column: ColumnFacts) -> int | None:
     """Return the first place whose value has no place in the column's mirror type."""
     return first_refused(values, lambda head: canonical_values(head, column.type, "utc"))
-
-
-def _has_no_nulls(metadata: pq.FileMetaData, column: ColumnFacts) -> bool:
-    """Say whether the footer alone proves that a column has no NULL."""
-    if not column.nullable:
-        return True
-    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
-    if column.name not in paths:
-        return False
-    place = paths.index(column.name)
-    groups = (metadata.row_group(i).column(place) for i in range(metadata.num_row_groups))
-    statistics = (group.statistics for group in groups)
-    return all(one is not None and one.has_null_count and not one.null_count for one in statistics)
 
 
 def _brief(exc: Exception) -> str:
