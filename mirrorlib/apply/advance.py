@@ -91,7 +91,7 @@ def advance_table(
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
             prepared = prepare_typed(work, standing, opened, coming, cause, options)
-        tally.warn(*warnings_of(work.source, prepared))
+        tally.warn(*warnings_of(prepared))
         if prepared.fault is not None and not (prepared.landed and prepared.growth.columns):
             raise prepared.fault
         if not prepared.growth.columns:

@@ -157,7 +157,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
                 if standing.columns
                 else _creation(work, prepared.growth.columns)
             )
-            warnings = (*planned.warnings, *warnings_of(work.source, prepared))
+            warnings = (*planned.warnings, *warnings_of(prepared))
             planned = replace(
                 planned,
                 schema_changes=(*planned.schema_changes, *changes),

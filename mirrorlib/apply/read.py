@@ -56,6 +56,7 @@ class Landed:
         file: its listing.
         schema: its footer.
         counts: rows by marker.
+        null_keys: NULLs in its key columns, all together.
         rows: the decoded rows; None for a large batch, whose rows Spark reads.
         markers: the rows' markers as int8, with `rows`.
 
@@ -65,6 +66,7 @@ class Landed:
     file: StoredFile
     schema: FileSchema
     counts: dict[int, int]
+    null_keys: int
     rows: pa.Table | None
     markers: pa.ChunkedArray | None
 
@@ -93,15 +95,20 @@ def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool)
         try:
             rows = pq.read_table(handle, coerce_int96_timestamp_unit="us") if whole else None
             markers = _markers(source, file, schema, rows, handle)
+            counts = _count(markers)
+            _check_keys(source, file, schema, counts, markers)
+            keys = _typed_keys(source, schema)
+            pieces = open_parquet(handle).iter_batches(columns=keys) if rows is None else [rows]
+            nulls = sum(_count_nulls(piece, keys) for piece in pieces) if keys else 0
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, file, exc) from exc
-    counts = _count(markers)
-    _check_keys(source, file, schema, counts, markers)
+    untyped = (len(source.policies.keys) - len(keys)) * schema.rows
     return Landed(
         number=number,
         file=file,
         schema=schema,
         counts=counts,
+        null_keys=nulls + untyped,
         rows=rows,
         markers=markers if rows is not None else None,
     )
@@ -113,12 +120,14 @@ def _read_text(source: Source, number: int, file: StoredFile, *, whole: bool) ->
     counts: Counter[int] = Counter()
     kept: list[pa.Table] = []
     marks: list[pa.ChunkedArray] = []
-    seen = size = 0
+    keys = _typed_keys(source, schema)
+    seen = size = nulls = 0
     for rows in _pieces(source, file, schema):
         markers = _markers(source, file, replace(schema, rows=len(rows)), rows, None, first=seen)
         found = _count(markers)
         _check_keys(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
         counts.update(found)
+        nulls += _count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
         if whole and size <= SMALL_DECODED:
             kept.append(rows)
@@ -130,6 +139,7 @@ def _read_text(source: Source, number: int, file: StoredFile, *, whole: bool) ->
         file=file,
         schema=replace(schema, rows=seen),
         counts={marker: counts[marker] for marker in MARKER_NAMES},
+        null_keys=nulls,
         rows=pa.concat_tables(kept) if fits else None,
         markers=pa.chunked_array(chunks, pa.int8()) if fits else None,
     )
@@ -237,26 +247,6 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
         seen += len(rows)
 
 
-def null_keys(source: Source, landed: Landed, key: str) -> int | None:
-    """Count NULLs of a key column; None where that takes reading a text once more.
-
-    The footer's statistics would say it faster, but Arrow ends the process over damaged ones.
-
-    Raises:
-        ChangeFileError: a page is damaged.
-
-    """
-    column = landed.schema.column(key)
-    if column is None or pa.types.is_null(column.type):
-        return landed.schema.rows
-    if landed.rows is not None:
-        return int(landed.rows.column(column.name).null_count)
-    if source.policies.dialect is not None:
-        return None
-    pieces = _pieces(source, landed.file, landed.schema, [column.name])
-    return sum(int(rows.column(0).null_count) for rows in pieces)
-
-
 def can_spark_read(source: Source, landed: Landed) -> bool:
     """Say whether Spark's own reader gives the same values for all columns of a file."""
     typed = [column for column in landed.schema.columns if not pa.types.is_null(column.type)]
@@ -330,6 +320,17 @@ def _markers(
 def _count(markers: pa.ChunkedArray) -> dict[int, int]:
     counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
     return {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
+
+
+def _typed_keys(source: Source, schema: FileSchema) -> list[str]:
+    """Name a file's key columns as the file does, but for those that hold nothing but NULL."""
+    columns = [schema.column(key) for key in source.policies.keys]
+    return [column.name for column in columns if column and not pa.types.is_null(column.type)]
+
+
+def _count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
+    """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
+    return sum(int(rows.column(name).null_count) for name in names)
 
 
 def _check_keys(

@@ -25,7 +25,6 @@ from mirrorlib.apply.read import (
     UPSERT,
     can_spark_read,
     check_identity,
-    null_keys,
     open_batches,
 )
 from mirrorlib.landing.names import quote
@@ -132,7 +131,7 @@ def stage_batch(
         plain=replaces,
         ops=frozenset({ADD}) if replaces else _possible_ops(prepared),
         rows=prepared.rows,
-        null_keys=any(null_keys(source, one, key) != 0 for one in prepared.landed for key in keys),
+        null_keys=any(landed.null_keys for landed in prepared.landed),
         bytes=size,
         private=True,
     )

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.read import UPDATE, UPSERT, null_keys
+from mirrorlib.apply.read import UPDATE, UPSERT
 
 if TYPE_CHECKING:
     from mirrorlib.apply.prepare import Prepared
-    from mirrorlib.apply.read import Source
 
 _NAMED = 3
 
 
-def warnings_of(source: Source, prepared: Prepared) -> tuple[str, ...]:
+def warnings_of(prepared: Prepared) -> tuple[str, ...]:
     """Look at a batch's key columns and at the columns of its updates."""
     told = []
     for landed in prepared.landed:
-        nulls = sum(null_keys(source, landed, key) or 0 for key in source.policies.keys)
-        if nulls:
+        if landed.null_keys:
             told.append(
-                f"{landed.file.name} has {nulls} NULL key values; NULL is a key like any other here"
+                f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
             )
         if landed.schema.undeclared:
             named = ", ".join(landed.schema.undeclared[:_NAMED])

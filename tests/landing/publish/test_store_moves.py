@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.store import LocalStore, Store, open_store
 from publishing import stores
 
@@ -71,7 +71,7 @@ def test_options_reach_the_object_store() -> None:
     given = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_region": "eu-west-1"}
 
     assert "s3://bucket/zone" == open_store("s3://bucket/zone", given).url
-    with pytest.raises(StoreError, match="cannot open"):
+    with pytest.raises(LandingZoneError, match="cannot open"):
         open_store("s3://bucket/zone", {"no_such_option": "x"})
 
 
