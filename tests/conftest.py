@@ -25,7 +25,7 @@ time.tzset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long, so that two workers end at about the same time."""
+    """Begin with the files that take long, so that two workers end at about the same time."""
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.report import TableReport
 
+pytestmark = pytest.mark.slow
 FOLDERS = (
     "a`b", "a'b", 'a"b', "a b", " a", "a ", "a%b", "a%2Fb", "%2e%2e%2fup", "a#b", "a?b", "a*b", "[x]", "{a,b}", "a:b",
     "${env:HOME}", "$(id)", "a;DROP TABLE x", "a--b", "a@v1", "a@20200101000000000", "part=1", "-rf", "a..b", "äก日",

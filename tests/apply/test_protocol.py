@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.report import Event
 
+pytestmark = pytest.mark.slow
 TRANSACTIONS = "delta.setTransactionRetentionDuration"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,13 @@ def steps(tmp_path: Path, *, system: bool, options: Mapping[str, Any]) -> int:
     return len(fault.calls)
 
 
+def deaths(total: int) -> Iterator[tuple[int, Any]]:
+    """Give each step to die at: before every one, and after the last; after any other is before the next."""
+    for at in range(1, total + 1):
+        yield at, "kill before"
+    yield total, "kill after"
+
+
 def is_over(zone: Path) -> bool:
     """Say whether the killed call had noted that it returns, which is the last thing that it does.
 
@@ -78,17 +85,17 @@ def check_continued(zone: Path, where: str, options: Mapping[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", [WITH_ID, WITHOUT_ID], ids=["id", "no id"])
 @pytest.mark.parametrize("system", [False, True], ids=["store", "system"])
-@pytest.mark.parametrize("mode", ["kill before", "kill after"])
 def test_killed_at_any_step_then_retried_or_continued(
-    tmp_path: Path, options: Mapping[str, Any], mode: Any, *, system: bool
+    tmp_path: Path, options: Mapping[str, Any], *, system: bool
 ) -> None:
     """Every call of the store, and every call of the operating system under it, is once the last."""
     child = publish_with_system_fault if system else publish_with_fault
     total = steps(tmp_path, system=system, options=options)
     assert total > 10
 
-    for at in range(1, total + 1):
-        where, zone, copy = f"{mode} step {at}", tmp_path / f"{at}", tmp_path / f"{at}-copy"
+    for at, mode in deaths(total):
+        where = f"{mode} step {at}"
+        zone, copy = tmp_path / where, tmp_path / f"{where}, copy"
         publish(zone, "first", **options)
         code = run_child(child, zone, "second", at, mode, options)
         assert -signal.SIGKILL == code, where
@@ -97,14 +104,13 @@ def test_killed_at_any_step_then_retried_or_continued(
         check_continued(copy, where, options)
 
 
-@pytest.mark.parametrize("mode", ["kill before", "kill after"])
-def test_killed_while_the_table_is_made(tmp_path: Path, mode: Any) -> None:
+def test_killed_while_the_table_is_made(tmp_path: Path) -> None:
     """The very first batch declares the table too: metadata is there before a file is."""
     fault = Fault()
     publish(FaultyStore(LocalStore(tmp_path / "counted"), fault), "first")  # type: ignore[arg-type]
 
-    for at in range(1, len(fault.calls) + 1):
-        zone = tmp_path / f"{at}"
+    for at, mode in deaths(len(fault.calls)):
+        zone = tmp_path / f"{mode} {at}"
         assert -signal.SIGKILL == run_child(publish_with_fault, zone, "first", at, mode, WITH_ID)
         store = LocalStore(zone)
         assert not visible(store) or store.stat(f"{FOLDER}/_metadata.json")
@@ -112,16 +118,15 @@ def test_killed_while_the_table_is_made(tmp_path: Path, mode: Any) -> None:
         assert ["first", "second"] == batches(store), f"{mode} step {at}"
 
 
-@pytest.mark.parametrize("mode", ["kill before", "kill after"])
-def test_killed_while_files_are_ordered_by_time(tmp_path: Path, mode: Any) -> None:
+def test_killed_while_files_are_ordered_by_time(tmp_path: Path) -> None:
     """Files without numbers: the retried batch is there once."""
     options = {"detection": "last_update_time"}
     fault = Fault()
     publish(tmp_path / "counted", "first", **options)
     publish(FaultyStore(LocalStore(tmp_path / "counted"), fault), "second", **options)  # type: ignore[arg-type]
 
-    for at in range(1, len(fault.calls) + 1):
-        zone = tmp_path / f"{at}"
+    for at, mode in deaths(len(fault.calls)):
+        zone = tmp_path / f"{mode} {at}"
         publish(zone, "first", **options)
         code = run_child(publish_with_fault, zone, "second", at, mode, options)
         assert -signal.SIGKILL == code
