@@ -86,11 +86,14 @@ def grow_columns(
         SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
 
     """
+    known = columns  # not *before*: a policy must not depend on which files share a batch
     for file_column in landed.schema.columns:
         mine = find_column(columns, file_column.name)
         if pa.types.is_null(file_column.type):
             continue
         if mine is None:
+            if known and source.policies.evolution == "strict":
+                raise _strict(source, landed, file_column)
             columns = (*columns, _added(source, before, landed, file_column))
         elif _has_misfit(source, landed, file_column, mine) is not None:
             wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
@@ -122,11 +125,13 @@ def _in_place(old: pa.DataType, new: pa.DataType) -> bool:
     return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
 
 
+def _strict(source: Source, landed: Landed, column: FileColumn) -> SchemaError:
+    msg = "the file has a column that the table lacks, and evolution is strict"
+    step = "Allow it with --evolution add or widen, or publish the file without it."
+    return _error(source, landed, column, msg, sql_type(column.type), step)
+
+
 def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
-    if before and source.policies.evolution == "strict":
-        msg = "the file has a column that the table lacks, and evolution is strict"
-        step = "Allow it with --evolution add or widen, or publish the file without it."
-        raise _error(source, landed, column, msg, sql_type(column.type), step)
     if before and needs_mapping(column.name) and not any(needs_mapping(old.name) for old in before):
         msg = "the column's name needs column mapping, which the table was created without"
         step = (
@@ -160,7 +165,7 @@ def _widened(
         msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
         step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
         raise _error(source, landed, column, msg, types, step, row)
-    if old is not None and source.policies.evolution != "widen":
+    if source.policies.evolution != "widen":
         msg = f"the column would have to become {sql_type(wider)}, and evolution is {source.policies.evolution}"
         raise _error(source, landed, column, msg, types, "Allow it with --evolution widen.", row)
     return wider

@@ -152,6 +152,19 @@ def test_a_table_beyond_the_rewrite_limit_is_not_rewritten(zone: ZoneWriter) -> 
     assert prepared(zone, "v int", pa.table({"v": [5.5]}), rewritable=False).fault is None
 
 
+@pytest.mark.parametrize(
+    "policy,second", [("strict", {"id": [2], "w": [1]}), ("add", {"id": [2], "v": [1.5]})]
+)
+def test_a_policy_does_not_depend_on_the_cut_of_a_backlog(
+    zone: ZoneWriter, policy: str, second: dict[str, object]
+) -> None:
+    """A new table has its first file's columns; the second file of its first batch is judged by them."""
+    found = prepared(zone, "", pa.table({"id": [1], "v": [1]}), pa.table(second), evolution=policy)
+
+    assert f"evolution is {policy}" in str(fault(found))
+    assert (1, "id bigint, v bigint") == (len(found.landed), shown(found.growth.columns))
+
+
 def test_strict_takes_no_new_column(zone: ZoneWriter) -> None:
     """A column of no type is none."""
     error = fault(prepared(zone, "id bigint", pa.table({"id": [1], "v": [1]}), evolution="strict"))
