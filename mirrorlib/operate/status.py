@@ -159,6 +159,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
             return None
         listing = _listing(status, name)
     except MirrorError as exc:
+        if str(exc) in status.reason:  # what stopped the table is still so
+            return status
         return replace(
             status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}")
         )

@@ -14,7 +14,8 @@ import pytest
 
 from mirrorlib.apply.journal import Done, Journal, Plan, PlannedFile, Policies
 from mirrorlib.cli import main
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import ChangeFileError, JournalError
+from mirrorlib.landing.listing import TableFolder, list_files
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.operate.status import TableStatus, read_status
 from mirrorlib.store import open_store
@@ -221,6 +222,20 @@ def test_json_keeps_its_contract(
         "position": 1,
         "version": 3,
     } == known
+
+
+def test_what_stopped_a_table_and_is_still_so_is_said_once(zone: ZoneWriter, target: str) -> None:
+    """Two files of one number: the zone shows what the last word says."""
+    orders = zone.table("orders", keys=["id"])
+    path = orders.file([{"id": 1}])
+    path.with_suffix(".csv").write_bytes(path.read_bytes())
+    with pytest.raises(ChangeFileError) as stopped:
+        list_files(open_store(str(zone)), TableFolder(name=parse_name("orders"), path="orders"))
+    applied(zone, target, orders, state="failed", reason=str(stopped.value))
+
+    found = status(target, "orders")
+
+    assert (str(stopped.value), ()) == (found.reason, found.warnings)
 
 
 def test_status_starts_no_spark(zone: ZoneWriter, target: str) -> None:
