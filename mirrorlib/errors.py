@@ -191,3 +191,9 @@ class LocalSparkError(MirrorError):
     """A local Spark session cannot be started on this machine."""
 
     advice = "Install what is missing and try again."
+
+
+def first_line(exc: Exception, length: int = 200) -> str:
+    """Say briefly what a library found: its first line, cut short; its name when it says nothing."""
+    lines = str(exc).splitlines()
+    return lines[0][:length] if lines else type(exc).__name__

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
+from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError, first_line
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited import iter_tables, read_header
 from mirrorlib.landing.footer import open_parquet, read_footer, spark_decodes
@@ -379,6 +379,4 @@ def _marker_error(
 
 def _damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:
     msg = "a page of the change file is damaged"
-    return ChangeFileError(
-        msg, table=source.table, file=file.name, found=str(exc).splitlines()[0][:200]
-    )
+    return ChangeFileError(msg, table=source.table, file=file.name, found=first_line(exc))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlib.errors import ChangeFileError, SchemaError
+from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.types import NtzPolicy, mirror_type
 
@@ -54,7 +54,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         arrow, metadata = parquet.schema_arrow, parquet.metadata
     except (pa.ArrowException, OSError) as exc:
         msg = "the change file is not whole Parquet: cut short, damaged or still being written"
-        raise ChangeFileError(msg, table=table, file=file.name, found=_brief(exc)) from exc
+        raise ChangeFileError(msg, table=table, file=file.name, found=first_line(exc)) from exc
     physical = _physical_types(metadata)
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
@@ -124,7 +124,3 @@ def _is_native(stored: pa.DataType, physical: str) -> bool:
 def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
     schema = metadata.schema
     return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
-
-
-def _brief(exc: Exception) -> str:
-    return str(exc).splitlines()[0][:200] if str(exc) else type(exc).__name__

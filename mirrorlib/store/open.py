@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import obstore.store
 
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, first_line
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 
@@ -42,5 +42,4 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         step = "Use a local path or a URL of s3, abfss, gs or file."
-        found = (str(exc).splitlines() or [type(exc).__name__])[0]
-        raise LandingZoneError(msg, found=found, next_step=step) from exc
+        raise LandingZoneError(msg, found=first_line(exc), next_step=step) from exc

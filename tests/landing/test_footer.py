@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 def footer(table: pa.Table, *, ntz: NtzPolicy = "utc", **options: object) -> FileSchema:
     """Write a table and read its footer."""
+    return read_bytes(written(table, **options), ntz=ntz)
+
+
+def written(table: pa.Table, **options: object) -> bytes:
+    """Write a table as Parquet."""
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
-    return read_bytes(sink.getvalue(), ntz=ntz)
+    return sink.getvalue()
 
 
 def read_bytes(data: bytes, *, ntz: NtzPolicy = "utc") -> FileSchema:
@@ -37,9 +42,7 @@ def read_bytes(data: bytes, *, ntz: NtzPolicy = "utc") -> FileSchema:
 
 def decodes(table: pa.Table, **options: object) -> bool:
     """Write a table and ask whether Spark could read it."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, **options)
-    return spark_decodes(io.BytesIO(sink.getvalue()))
+    return spark_decodes(io.BytesIO(written(table, **options)))
 
 
 def refused(table: pa.Table) -> SchemaError:
@@ -163,9 +166,7 @@ def test_what_is_no_parquet_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("bits", [0x01, 0x10, 0xFF])
 def test_no_damaged_byte_ends_the_process(bits: int) -> None:
     """Arrow ends it when it is asked for a chunk's statistics and they are damaged."""
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"id": [1, 2], "v": ["a", "b"]}), sink)
-    whole = sink.getvalue()
+    whole = written(pa.table({"id": [1, 2], "v": ["a", "b"]}))
 
     for place in range(len(whole)):
         damaged = bytearray(whole)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.errors import first_line
 from mirrorlib.landing.check.columns import (
     DAMAGED,
     UNREADABLE,
@@ -61,7 +62,7 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
             schema = parquet.schema_arrow
             names = schema.names
         except _BROKEN as exc:
-            raise UnreadableError(UNREADABLE, _brief(exc)) from exc
+            raise UnreadableError(UNREADABLE, first_line(exc, 120)) from exc
         columns = _review_columns(schema, file.name, policy, found)
         markers = [name for name in names if name.lower() == MARKER]
         marker = _review_marker(schema, markers, file.name, found)
@@ -72,7 +73,7 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
             scan = Scan() if marker else Scan(rows=rows) if markers else scan_unmarked(rows, policy)
             _scan(scan, parquet, columns, marker, file.name, policy, found)
         except _BROKEN as exc:
-            raise UnreadableError(DAMAGED, _brief(exc)) from exc
+            raise UnreadableError(DAMAGED, first_line(exc, 120)) from exc
     tell_rows(scan, policy, file.name, marker, found)
     return Facts(file=file, columns=columns, marked=bool(markers), scan=scan)
 
@@ -188,8 +189,3 @@ def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
 def _first_refused(values: pa.ChunkedArray, column: ColumnFacts) -> int | None:
     """Return the first place whose value has no place in the column's mirror type."""
     return first_refused(values, lambda head: canonical_values(head, column.type, "utc"))
-
-
-def _brief(exc: Exception) -> str:
-    """Name the trouble without what the file holds: Arrow's first line, cut short."""
-    return str(exc).splitlines()[0][:120] if str(exc) else type(exc).__name__

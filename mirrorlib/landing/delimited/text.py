@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError
+from mirrorlib.errors import ChangeFileError, first_line
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -117,7 +117,7 @@ def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Ite
             block = _read_full(stream, size)
         except (pa.ArrowException, OSError) as exc:
             msg = f"the change file's {name} stream is cut short or damaged; it may be an upload under way"
-            raise origin.fault(msg, found=str(exc).splitlines()[0][:80]) from exc
+            raise origin.fault(msg, found=first_line(exc, 80)) from exc
         if not block:
             return
         yield block

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError
+from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError, first_line
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.footer import open_parquet
 
@@ -250,7 +250,7 @@ def _read_file(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.T
             return _read_csv(path, types)
     except (pa.ArrowException, OSError) as exc:
         msg = "the file to publish cannot be read"
-        found = str(exc).splitlines()[0][:200] if isinstance(exc, OSError) else type(exc).__name__
+        found = first_line(exc) if isinstance(exc, OSError) else type(exc).__name__
         step = "Check the path, and that the file is whole."
         raise ChangeFileError(
             msg, table=table, file=path.name, found=found, next_step=step

@@ -244,6 +244,15 @@ def test_a_null_key_is_named_with_its_row(zone: ZoneWriter, row: int) -> None:
     assert row == only(check_zone(str(zone)), "key-null").row
 
 
+def test_a_null_key_of_a_file_without_statistics_is_named(zone: ZoneWriter) -> None:
+    """They are not asked for."""
+    table = orders(zone)
+    rows = [{"id": 1, "v": "a"}, {"id": None, "v": "b"}]
+    table.file(rows, parquet={"write_statistics": False})
+
+    assert 1 == only(check_zone(str(zone)), "key-null").row
+
+
 def test_a_row_without_keys_is_named(zone: ZoneWriter) -> None:
     """The first row that needs a key, not the first row."""
     table = zone.table("orders")
