@@ -9,15 +9,15 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.landing.names import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mirrorlib.apply.stage import Staged
     from mirrorlib.apply.table import TableRef
 
-_SMALL_BATCH = 10_000  # rows: a commit whose fixed cost outweighs its work
-_SMALL_TABLE = 32 << 20  # bytes
 _LARGEST_BROADCAST = 128 << 20  # bytes
 _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles
 _BYTES_PER_PARTITION = 8 << 20
@@ -44,17 +42,6 @@ _SPARK_SIZES = {
     "binary": 100,
 }
 _SOURCE = "_mirror_changes"
-
-# A commit of some rows is all planning: one partition, nothing adapted, nothing compiled.
-_SMALL_COMMIT = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
-    "spark.databricks.delta.stats.skipping": "false",
-}
 
 
 def merge_changes(
@@ -83,7 +70,7 @@ def merge_changes(
     """
     _source(staged, keys).createOrReplaceTempView(_SOURCE)
     try:
-        with _configured(spark, _merge_conf(staged, columns, keys, mark, table_bytes)):
+        with configured(spark, _merge_conf(staged, columns, keys, mark, table_bytes)):
             spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet))  # runs at once
     finally:
         spark.catalog.dropTempView(_SOURCE)
@@ -137,8 +124,8 @@ def _merge_conf(
         "spark.databricks.delta.commitInfo.userMetadata": mark.text,
         "spark.databricks.delta.merge.materializeSource": "none",
     }
-    if staged.rows <= _SMALL_BATCH and table_bytes <= _SMALL_TABLE:
-        return {**conf, **_SMALL_COMMIT}
+    if is_small(staged.rows, table_bytes):
+        return {**conf, **SMALL_COMMIT}
     return {**conf, **_bloom_conf(staged), **_join_conf(staged, columns, keys)}
 
 
@@ -178,19 +165,3 @@ def _spark_size(column: Column) -> int:
     if column.sql_type.startswith("decimal"):
         return 16
     return _SPARK_SIZES.get(column.sql_type, 8)
-
-
-@contextlib.contextmanager
-def _configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set session configuration for one statement; what was set before is put back."""
-    before = {name: spark.conf.get(name, None) for name in conf}
-    try:
-        for name, value in conf.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)

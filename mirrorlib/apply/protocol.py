@@ -21,6 +21,7 @@ from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
 from mirrorlib.apply.ready import ready_table, refuse_others_table
+from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.apply.stage import Stage, stage_batch
 from mirrorlib.apply.table import create_table, find_table
 from mirrorlib.apply.work import mark_of
@@ -63,6 +64,14 @@ def carry_out(
         MirrorError: Spark failed although every file is sound.
 
     """
+    small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
+    with configured(work.spark, SMALL_COMMIT if small else {}):
+        return _carry_out(work, plan, prepared, clock, table_bytes)
+
+
+def _carry_out(
+    work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int
+) -> Done:
     failure: Exception | None = None
     doubt: MirrorError | None = None
     for _ in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Lend Spark sessions of our own: Delta's transaction marks are session configuration.
+"""Lend Spark sessions of our own, and configure them: Delta's transaction marks are session configuration.
 
 All threads of a session share its configuration, so each table in flight works in a session that
 nobody else has. Sessions are kept for the next table and the next run: a new one has to be set up
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -21,6 +21,18 @@ _CONF = {
     "spark.sql.session.timeZone": "UTC",
     # Else Spark puts ${env:HOME} in before it parses, inside quoted names too.
     "spark.sql.variable.substitute": "false",
+}
+_FEW_ROWS = 10_000  # a commit whose fixed cost outweighs its work
+_SMALL_TABLE = 32 << 20  # bytes
+# A commit of few rows is all planning: one partition, nothing adapted, nothing compiled.
+SMALL_COMMIT = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.databricks.delta.stats.skipping": "false",
 }
 
 
@@ -36,3 +48,24 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
             session.conf.set(name, value)
     yield session
     idle.append(session)  # not after an error, which may have left something behind
+
+
+def is_small(rows: int, table_bytes: int) -> bool:
+    """Say whether `SMALL_COMMIT` makes a commit of that many rows faster."""
+    return rows <= _FEW_ROWS and table_bytes <= _SMALL_TABLE
+
+
+@contextlib.contextmanager
+def configured(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Set session configuration until the block ends; what was set before is put back."""
+    before = {name: session.conf.get(name, None) for name in conf}
+    try:
+        for name, value in conf.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, old)
