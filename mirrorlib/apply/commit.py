@@ -30,7 +30,7 @@ class Mark:
 
     Attributes:
         app_id: Delta's txn application id, one per life.
-        version: Delta's txn version: the batch, or `FENCE`.
+        version: Delta's txn version: twice the batch, one less for what makes way for it, or `FENCE`.
         facts: what `userMetadata` says about the batch.
 
     """

@@ -91,7 +91,7 @@ class Plan:
 
     Attributes:
         life: the life's uuid.
-        batch: 1 for the first; Delta's txn version.
+        batch: 1 for the first.
         attempt: random, names this plan in `userMetadata`.
         zone: the landing zone's URL.
         files: in order.

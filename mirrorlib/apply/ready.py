@@ -23,7 +23,7 @@ from mirrorlib.apply.table import (
     set_life,
     widen_columns,
 )
-from mirrorlib.apply.work import facts_of
+from mirrorlib.apply.work import mark_before
 from mirrorlib.errors import ForeignWriteError
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         with work.step("rewrite", clock, plan):
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
-            facts = facts_of(work, plan, {"batch": None, "outcome": "rewrite"})
-            mark = Mark(app_id=f"{work.life.app_id}:rewrite", version=plan.batch, facts=facts)
+            mark = mark_before(work, plan, {"outcome": "rewrite"})
             overwrite_rows(work.ref, rows, mark, schema=True)
     if added or widened:
         with work.step("widen", clock, plan):

@@ -87,7 +87,7 @@ class Work:
         self.observe(replace(event, when="after"))
 
 
-def facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
+def _facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
     """Return what a commit says of the batch that it belongs to."""
     return {
         "life": work.life.uuid,
@@ -103,4 +103,13 @@ def facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
 
 def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
     """Return what makes the batch's one commit unrepeatable."""
-    return Mark(app_id=work.life.app_id, version=plan.batch, facts=facts_of(work, plan, more))
+    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=_facts_of(work, plan, more))
+
+
+def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
+    """Return the mark of a commit that makes way for the batch's own.
+
+    Its number is one less: a void or a fence forbids both.
+    """
+    facts = _facts_of(work, plan, {**more, "batch": None})
+    return Mark(app_id=work.life.app_id, version=2 * plan.batch - 1, facts=facts)

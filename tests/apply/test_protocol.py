@@ -313,6 +313,34 @@ def test_a_slow_runner_never_carries_out_a_voided_plan(
     mirror.assert_current()
 
 
+@pytest.mark.parametrize("end", ["void", "fence"])
+def test_a_slow_runner_rewrites_nothing_after_the_end_of_its_plan(mirror: Mirror, end: str) -> None:
+    """Making way for a batch is as forbidden as the batch: its rows are of a moment that has passed."""
+    mirror.publish([{"id": 60, "v": "x", "n": 1}], [0])
+    mirror.assert_current()
+    mirror.publish([{"id": 61, "v": "x", "n": 1.5}], [0])
+    mirror.run_until("plan", "after")
+
+    def void() -> None:
+        mirror.replace(4, [{"id": 61, "v": "better", "n": 2}], [0])
+        mirror.publish([{"id": 62, "v": "later", "n": 3}], [0])
+        mirror.assert_current()
+
+    def fence() -> None:
+        mirror.reset()
+        mirror.replace(4, [{"id": 61, "v": "better", "n": 2}], [0])
+        mirror.assert_current()
+
+    action = {"void": void, "fence": fence}[end]
+    with suppress(TableBusyError):
+        assert "void" == carry_slowly(mirror, 4, ("rewrite", "before"), action)
+
+    mirror.assert_holds()
+    assert "rewrite" not in [said.get("outcome") for _, said in mirror.commits()]
+    mirror.publish()
+    mirror.assert_current()
+
+
 @pytest.mark.parametrize("kind", ["append", "matched-only"])
 def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror: Mirror, kind: str
