@@ -39,12 +39,22 @@ UNTYPED = "No published file has a column with a type yet."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """What comes next for a table: files to apply, or the error that stands before the first of them."""
+    """What comes next for a table: files to apply, and what stands before those that are not among them.
+
+    Attributes:
+        run: the consecutive files that are visible.
+        files: those of them to apply.
+        fault: what is wrong with the file after them.
+        young: the file after them, when it may still be an upload under way.
+        replaces: they replace a table that is there.
+
+    """
 
     run: Run
     files: tuple[tuple[int, StoredFile], ...]
-    fault: MirrorError | None
-    young: str = ""
+    fault: MirrorError | None = None
+    young: StoredFile | None = None
+    replaces: bool = False
 
 
 def advance_table(
@@ -76,14 +86,10 @@ def advance_table(
         clock = {}
         standing = stand(work, entry)
         cause = cause_of(entry)
-        # A new life replaces the table in one commit, so that nobody reads it half: it takes
-        # everything.
-        limits = (
-            Limits() if len(work.lives) > 1 and not (entry and entry.position) else options.limits
-        )
-        coming = next_files(opened, number_of(entry), limits, {} if retry else cause, options)
+        position = number_of(entry)
+        coming = coming_files(work, standing, opened, position, {} if retry else cause, options)
         if not coming.files:
-            state, reason, file = idle_state(coming)
+            state, reason, file = idle_state(coming, options)
             return tally.end(
                 state, reason, file=file, error=cause.get("error") if state == "failed" else None
             )
@@ -92,7 +98,7 @@ def advance_table(
         with work.step("read", clock, files=len(coming.files)):
             prepared = prepare_typed(work, standing, opened, coming, cause, options)
         tally.warn(*warnings_of(prepared))
-        if prepared.fault is not None and not (prepared.landed and prepared.growth.columns):
+        if prepared.fault is not None and not is_batch(coming, prepared):
             raise prepared.fault
         if not prepared.growth.columns:
             return tally.end("waiting", UNTYPED, file=coming.files[0][1].name)
@@ -116,6 +122,35 @@ def cause_of(entry: Entry | None) -> Mapping[str, str]:
     return (entry.done.cause if entry and entry.done else None) or {}
 
 
+def coming_files(
+    work: Work,
+    standing: Standing,
+    opened: Folder,
+    position: int,
+    cause: Mapping[str, str],
+    options: Options,
+) -> Next:
+    """Choose the next batch's files.
+
+    A new life replaces the table in one commit, so that nobody reads it half: it takes everything
+    that is visible, and nothing as long as something stands in the way.
+    """
+    anew = len(work.lives) > 1 and not position
+    limits = Limits() if anew else options.limits
+    coming = next_files(opened, position, limits, cause, options)
+    if not anew or standing.version is None:
+        return coming
+    whole = coming.fault is None and coming.young is None and coming.run.gap is None
+    return replace(coming, files=coming.files if whole else (), replaces=True)
+
+
+def is_batch(coming: Next, prepared: Prepared) -> bool:
+    """Say whether the opened files make a batch, be it one that ends before a fault."""
+    if prepared.fault is not None and coming.replaces:
+        return False
+    return bool(prepared.landed and prepared.growth.columns)
+
+
 def next_files(
     opened: Folder, position: int, limits: Limits, cause: Mapping[str, str], options: Options
 ) -> Next:
@@ -127,14 +162,12 @@ def next_files(
     if opened.dialect is not None:
         still = settled(run.files, opened.listed_at, options.settle)
         if still < len(run.files):
-            file = run.files[still][1]
-            young = f"{file.name} was written less than {options.settle:g} s ago, and may still be an upload under way."
-            return Next(run=run, files=run.files[:still], fault=None, young=young)
+            return Next(run=run, files=run.files[:still], young=run.files[still][1])
     for place, (_, file) in enumerate(run.files):
         if file.name == cause.get("file") and file.etag == cause.get("etag"):
             fault = MirrorError(cause["reason"], file=file.name, next_step="")
             return Next(run=run, files=run.files[:place], fault=fault)
-    return Next(run=run, files=run.files, fault=None)
+    return Next(run=run, files=run.files)
 
 
 def prepare_next(
@@ -191,12 +224,14 @@ def prepare_typed(
     return prepared
 
 
-def idle_state(coming: Next) -> tuple[State, str, str | None]:
+def idle_state(coming: Next, options: Options) -> tuple[State, str, str | None]:
     """Say why there is nothing to apply: the state, the reason and the file that it is about."""
     if coming.fault is not None:
         return "failed", coming.fault.reason, coming.fault.file
-    if coming.young:
-        return "behind", f"{coming.young} The next run takes it.", coming.run.files[0][1].name
+    if coming.young is not None:
+        name = coming.young.name
+        reason = f"{name} was written less than {options.settle:g} s ago, and may still be an upload under way."
+        return "behind", f"{reason} The next run takes it.", name
     if coming.run.gap is not None:
         return "blocked", str(coming.run.gap), coming.run.gap.awaited
     return "current", "", None

@@ -16,8 +16,9 @@ from mirrorlib.apply.advance import (
     cause_of,
     check_keys,
     check_zone,
+    coming_files,
     idle_state,
-    next_files,
+    is_batch,
     number_of,
     prepare_typed,
 )
@@ -25,7 +26,6 @@ from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Journal, Life
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
-from mirrorlib.apply.plan import Limits
 from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.run import (
     Job,
@@ -135,10 +135,10 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         planned = _with_batch(planned, names, entry.plan.rows)
         position = max(entry.plan.after.values())
     while True:
-        limits = Limits() if len(work.lives) > 1 and not position else options.limits
-        coming = next_files(opened, position, limits, {} if options.retry else cause, options)
+        causes = {} if options.retry else cause
+        coming = coming_files(work, standing, opened, position, causes, options)
         if not coming.files:
-            state, reason, file = idle_state(coming)
+            state, reason, file = idle_state(coming, options)
             return replace(
                 planned,
                 state="behind" if state == "current" and planned.batches else state,
@@ -149,7 +149,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         if not prepared.growth.columns and prepared.fault is None:
             file = coming.files[0][1].name
             return replace(planned, state="waiting", reason=UNTYPED, file=file)
-        if prepared.landed and prepared.growth.columns:
+        if is_batch(coming, prepared):
             names = [landed.file.name for landed in prepared.landed]
             planned = _with_batch(planned, names, prepared.rows)
             changes = (

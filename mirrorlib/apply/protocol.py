@@ -79,26 +79,26 @@ def _carry_out(
             seen, ended = find_outcome(work, plan)
         if ended is not None:
             return _finish(work, plan, ended, prepared, clock, table_bytes)
+        damage: MirrorError | None = None
         try:
             ready = prepared if prepared is not None else _prepare_again(work, plan)
             doubt = _commit(work, plan, ready, clock, table_bytes)
         except FAULTS as fault:
-            _void(work, plan, fault, clock)
+            damage = fault
         except MirrorError:
             raise
         except Exception as exc:
             failure = exc
             stale = prepared is not None and seen != plan.table_version
-            if stale or work.log.newest(at_least=-1 if seen is None else seen) != seen:
-                told = "%s: batch %d met another commit and is tried again"
-                _LOG.info(told, work.table, plan.batch)
+            if stale or _met_another(work, plan, seen):
                 prepared = None  # the other commit may have changed the columns
                 continue
             damage = _find_damage(work, plan)
             if damage is None:
                 _LOG.exception("%s: batch %d failed", work.table, plan.batch)
                 raise _spark_failed(work, plan, exc) from exc
-            _void(work, plan, damage, clock)
+        if damage is not None and not _void(work, plan, damage, clock, seen):
+            continue
         done = _finish(work, plan, _committed(work, plan), prepared, clock, table_bytes)
         if doubt is not None:
             raise doubt
@@ -205,10 +205,25 @@ def _doubt(source: Source, plan: Plan, prepared: Prepared) -> MirrorError | None
     return None
 
 
-def _void(work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float]) -> None:
-    """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
+def _met_another(work: Work, plan: Plan, seen: int | None) -> bool:
+    """Say whether somebody has committed since version *seen*, which makes a failure a conflict."""
+    if work.log.newest(at_least=-1 if seen is None else seen) == seen:
+        return False
+    _LOG.info("%s: batch %d met another commit and is tried again", work.table, plan.batch)
+    return True
+
+
+def _void(
+    work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float], seen: int | None
+) -> bool:
+    """Let an empty commit take the plan's place: from then on no slow runner can carry it out.
+
+    Returns:
+        False when it met another commit, and has to be tried again.
+
+    """
     if work.journal.entry(work.life, plan.batch).done is not None:
-        return
+        return True
     # A fault that names no file of the plan stands before its first one: without a file to wait
     # for, the same plan would be made and voided for ever.
     file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
@@ -227,7 +242,14 @@ def _void(work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float]) -
             create_table(
                 work.spark, work.ref, to_columns([_PLACEHOLDER_COLUMN]), (), work.life.uuid
             )
-        mark_nothing(work.spark, work.ref, mark_of(work, plan, {"outcome": "void", "cause": cause}))
+        mark = mark_of(work, plan, {"outcome": "void", "cause": cause})
+        try:
+            mark_nothing(work.spark, work.ref, mark)
+        except Exception:
+            if not _met_another(work, plan, seen):
+                raise
+            return False
+    return True
 
 
 def _finish(

@@ -498,6 +498,29 @@ def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
+@pytest.mark.parametrize("trouble", ["page", "gap", "bytes"])
+def test_a_reset_table_is_not_replaced_by_a_half(mirror: Mirror, road: str, trouble: str) -> None:
+    """What was there stays until every file that is visible can be applied."""
+    old = mirror.rows()
+    mirror.reset()
+    mirror.drop_and_publish(3)
+    if trouble == "page":
+        damage_pages(mirror.table.path(3))
+    elif trouble == "gap":
+        mirror.table.path(2).unlink()
+    else:
+        mirror.table.path(3).write_bytes(b"")
+
+    planned = mirrorlib.plan(mirror.spark, str(mirror.zone), mirror.target).tables[0]
+    report = mirror.run()
+
+    assert old == mirror.rows(), road
+    assert ("blocked" if trouble == "gap" else "failed") == report.state
+    assert planned.state == report.state or (road, trouble) == ("large", "page")
+    mirror.replace(2 if trouble == "gap" else 3)
+    mirror.assert_current()
+
+
 @pytest.mark.parametrize("names", [("a b", "a b"), ("a b", "c"), ("c", "a b")])
 def test_a_reset_table_with_column_mapping_keeps_what_delta_cannot_drop(
     spark: SparkSession, tmp_path: Path, names: tuple[str, str]
