@@ -200,6 +200,14 @@ def assert_one_effect_per_file(
     )
 
 
+def assert_each_file_once(table: str | Path, count: int) -> None:
+    """See that each batch ended once, and that the applied ones hold as many files as were published."""
+    endings = Counter((batch["life"], batch["batch"]) for batch in batches_of(table))
+    assert [] == [name for name, times in endings.items() if times > 1], f"{table}: ended twice"
+    applied = [batch["files"] for batch in batches_of(table) if batch["outcome"] == "applied"]
+    assert count == sum(applied), f"{table}: files and how many of them were applied"
+
+
 def assert_no_reserved_columns(columns: list[str]) -> None:
     """See that neither the marker nor anything of the feed's has become a column."""
     lowered = {column.lower() for column in columns}

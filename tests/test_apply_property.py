@@ -22,6 +22,7 @@ import mirrorlib
 from logs import Log, make_logs
 from oracle import assert_same_rows, multiset
 from tables import (
+    assert_each_file_once,
     assert_feed_replays,
     assert_no_reserved_columns,
     assert_one_effect_per_file,
@@ -46,6 +47,7 @@ class Cut:
         first: how many of a log's files are there at the first apply; all of them by default.
         options: of every apply.
         large: batches are folded by Spark, as large ones are.
+        by_time: files count by when they were written, and have no numbers.
 
     """
 
@@ -53,6 +55,7 @@ class Cut:
     first: int = 100
     options: Mapping[str, Any] = field(default_factory=dict)
     large: bool = False
+    by_time: bool = False
 
 
 CUTS = (
@@ -65,10 +68,10 @@ CUTS = (
         options={"max_files": 2, "insert_policy": "upsert", "quiet": True},
     ),
     Cut(name="threes-by-spark", options={"max_files": 3, "parallelism": 1}, large=True),
-    Cut(name="tiny-bytes", first=3, options={"max_bytes": 1, "parallelism": 4}),
+    Cut(name="tiny-bytes-by-time", first=3, options={"max_bytes": 1}, by_time=True),
     Cut(name="upserting-by-spark", first=1, options={"insert_policy": "upsert"}, large=True),
 )
-ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", "5"))
+ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", "6"))
 
 
 @cache
@@ -105,11 +108,11 @@ def failures_of(
     """Publish logs as the tables of one zone, apply them in a cut, and say which tables are wrong."""
     zone, target = ZoneWriter(folder / "zone"), folder / "target"
     for number, log in enumerate(logs):
-        log.publish(zone.table(f"t{number}"), cut.first)
+        log.publish(zone.table(f"t{number}", by_time=cut.by_time), cut.first)
     failures: dict[int, str] = {}
     stopped = apply_once(spark, zone, target, cut)
     for number, log in enumerate(logs):
-        table = zone.table(f"t{number}", with_metadata=False)
+        table = zone.table(f"t{number}", with_metadata=False, by_time=cut.by_time)
         table.last = min(cut.first, len(log.files))
         log.publish(table)
     stopped |= apply_once(spark, zone, target, cut)
@@ -151,7 +154,10 @@ def check_table(
     assert_no_reserved_columns(columns)
     assert_same_rows(expected.multiset, multiset(read_rows(spark, table)))
     assert_feed_replays(spark, table, every_version=every_version)
-    assert_one_effect_per_file(table, range(1, len(log.files) + 1))
+    if cut.by_time:
+        assert_each_file_once(table, len(log.files))
+    else:
+        assert_one_effect_per_file(table, range(1, len(log.files) + 1))
 
 
 def shrunk(spark: SparkSession, folder: Path, cut: Cut, log: Log, error: str) -> tuple[Log, str]:

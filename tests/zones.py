@@ -11,6 +11,8 @@ In: rows as Python values or an Arrow table. Out: files in a local folder. Uses 
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 MARKER = "__rowMarker__"
+_LONG_AGO = 1_700_000_000  # seconds since 1970
 Place = Literal["first", "middle", "last"] | int
 Rows: TypeAlias = pa.Table | Sequence[Mapping[str, object]]
 
@@ -48,6 +51,7 @@ class ZoneWriter:
         schema: str | None = None,
         metadata: Mapping[str, object] | str | bytes | None = None,
         with_metadata: bool = True,
+        by_time: bool = False,
     ) -> TableWriter:
         """Make a table folder.
 
@@ -57,11 +61,13 @@ class ZoneWriter:
             schema: The name of the schema folder, without `.schema`.
             metadata: More properties, or the whole text of `_metadata.json`.
             with_metadata: False for a folder without `_metadata.json`.
+            by_time: its files count in the order in which they were written.
 
         """
         folder = self.root / f"{schema}.schema" / name if schema is not None else self.root / name
         folder.mkdir(parents=True, exist_ok=True)
-        table = TableWriter(folder=folder, name=name if schema is None else f"{schema}/{name}")
+        shown = name if schema is None else f"{schema}/{name}"
+        table = TableWriter(folder=folder, name=shown, by_time=by_time)
         if with_metadata:
             table.metadata(metadata, keys=keys)
         return table
@@ -90,12 +96,14 @@ class TableWriter:
         folder: where it is.
         name: as reports name it, "dbo/orders".
         last: the number that was given to a file last.
+        by_time: files have names without a number in them, and a time of writing that is one.
 
     """
 
     folder: Path
     name: str
     last: int = field(default=0)
+    by_time: bool = False
 
     def metadata(
         self,
@@ -110,13 +118,16 @@ class TableWriter:
         elif isinstance(metadata, str):
             path.write_text(metadata, encoding="utf-8")
         else:
-            properties = {} if keys is None else {"keyColumns": list(keys)}
+            properties: dict[str, object] = {} if keys is None else {"keyColumns": list(keys)}
+            if self.by_time:
+                properties["fileDetectionStrategy"] = "LastUpdateTimeFileDetection"
             path.write_text(json.dumps({**properties, **(metadata or {})}), encoding="utf-8")
         return path
 
     def path(self, number: int, *, partition: str = "") -> Path:
-        """Return the path of a sequence number, whether or not there is a file."""
-        return self.folder / partition / f"{number:020d}.parquet"
+        """Return the path of a number, whether or not there is a file."""
+        name = random.Random(number).randbytes(8).hex() if self.by_time else f"{number:020d}"  # noqa: S311  # a name
+        return self.folder / partition / f"{name}.parquet"
 
     def file(  # each is a liberty that publishers take
         self,
@@ -157,6 +168,8 @@ class TableWriter:
         path = self._next(number, partition, name)
         draft = path.with_name(f"_{path.name}.temp")
         pq.write_table(data, draft, **(parquet or {}))
+        if self.by_time:
+            write_at(draft, self.last if number is None else number)
         return draft.replace(path)
 
     def zero_bytes(self, number: int | None = None) -> Path:
@@ -224,6 +237,12 @@ class TableWriter:
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+
+def write_at(path: Path, second: float) -> Path:
+    """Let a file be written at a second of the past."""
+    os.utime(path, (_LONG_AGO + second, _LONG_AGO + second))
+    return path
 
 
 def marker_array(markers: Sequence[int | None], kind: pa.DataType) -> pa.Array:

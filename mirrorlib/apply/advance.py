@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import WHOLE_FOLDER, Entry, Plan, PlannedFile, new_attempt
-from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.onboard import open_folder, told_changed
 from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after, settled
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.read import count_rows
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import JournalError, MirrorError, SchemaError
+from mirrorlib.landing.metadata import DETECTION_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from mirrorlib.apply.guard import Standing
+    from mirrorlib.apply.history import History
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.plan import Run
@@ -61,6 +63,7 @@ def advance_table(
     work: Work,
     folder: TableFolder,
     opened: Folder,
+    history: History,
     options: Options,
     tally: Tally,
     stop: Callable[[], bool],
@@ -76,11 +79,11 @@ def advance_table(
     if entry is not None and entry.done is None:
         check_zone(work, options, entry)  # else another zone's files would void its plan
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
+        opened = open_folder(work.source.zone, folder, history)
     check_zone(work, options, entry)
     check_keys(work, entry)
-    if entry is not None and entry.position and entry.plan.zone == work.source.zone.url:
-        for name in changed_files(opened.listing, entry.plan, entry.position[WHOLE_FOLDER]):
-            tally.warn(f"{name} was applied and has been changed since; it is not read again")
+    check_detection(work, entry)
+    tally.warn(*_changed(work, opened, entry))
     retry = options.retry
     while True:
         clock = {}
@@ -109,7 +112,17 @@ def advance_table(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
         )
         retry = retry and entry.done is not None and entry.done.outcome == "applied"  # once a run
-        opened = open_folder(work.source.zone, folder)
+        opened = open_folder(work.source.zone, folder, history)
+        if work.source.policies.detection != "sequential":
+            history.compact()
+
+
+def _changed(work: Work, opened: Folder, entry: Entry | None) -> list[str]:
+    """Tell which numbered files are no longer what was applied."""
+    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+        return []
+    changed = changed_files(opened.listing, entry.plan, entry.position[WHOLE_FOLDER])
+    return [told_changed(name) for name in changed]
 
 
 def number_of(entry: Entry | None) -> int:
@@ -266,7 +279,11 @@ def _write_plan(
 def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
     return tuple(
         PlannedFile(
-            name=one.file.name, size=one.file.size, etag=one.file.etag, rows=one.schema.rows
+            name=one.file.name,
+            size=one.file.size,
+            etag=one.file.etag,
+            rows=one.schema.rows,
+            modified=one.file.modified.isoformat(timespec="microseconds"),
         )
         for one in prepared.landed
     )
@@ -317,6 +334,20 @@ def check_keys(work: Work, entry: Entry | None) -> None:
         msg = "the key columns changed, and the rows already there were applied by the old ones"
         found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
         step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(
+            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        )
+
+
+def check_detection(work: Work, entry: Entry | None) -> None:
+    """A position in numbers means nothing among times, nor the reverse."""
+    if entry is None or not entry.position:
+        return
+    old, new = entry.plan.policies.detection, work.source.policies.detection
+    if old != new:
+        msg = "fileDetectionStrategy changed, and what was applied is known by the old one"
+        step = f"Put the old one back, or start the table over: mirrorlib reset TARGET {work.table}"
+        found = f"{DETECTION_NAMES[new]} instead of {DETECTION_NAMES[old]}"
         raise JournalError(
             msg, table=work.table, file="_metadata.json", found=found, next_step=step
         )

@@ -3,11 +3,14 @@
 In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files
 that a person can read:
 
-    journal/<table>/lives/000001.json            one life of the table folder; its uuid is the Delta
-    txn application id journal/<table>/000001/<inverse>-<batch>.plan.json    what a batch is;
-    written once, never changed journal/<table>/000001/<inverse>-<batch>.done.json    how it ended;
-    written once journal/<table>/status.json                  the last word about the table, for
-    people; nothing rests on it
+    journal/<table>/lives/000001.json                       one life of the table folder; its uuid
+                                                            is the Delta txn application id
+    journal/<table>/000001/<inverse>-<batch>.plan.json      what a batch is; written once
+    journal/<table>/000001/<inverse>-<batch>.done.json      how it ended; written once
+    journal/<table>/000001.applied/<inverse>-<batch>.parquet  which files were applied until then,
+                                                            where names have no numbers to tell
+    journal/<table>/status.json                             the last word about the table, for
+                                                            people; nothing rests on it
 
 `<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans
 and outcomes are written by put-if-absent, so whoever comes second reads what the first has written.
@@ -26,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mirrorlib.errors import JournalError
 from mirrorlib.landing.delimited import Dialect
-from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.metadata import DefinedColumn, Detection
 
 if TYPE_CHECKING:
     from mirrorlib.landing.names import TableName
@@ -64,12 +67,13 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A change file as it was when the batch was planned; *rows* is what its footer said."""
+    """A change file as it was when the batch was planned; *rows* is what its footer said, *modified* ISO 8601, UTC."""
 
     name: str
     size: int
     etag: str
     rows: int
+    modified: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,7 @@ class Policies:
     ntz: Literal["utc", "keep"]
     quiet: bool = False
     dialect: Dialect | None = None  # how delimited text is written; None for Parquet
+    detection: Detection = "sequential"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +100,8 @@ class Plan:
         attempt: random, names this plan in `userMetadata`.
         zone: the landing zone's URL.
         files: in order.
-        before: last applied sequence number per partition folder; empty while the life has applied
-            nothing.
+        before: last applied number per partition folder; empty while the life has applied nothing.
+            Files that have no numbers are counted.
         after: the same once this batch is applied.
         table_version: the newest Delta version when it was planned, None when there was no table.
         previous: how batch - 1 ended: applied or void, and its version.
@@ -234,6 +239,19 @@ class Journal:
         path = self._path(life, batch, "done")
         done = self._value(Done, path) if self._state.stat(path) else None
         return Entry(plan=self._value(Plan, self._path(life, batch, "plan")), done=done)
+
+    def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of the applied files and the batch that it reaches to."""
+        folder = f"{self._batches(life)}.applied"
+        name = next(iter(self._state.first_names(folder, 1)), "")
+        batch = name.removesuffix(".parquet").rpartition("-")[2]
+        data = self._state.read(f"{folder}/{name}") if batch.isdecimal() else None
+        return None if data is None else (int(batch), data)
+
+    def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
+        """Write down all files that were applied up to a batch."""
+        path = f"{self._batches(life)}.applied/{_LAST - batch:012d}-{batch}.parquet"
+        self._state.put_new(path, data)
 
     def read_status(self) -> dict[str, Any]:
         """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.journal import Policies, now
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.delimited import Dialect, dialect_of
-from mirrorlib.landing.listing import list_files
+from mirrorlib.landing.listing import NOTHING_APPLIED, order_by_number, order_by_time, see_folder
 from mirrorlib.landing.metadata import TableMetadata, parse_metadata
 
 if TYPE_CHECKING:
+    from mirrorlib.apply.history import History
     from mirrorlib.apply.options import Options
-    from mirrorlib.landing.listing import FolderListing, TableFolder
+    from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
     from mirrorlib.store import Store
 
 
 _NAMED = 3  # how many names a warning lists
+_TEXT = ("csv", "tsv", "psv", "txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +31,7 @@ class Folder:
     """A table folder at one moment.
 
     Attributes:
-        listing: its files.
+        listing: its files in the order in which they count.
         metadata: what its publisher states; None while `_metadata.json` is absent.
         dialect: how its text is written; None when its files are Parquet.
         warnings: what was repaired, what is ignored.
@@ -51,30 +53,56 @@ class Folder:
         return "" if self.listing.files else "No change file has been published yet."
 
 
-def open_folder(zone: Store, folder: TableFolder) -> Folder:
+def open_folder(zone: Store, folder: TableFolder, history: History | None = None) -> Folder:
     """List a table folder and read its metadata.
+
+    Args:
+        zone: the landing zone.
+        folder: the table's folder.
+        history: what has been applied; files without numbers are all new without it.
 
     Raises:
         MetadataError: the metadata cannot be understood, or asks for a part of the format that is
             not supported.
         ChangeFileError: two files carry one sequence number.
+        JournalError: what has been applied cannot be read.
 
     """
+    table = str(folder.name)
     listed_at = now()
-    listing = list_files(zone, folder)
-    data = zone.read(listing.metadata.path) if listing.metadata else None
+    seen = see_folder(zone, folder)
+    data = zone.read(seen.metadata.path) if seen.metadata else None
     if data is None:
+        listing = order_by_number(seen, table)
         return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
-    metadata = parse_metadata(data, str(folder.name))
-    _refuse_unsupported(metadata, str(folder.name))
+    metadata = parse_metadata(data, table)
+    _refuse_unsupported(metadata, table)
+    listing = _ordered(seen, metadata, history, table)
     text = metadata.file_format == "delimited"
     return Folder(
         listing=listing,
         metadata=metadata,
-        dialect=dialect_of(metadata, table=str(folder.name)) if text else None,
+        dialect=dialect_of(metadata, table=table) if text else None,
         warnings=_warnings(metadata, listing),
         listed_at=listed_at,
     )
+
+
+def _ordered(
+    seen: Seen, metadata: TableMetadata, history: History | None, table: str
+) -> FolderListing:
+    if metadata.detection == "sequential":
+        return order_by_number(seen, table)
+    applied = history.applied() if history is not None else NOTHING_APPLIED
+    return order_by_time(seen, _extensions(metadata), applied)
+
+
+def _extensions(metadata: TableMetadata) -> tuple[str, ...]:
+    """Return how the names of change files end, in lower case, where they have no number to be known by."""
+    if metadata.file_format != "delimited":
+        return (".parquet",)
+    stated = (metadata.file_extension,) if metadata.file_extension else _TEXT
+    return tuple(f".{end.lower()}{packed}" for end in stated for packed in ("", ".gz", ".zst"))
 
 
 def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:
@@ -87,19 +115,15 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
         ntz=options.ntz,
         quiet=options.quiet,
         dialect=dialect,
+        detection=metadata.detection,
     )
 
 
 def _refuse_unsupported(metadata: TableMetadata, table: str) -> None:
-    asked = {
-        "fileDetectionStrategy LastUpdateTimeFileDetection": metadata.detection != "sequential",
-        "partition folders": metadata.partitioned,
-    }
-    for what, is_asked in asked.items():
-        if is_asked:
-            msg = "this version of mirrorlib applies numbered files only"
-            step = "Publish files with sequential names; nothing was applied to this table."
-            raise MetadataError(msg, table=table, file="_metadata.json", found=what, next_step=step)
+    if metadata.partitioned:
+        msg = "this version of mirrorlib does not look into partition folders"
+        step = "Publish all files of the table in its folder; nothing was applied to it."
+        raise MetadataError(msg, table=table, file="_metadata.json", next_step=step)
 
 
 def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...]:
@@ -107,6 +131,11 @@ def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...
     told += [f"_metadata.json has an unknown property: {name}" for name in metadata.unknown]
     if metadata.conditional_update:
         told.append("ConditionalUpdateColumn is not honoured: changes apply in file order")
+    if listing.late:
+        told.append(
+            f"{listing.late} files came late: they were written before files that have been applied already"
+        )
+    told += [told_changed(name) for name in listing.changed]
     if listing.foreign:
         named = ", ".join(listing.foreign[:_NAMED]) + (
             " …" if len(listing.foreign) > _NAMED else ""
@@ -115,3 +144,8 @@ def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...
             f"{len(listing.foreign)} files are no change files and were left alone: {named}"
         )
     return tuple(told)
+
+
+def told_changed(name: str) -> str:
+    """Say that a file is no longer what was applied."""
+    return f"{name} was applied and has been changed since; it is not read again"

@@ -85,7 +85,9 @@ def next_run(listing: FolderListing, position: int, limits: Limits) -> Run:
     """Find the consecutive files after *position* (exclusive; 0 while nothing is applied)."""
     later = [number for number in listing.files if number > position]
     consecutive = [
-        number for place, number in enumerate(later, start=1) if number == position + place
+        number
+        for place, number in enumerate(later, start=1)
+        if listing.by_time or number == position + place
     ]
     behind = later[len(consecutive) :]
     gap = None
@@ -113,6 +115,8 @@ def changed_files(listing: FolderListing, newest: Plan, position: int) -> tuple[
     Files of the newest plan are compared by identity, older ones by whether they were written after
     that plan's listing.
     """
+    if listing.by_time:
+        return ()  # what was applied is known by name, and compared where it is listed
     planned = {file.name: file.etag for file in newest.files}
     listed_at = datetime.fromisoformat(newest.listed_at)
     applied = (file for number, file in listing.files.items() if number <= position)

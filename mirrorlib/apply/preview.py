@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.advance import (
     UNTYPED,
     cause_of,
+    check_detection,
     check_keys,
     check_zone,
     coming_files,
@@ -23,6 +24,7 @@ from mirrorlib.apply.advance import (
     prepare_typed,
 )
 from mirrorlib.apply.guard import stand
+from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal, Life
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
@@ -105,12 +107,13 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
     if folder.refusal is not None:
         return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:
-        opened = open_folder(job.zone, folder)
+        journal = Journal(job.state, folder.name)
+        opened = open_folder(job.zone, folder, History(journal, planned=True))
         if opened.waits_for:
             return PlannedTable(
                 table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings
             )
-        lives = Journal(job.state, folder.name).lives() or (_UNBORN,)
+        lives = journal.lives() or (_UNBORN,)
         with lend_session(job.spark) as spark:
             return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
     except MirrorError as exc:
@@ -125,6 +128,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     entry = work.journal.newest(work.life) if work.life.uuid else None
     check_zone(work, options, entry)
     check_keys(work, entry)
+    check_detection(work, entry)
     standing = stand(work, entry)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
     position, cause = number_of(entry), cause_of(entry)

@@ -16,7 +16,7 @@ from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.guard import find_outcome, life_is_over
-from mirrorlib.apply.journal import Done, new_attempt, now
+from mirrorlib.apply.journal import WHOLE_FOLDER, Done, new_attempt, now
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
@@ -128,7 +128,7 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
     """
     source = _source_of(work, plan)
     files: list[tuple[int, StoredFile]] = []
-    for planned in plan.files:
+    for number, planned in enumerate(plan.files, start=plan.before.get(WHOLE_FOLDER, 0) + 1):
         stored = source.zone.stat(f"{source.folder}/{planned.name}")
         if stored is None or stored.etag != planned.etag:
             what = "removed" if stored is None else "replaced"
@@ -139,7 +139,7 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
                 file=planned.name,
                 next_step="Leave it in place; the next run reads it as it is then.",
             )
-        files.append((int(planned.name.partition(".")[0]), stored))
+        files.append((number, stored))
     found = find_table(work.spark, work.ref) if plan.before else None
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:

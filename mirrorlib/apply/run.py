@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from mirrorlib.apply.advance import advance_table
+from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal, now, open_state
 from mirrorlib.apply.lock import hold_table
 from mirrorlib.apply.onboard import open_folder, policies_of
@@ -371,7 +372,9 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         raise folder.refusal
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
-    opened = open_folder(job.zone, folder)
+    journal = Journal(job.state, folder.name)
+    history = History(journal)
+    opened = open_folder(job.zone, folder, history)
     job.observe(Event(table=table, step="list", when="after", files=len(opened.listing.files)))
     tally.warn(*opened.warnings)
     if opened.waits_for:
@@ -380,15 +383,14 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         _locked(job.state, folder.name.segment, table, job.jvm, job.stop),
         lend_session(job.spark) as spark,
     ):
-        journal = Journal(job.state, folder.name)
         lives = journal.lives() or (journal.begin_life("first seen", job.zone.url, 1),)
         if isinstance(job.state, LocalStore):
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
-        opened = open_folder(job.zone, folder)
+        opened = open_folder(job.zone, folder, history)
         work = open_work(job, spark, folder, opened, lives)
-        return advance_table(work, folder, opened, job.options, tally, job.stop)
+        return advance_table(work, folder, opened, history, job.options, tally, job.stop)
 
 
 @contextlib.contextmanager

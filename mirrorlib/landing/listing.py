@@ -1,8 +1,9 @@
 """List a landing zone: which table folders there are, and which change files a folder shows.
 
 In: a `Store` over the zone. Out: `TableFolder` values, and for each a `FolderListing` with its
-numbered change files in order. Nothing is opened. Names beginning with `_` or `.` are never data
-(landing-zone format, best practices 2026-09-18).
+change files in order: by the numbers that their names are, or by the time at which they were
+written. Nothing is opened. Names beginning with `_` or `.` are never data (landing-zone format, best
+practices 2026-09-18).
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ from mirrorlib.landing.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from mirrorlib.store import Store, StoredFile
-
-DATA_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +46,57 @@ class TableFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FolderListing:
-    """What a table folder shows at one moment.
+class Seen:
+    """What a table folder shows at one moment, in no order yet.
 
     Attributes:
         metadata: `_metadata.json`, None when it is absent.
-        files: change files by sequence number, ascending.
-        foreign: names that are neither ignored nor change files.
+        files: everything else that the format does not ignore.
 
     """
 
     metadata: StoredFile | None
+    files: tuple[StoredFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What has been applied of a table whose files have no numbers.
+
+    Attributes:
+        etags: what identified each file's content when it was applied, by name.
+        newest: when the newest of them was written.
+        count: how many there are, files that are gone included.
+
+    """
+
+    etags: Mapping[str, str]
+    newest: datetime | None
+    count: int
+
+
+NOTHING_APPLIED = Applied(etags={}, newest=None, count=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderListing:
+    """A table folder's change files in the order in which they count.
+
+    Attributes:
+        files: change files by number, ascending. Files without numbers are given some: those that
+            have been applied up to `Applied.count`, the others from there on.
+        foreign: names that are neither ignored nor change files.
+        changed: files without numbers whose content is no longer what was applied.
+        late: how many files without numbers were written before one that has been applied.
+        by_time: the numbers are given, so that none can be missing.
+
+    """
+
     files: Mapping[int, StoredFile]
     foreign: tuple[str, ...]
+    changed: tuple[str, ...] = ()
+    late: int = 0
+    by_time: bool = False
 
 
 def list_tables(zone: Store) -> tuple[TableFolder, ...]:
@@ -88,36 +126,63 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
     return tuple(_without_conflicts(found))
 
 
-def list_files(zone: Store, folder: TableFolder) -> FolderListing:
-    """List one table folder.
+def see_folder(zone: Store, folder: TableFolder) -> Seen:
+    """List one table folder."""
+    listed = zone.list_folder(folder.path)
+    files = listed.files if listed else ()
+    return Seen(
+        metadata=next((file for file in files if file.name == METADATA_NAME), None),
+        files=tuple(file for file in files if not is_ignored(file.name)),
+    )
+
+
+def order_by_number(seen: Seen, table: str) -> FolderListing:
+    """Order files by the numbers that their names are (SequentialFileName).
 
     Raises:
         ChangeFileError: two files carry one sequence number.
 
     """
-    listed = zone.list_folder(folder.path)
     files: dict[int, StoredFile] = {}
     foreign: list[str] = []
-    metadata = None
-    for file in listed.files if listed else ():
+    for file in seen.files:
         # Numbers begin at 1: a file 0 would count as applied before anything is.
-        number = None if is_ignored(file.name) else sequence_number(file.name) or None
-        if file.name == METADATA_NAME:
-            metadata = file
-        elif number is not None and number in files:
+        number = sequence_number(file.name) or None
+        if number is None:
+            foreign.append(file.name)
+        elif number in files:
             msg = f"two change files carry the sequence number {number}"
             raise ChangeFileError(
                 msg,
-                table=str(folder.name),
+                table=table,
                 file=f"{files[number].name} and {file.name}",
                 next_step="Remove the one that is not meant; nothing from this number on is applied until then.",
             )
-        elif number is not None:
+        else:
             files[number] = file
-        elif not is_ignored(file.name):
-            foreign.append(file.name)
+    return FolderListing(files=dict(sorted(files.items())), foreign=tuple(foreign))
+
+
+def order_by_time(seen: Seen, extensions: Sequence[str], applied: Applied) -> FolderListing:
+    """Order files by when they were written, ties by name (LastUpdateTimeFileDetection).
+
+    What has been applied stays so under its name, whatever is there now; what was written earlier
+    and comes to light late is as new as the rest.
+    """
+    data = [file for file in seen.files if file.name.lower().endswith(tuple(extensions))]
+    data.sort(key=lambda file: (file.modified, file.name))
+    old = [file for file in data if file.name in applied.etags]
+    new = [file for file in data if file.name not in applied.etags]
+    newest = applied.newest
     return FolderListing(
-        metadata=metadata, files=dict(sorted(files.items())), foreign=tuple(foreign)
+        files={
+            **dict(enumerate(old, start=1)),
+            **dict(enumerate(new, start=applied.count + 1)),
+        },
+        foreign=tuple(file.name for file in seen.files if file not in data),
+        changed=tuple(file.name for file in old if file.etag != applied.etags[file.name]),
+        late=sum(1 for file in new if newest is not None and file.modified < newest),
+        by_time=True,
     )
 
 

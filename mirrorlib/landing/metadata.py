@@ -21,9 +21,12 @@ METADATA_NAME = "_metadata.json"
 Detection: TypeAlias = Literal["sequential", "last_update_time"]
 FileFormat: TypeAlias = Literal["parquet", "delimited"]
 
+DETECTION_NAMES: Mapping[Detection, str] = {
+    "sequential": "SequentialFileName",
+    "last_update_time": "LastUpdateTimeFileDetection",
+}
 _DETECTIONS: Mapping[str, Detection] = {
-    "sequentialfilename": "sequential",
-    "lastupdatetimefiledetection": "last_update_time",
+    name.casefold(): detection for detection, name in DETECTION_NAMES.items()
 }
 _FILE_FORMATS: Mapping[str, FileFormat] = {
     "parquet": "parquet",

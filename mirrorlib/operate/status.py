@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import WHOLE_FOLDER, Journal
+from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.plan import Limits, next_run
 from mirrorlib.apply.report import STOPPED, State, StateReport, told_reason
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.landing.listing import TableFolder, list_files
+from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 
@@ -157,7 +159,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     try:
         if not lives and _has_left(status, name):
             return None
-        listing = _listing(status, name)
+        by_time = entry is not None and entry.plan.policies.detection != "sequential"
+        listing = _listing(status, name, journal, by_time=by_time)
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
@@ -174,11 +177,16 @@ def _has_left(status: TableStatus, name: TableName) -> bool:
     return open_store(status.landing_zone).list_folder(name.folder) is None
 
 
-def _listing(status: TableStatus, name: TableName) -> FolderListing | None:
+def _listing(
+    status: TableStatus, name: TableName, journal: Journal, *, by_time: bool
+) -> FolderListing | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
-    return list_files(open_store(status.landing_zone), folder)
+    zone = open_store(status.landing_zone)
+    if by_time:
+        return open_folder(zone, folder, History(journal)).listing
+    return order_by_number(see_folder(zone, folder), name.shown)
 
 
 def _with_listing(status: TableStatus, listing: FolderListing, moment: datetime) -> TableStatus:

@@ -30,9 +30,7 @@ def stored(number: int, *, size: int = 10, extension: str = "parquet", age: int 
 
 def listing(*files: StoredFile) -> FolderListing:
     """Give a folder that shows these files."""
-    return FolderListing(
-        metadata=None, files={int(file.name[:20]): file for file in files}, foreign=()
-    )
+    return FolderListing(files={int(file.name[:20]): file for file in files}, foreign=())
 
 
 def folder(*numbers: int) -> FolderListing:

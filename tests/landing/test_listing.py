@@ -8,9 +8,19 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.errors import ChangeFileError, LandingZoneError
-from mirrorlib.landing.listing import TableFolder, list_files, list_tables
+from mirrorlib.landing.listing import (
+    NOTHING_APPLIED,
+    Applied,
+    FolderListing,
+    TableFolder,
+    list_tables,
+    order_by_number,
+    order_by_time,
+    see_folder,
+)
 from mirrorlib.landing.names import TableName, sequence_name
 from mirrorlib.store import LocalStore, open_store
+from zones import write_at
 
 
 @pytest.fixture
@@ -25,6 +35,11 @@ def tables(root: Path) -> list[str]:
     """List a zone's tables by name, refused ones with a mark."""
     found = list_tables(open_store(str(root)))
     return [f"{folder.name}!" if folder.refusal else str(folder.name) for folder in found]
+
+
+def listed(root: Path, folder: TableFolder) -> FolderListing:
+    """List a folder's numbered files."""
+    return order_by_number(see_folder(open_store(str(root)), folder), str(folder.name))
 
 
 def orders(root: Path) -> TableFolder:
@@ -110,7 +125,7 @@ def test_change_files_are_found_in_numerical_order(root: Path) -> None:
     for number in (10, 9, 2, 1):
         (root / "orders" / sequence_name(number)).write_bytes(b"x" * number)
 
-    listing = list_files(open_store(str(root)), folder)
+    listing = listed(root, folder)
 
     assert [1, 2, 9, 10] == list(listing.files)
     assert [1, 2, 9, 10] == [file.size for file in listing.files.values()]
@@ -134,7 +149,7 @@ def test_ignored_files_are_not_even_foreign(root: Path, name: str) -> None:
     folder = orders(root)
     (root / "orders" / name).write_bytes(b"x")
 
-    listing = list_files(open_store(str(root)), folder)
+    listing = listed(root, folder)
 
     assert ({}, ()) == (dict(listing.files), listing.foreign)
 
@@ -160,7 +175,7 @@ def test_other_files_are_foreign(root: Path, name: str) -> None:
     folder = orders(root)
     (root / "orders" / name).write_bytes(b"x")
 
-    listing = list_files(open_store(str(root)), folder)
+    listing = listed(root, folder)
 
     assert ({}, (name,)) == (dict(listing.files), listing.foreign)
 
@@ -170,17 +185,17 @@ def test_a_folder_named_like_a_change_file_is_none(root: Path) -> None:
     folder = orders(root)
     (root / "orders" / sequence_name(1)).mkdir()
 
-    assert {} == dict(list_files(open_store(str(root)), folder).files)
+    assert {} == dict(listed(root, folder).files)
 
 
 def test_the_metadata_file_is_found(root: Path) -> None:
     """By its exact name; while it is absent there is none."""
     folder = orders(root)
-    assert list_files(open_store(str(root)), folder).metadata is None
+    assert see_folder(open_store(str(root)), folder).metadata is None
 
     (root / "orders" / "_metadata.json").write_text("{}")
 
-    metadata = list_files(open_store(str(root)), folder).metadata
+    metadata = see_folder(open_store(str(root)), folder).metadata
     assert metadata is not None
     assert "orders/_metadata.json" == metadata.path
 
@@ -192,16 +207,14 @@ def test_two_files_of_one_number_are_refused(root: Path) -> None:
         (root / "orders" / sequence_name(1, extension)).write_bytes(b"x")
 
     with pytest.raises(ChangeFileError, match="two change files carry the sequence number 1"):
-        list_files(open_store(str(root)), folder)
+        listed(root, folder)
 
 
 def test_a_folder_that_is_gone_shows_nothing(root: Path) -> None:
     """It may be deleted between two listings (Q33)."""
-    listing = list_files(
-        open_store(str(root)), TableFolder(name=TableName(None, "gone"), path="gone")
-    )
+    gone = see_folder(open_store(str(root)), TableFolder(name=TableName(None, "gone"), path="gone"))
 
-    assert (None, {}) == (listing.metadata, dict(listing.files))
+    assert (None, ()) == (gone.metadata, gone.files)
 
 
 def test_a_dangling_link_does_not_hide_its_neighbours(root: Path) -> None:
@@ -211,7 +224,7 @@ def test_a_dangling_link_does_not_hide_its_neighbours(root: Path) -> None:
     (root / "orders" / sequence_name(2)).symlink_to(root / "nowhere")
     (root / "loop").symlink_to(root / "loop")
 
-    assert [1] == list(list_files(open_store(str(root)), folder).files)
+    assert [1] == list(listed(root, folder).files)
     assert ["orders"] == tables(root)
 
 
@@ -228,3 +241,65 @@ def test_replacing_a_file_changes_its_identity(root: Path) -> None:
     assert after is not None
     assert before.size == after.size
     assert before.etag != after.etag
+
+
+# Files without numbers
+
+
+def by_time(root: Path, folder: TableFolder, applied: Applied = NOTHING_APPLIED) -> FolderListing:
+    """List a folder's Parquet files by when they were written."""
+    return order_by_time(see_folder(open_store(str(root)), folder), [".parquet"], applied)
+
+
+def write(root: Path, name: str, second: float) -> Path:
+    """Write a file of a table at a second of the past."""
+    path = root / "orders" / name
+    path.write_bytes(b"x")
+    return write_at(path, second)
+
+
+def names(found: FolderListing) -> list[tuple[int, str]]:
+    """Give numbers and names."""
+    return [(number, file.name) for number, file in found.files.items()]
+
+
+def test_files_without_numbers_come_in_the_order_of_writing(root: Path) -> None:
+    """Whatever they are called; of one moment's files the name decides."""
+    folder = orders(root)
+    for name, second in (("b.parquet", 2), ("c.parquet", 1), ("A.PARQUET", 2), ("a.parquet", 2)):
+        write(root, name, second)
+
+    found = names(by_time(root, folder))
+
+    assert [(1, "c.parquet"), (2, "A.PARQUET"), (3, "a.parquet"), (4, "b.parquet")] == found
+
+
+def test_what_is_no_data_is_left_alone_by_time_too(root: Path) -> None:
+    """Metadata, temporary names, and files of another kind beside the data."""
+    folder = orders(root)
+    for name in ("_metadata.json", "_x.parquet", ".x.parquet", "x.parquet.temp", "x.csv", "x"):
+        write(root, name, 1)
+
+    found = by_time(root, folder)
+
+    assert ({}, ("x", "x.csv", "x.parquet.temp")) == (dict(found.files), found.foreign)
+
+
+def test_an_applied_file_is_known_by_its_name(root: Path) -> None:
+    """New content under it is told; an older file that nobody has seen is new, and late."""
+    folder = orders(root)
+    for name, second in (("same.parquet", 5), ("other.parquet", 6)):
+        write(root, name, second)
+    seen = see_folder(open_store(str(root)), folder).files
+    etags = {file.name: file.etag for file in seen} | {"gone.parquet": "e"}
+    applied = Applied(etags=etags, newest=max(file.modified for file in seen), count=3)
+    write(root, "other.parquet", 9)
+    write(root, "late.parquet", 1)
+    write(root, "new.parquet", 8)
+
+    found = by_time(root, folder, applied)
+
+    assert [(4, "late.parquet"), (5, "new.parquet")] == [
+        pair for pair in names(found) if pair[0] > 3
+    ]  # applied
+    assert (("other.parquet",), 1) == (found.changed, found.late)

@@ -15,7 +15,7 @@ import pytest
 from mirrorlib.apply.journal import Done, Journal, Plan, PlannedFile, Policies
 from mirrorlib.cli import main
 from mirrorlib.errors import ChangeFileError, JournalError
-from mirrorlib.landing.listing import TableFolder, list_files
+from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.operate.status import TableStatus, read_status
 from mirrorlib.store import open_store
@@ -229,8 +229,10 @@ def test_what_stopped_a_table_and_is_still_so_is_said_once(zone: ZoneWriter, tar
     orders = zone.table("orders", keys=["id"])
     path = orders.file([{"id": 1}])
     path.with_suffix(".csv").write_bytes(path.read_bytes())
+    folder = TableFolder(name=parse_name("orders"), path="orders")
+    seen = see_folder(open_store(str(zone)), folder)
     with pytest.raises(ChangeFileError) as stopped:
-        list_files(open_store(str(zone)), TableFolder(name=parse_name("orders"), path="orders"))
+        order_by_number(seen, "orders")
     applied(zone, target, orders, state="failed", reason=str(stopped.value))
 
     found = status(target, "orders")

@@ -1,0 +1,106 @@
+"""Remember which files of a table have been applied, where names have no numbers that would tell.
+
+In: a table's journal. Out: `Applied`. The truth is the chain of plans, without those that were
+voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
+costs the same however long a mirror lives (design §4, Position).
+"""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlib.errors import JournalError
+from mirrorlib.landing.listing import Applied
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.journal import Entry, Journal, Life
+
+_EVERY = 100  # batches
+_SCHEMA = pa.schema(
+    [("name", pa.string()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
+)
+
+
+class History:
+    """The applied files of a table's present life; reads each plan once."""
+
+    def __init__(self, journal: Journal, *, planned: bool = False) -> None:
+        """Take the journal; *planned* counts the files of a plan without an outcome too. Nothing is read yet."""
+        self._journal = journal
+        self._planned = planned
+        self._life: Life | None = None
+        self._batch = 0
+        self._files: dict[str, tuple[str, datetime]] = {}
+        self._count = 0
+
+    def applied(self) -> Applied:
+        """Read on to the newest batch.
+
+        Raises:
+            JournalError: a plan, an outcome or a checkpoint cannot be read.
+
+        """
+        lives = self._journal.lives()
+        if lives and lives[-1] != self._life:
+            self._begin(lives[-1])
+        newest = self._journal.newest(lives[-1]) if lives else None
+        while newest is not None and self._batch < newest.plan.batch:
+            following = self._batch + 1
+            here = following == newest.plan.batch
+            entry = newest if here else self._journal.entry(lives[-1], following)
+            if entry.done is None and not self._planned:
+                break
+            self._add(entry)
+        etags = {name: etag for name, (etag, _) in self._files.items()}
+        latest = max((modified for _, modified in self._files.values()), default=None)
+        return Applied(etags=etags, newest=latest, count=self._count)
+
+    def compact(self) -> None:
+        """Write a checkpoint when it is time for one; whoever writes it writes the same."""
+        if self._life is None or not self._batch or self._batch % _EVERY:
+            return
+        names = list(self._files)
+        etags, modified = zip(*self._files.values(), strict=True) if names else ((), ())
+        table = pa.table([names, etags, modified], schema=_SCHEMA)
+        sink = io.BytesIO()
+        told = {"count": str(self._count)}
+        pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
+        self._journal.write_checkpoint(self._life, self._batch, sink.getvalue())
+
+    def _begin(self, life: Life) -> None:
+        """Start with the newest checkpoint of a life, or with nothing."""
+        self._life, self._batch, self._count, self._files = life, 0, 0, {}
+        found = self._journal.newest_checkpoint(life)
+        if found is None:
+            return
+        batch, data = found
+        try:
+            table = pq.read_table(io.BytesIO(data))
+            self._count = int(table.schema.metadata[b"count"])
+            columns = (table.column(name).to_pylist() for name in _SCHEMA.names)
+            self._files = {name: (etag, at) for name, etag, at in zip(*columns, strict=True)}
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+            self._count, self._files = 0, {}  # the plans are the truth, and are all there
+            return
+        self._batch = batch
+
+    def _add(self, entry: Entry) -> None:
+        self._batch = entry.plan.batch
+        if entry.done is not None and entry.done.outcome != "applied":
+            return
+        for file in entry.plan.files:
+            self._files[file.name] = (file.etag, _moment(entry, file.modified))
+        self._count += len(entry.plan.files)
+
+
+def _moment(entry: Entry, modified: str) -> datetime:
+    try:
+        return datetime.fromisoformat(modified)
+    except ValueError as exc:
+        msg = "a plan does not say when a file was written"
+        raise JournalError(msg, file=entry.plan.files[0].name, found=modified) from exc

@@ -1,0 +1,125 @@
+"""Which files of a table without numbers were applied is read from the plans, and from checkpoints of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mirrorlib.apply.history import History
+from mirrorlib.apply.journal import Done, Journal, Life, Plan, PlannedFile, Policies
+from mirrorlib.landing.names import TableName
+from mirrorlib.store import LocalStore
+
+PLAN = Plan(
+    life="life",
+    batch=1,
+    attempt="mine",
+    zone="/zone",
+    files=(),
+    before={},
+    after={},
+    policies=Policies(
+        keys=(), upsert_default=False, insert_policy="append", evolution="widen", ntz="utc"
+    ),
+    table_version=None,
+    previous=None,
+    listed_at="",
+)
+DONE = Done(outcome="applied", version=1, table_id="id", columns=(), table_bytes=0, kind="append")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    """Give an empty journal."""
+    return Journal(LocalStore(tmp_path), TableName(None, "t"))
+
+
+def planned(batch: int) -> Plan:
+    """Plan two files; their time is the batch's."""
+    moment = f"2026-01-01T{batch // 60:02d}:{batch % 60:02d}:00+00:00"
+    files = tuple(
+        PlannedFile(
+            name=f"{batch}{part}.parquet", size=1, etag=f"e{batch}", rows=1, modified=moment
+        )
+        for part in "ab"
+    )
+    return replace(PLAN, batch=batch, files=files)
+
+
+def end(journal: Journal, life: Life, batch: int, outcome: str = "applied") -> None:
+    """Plan a batch and write down its end."""
+    journal.write_plan(life, planned(batch))
+    journal.write_done(life, batch, replace(DONE, outcome=outcome))
+
+
+def test_nothing_is_applied_before_the_first_plan(journal: Journal) -> None:
+    """Neither without a life nor at its begin."""
+    assert (0, None) == (History(journal).applied().count, History(journal).applied().newest)
+
+    journal.begin_life("first seen", "/zone", 1)
+
+    assert {} == History(journal).applied().etags
+
+
+def test_applied_batches_count_and_voided_ones_do_not(journal: Journal) -> None:
+    """A plan without an outcome only where it is asked for."""
+    life = journal.begin_life("first seen", "/zone", 1)
+    history = History(journal)
+    end(journal, life, 1)
+    assert ["1a.parquet", "1b.parquet"] == list(history.applied().etags)
+    end(journal, life, 2, outcome="void")
+    end(journal, life, 3)
+    journal.write_plan(life, planned(4))
+
+    found = history.applied()
+
+    assert {
+        "1a.parquet": "e1",
+        "1b.parquet": "e1",
+        "3a.parquet": "e3",
+        "3b.parquet": "e3",
+    } == found.etags
+    assert ("2026-01-01T00:03:00+00:00", 4) == (str(found.newest).replace(" ", "T"), found.count)
+    assert found == History(journal).applied()
+    assert 6 == History(journal, planned=True).applied().count
+
+
+def test_a_new_life_has_applied_nothing(journal: Journal) -> None:
+    """Its files are all new, the same names too."""
+    end(journal, journal.begin_life("first seen", "/zone", 1), 1)
+    history = History(journal)
+    assert 2 == history.applied().count
+
+    journal.begin_life("reset", "/zone", 2)
+
+    assert 0 == history.applied().count
+
+
+def test_a_checkpoint_stands_for_the_plans_before_it(journal: Journal, tmp_path: Path) -> None:
+    """Every hundred batches; a start then reads what came after, and a damaged one is no loss."""
+    life = journal.begin_life("first seen", "/zone", 1)
+    history = History(journal)
+    for batch in range(1, 204):
+        end(journal, life, batch)
+        history.applied()
+        history.compact()
+    whole = history.applied()
+    folder = tmp_path / "journal" / "t" / "000001.applied"
+    checkpoints = sorted(folder.iterdir())
+    assert ["200", "100"] == [path.stem.rpartition("-")[2] for path in checkpoints]
+    reads: list[str] = []
+    kept = journal.entry
+
+    def entry(life: Life, batch: int) -> object:
+        reads.append(str(batch))
+        return kept(life, batch)
+
+    journal.entry = entry  # type: ignore[method-assign,assignment]  # to see what is read
+    assert whole == History(journal).applied()
+    assert ["201", "202"] == reads
+
+    checkpoints[0].write_bytes(b"damaged")
+
+    assert whole == History(journal).applied()
