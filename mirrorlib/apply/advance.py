@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.guard import stand
-from mirrorlib.apply.journal import WHOLE_FOLDER, Entry, Plan, PlannedFile, new_attempt
+from mirrorlib.apply.journal import Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.onboard import open_folder, told_changed
-from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after, settled
+from mirrorlib.apply.plan import Limits, changed_files, is_young, next_run, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.read import count_rows
@@ -44,17 +44,19 @@ class Next:
     """What comes next for a table: files to apply, and what stands before those that are not among them.
 
     Attributes:
-        run: the consecutive files that are visible.
+        run: the consecutive files that are visible and not held back.
+        position: what they follow on.
         files: those of them to apply.
-        fault: what is wrong with the file after them.
-        young: the file after them, when it may still be an upload under way.
+        barred: the first file that holds its partition folder back.
+        young: the first file that may still be an upload under way.
         replaces: they replace a table that is there.
 
     """
 
     run: Run
+    position: Mapping[str, int]
     files: tuple[tuple[int, StoredFile], ...]
-    fault: MirrorError | None = None
+    barred: StoredFile | None = None
     young: StoredFile | None = None
     replaces: bool = False
 
@@ -84,25 +86,22 @@ def advance_table(
     check_keys(work, entry)
     check_detection(work, entry)
     tally.warn(*_changed(work, opened, entry))
-    retry = options.retry
+    bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock = {}
         standing = stand(work, entry)
-        cause = cause_of(entry)
-        position = number_of(entry)
-        coming = coming_files(work, standing, opened, position, {} if retry else cause, options)
+        coming = coming_files(work, standing, opened, position_of(entry), bars, options)
         if not coming.files:
-            state, reason, file = idle_state(coming, options)
-            return tally.end(
-                state, reason, file=file, error=cause.get("error") if state == "failed" else None
-            )
+            return _end_idle(tally, coming, bars, options)
         if stop():
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
-            prepared = prepare_typed(work, standing, opened, coming, cause, options)
+            prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
         tally.warn(*warnings_of(prepared))
-        if prepared.fault is not None and not is_batch(coming, prepared):
-            raise prepared.fault
+        if prepared.fault is not None:
+            bars |= bar_of(coming, prepared, prepared.fault)
+            if not is_batch(coming, prepared):
+                continue
         if not prepared.growth.columns:
             return tally.end("waiting", UNTYPED, file=coming.files[0][1].name)
         _check_emptiness(work, entry, prepared, options)
@@ -111,36 +110,74 @@ def advance_table(
         entry = tally.entry = _end_plan(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
         )
-        retry = retry and entry.done is not None and entry.done.outcome == "applied"  # once a run
+        if entry.done is not None and entry.done.outcome == "void":
+            bars |= bars_of(entry)
         opened = open_folder(work.source.zone, folder, history)
-        if work.source.policies.detection != "sequential":
+        if work.source.policies.by_time:
             history.compact()
+
+
+def bar_of(coming: Next, prepared: Prepared, fault: MirrorError) -> dict[str, Bar]:
+    """Hold back the file at which the opening of files has stopped."""
+    file = coming.files[len(prepared.landed)][1]
+    return {file.name: Bar(etag=file.etag, reason=str(fault), error=type(fault).__name__)}
+
+
+def _end_idle(tally: Tally, coming: Next, bars: Mapping[str, Bar], options: Options) -> TableReport:
+    state, reason, file = idle_state(coming, bars, options)
+    error = bars[coming.barred.name].error if coming.barred else None
+    return tally.end(state, reason, file=file, error=error)
 
 
 def _changed(work: Work, opened: Folder, entry: Entry | None) -> list[str]:
     """Tell which numbered files are no longer what was applied."""
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return []
-    changed = changed_files(opened.listing, entry.plan, entry.position[WHOLE_FOLDER])
+    changed = changed_files(opened.listing, entry.plan, entry.position)
     return [told_changed(name) for name in changed]
 
 
-def number_of(entry: Entry | None) -> int:
-    """Return the last applied sequence number, 0 while there is none."""
-    return entry.position.get(WHOLE_FOLDER, 0) if entry else 0
+def position_of(entry: Entry | None) -> Mapping[str, int]:
+    """Return the last applied number per partition folder; empty while there is none."""
+    return entry.position if entry else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Why a file stands in the way of its partition folder until it changes.
+
+    Attributes:
+        etag: the content that it is about; None for any.
+        reason: for people.
+        error: the class of the error.
+
+    """
+
+    etag: str | None
+    reason: str
+    error: str
 
 
 def cause_of(entry: Entry | None) -> Mapping[str, str]:
-    """Return what voided an earlier plan and still lies ahead: file and etag; empty when nothing did."""
+    """Return what voided an earlier plan and still lies ahead: file, etag and reason; empty when nothing did."""
     return (entry.done.cause if entry and entry.done else None) or {}
+
+
+def bars_of(entry: Entry | None) -> dict[str, Bar]:
+    """Hold back the file that voided an earlier plan and still lies ahead, if there is one."""
+    cause = cause_of(entry)
+    if not cause.get("etag"):  # a file that was replaced is read as it is then
+        return {}
+    bar = Bar(etag=cause["etag"], reason=cause["reason"], error=cause["error"])
+    return {cause["file"]: bar}
 
 
 def coming_files(
     work: Work,
     standing: Standing,
     opened: Folder,
-    position: int,
-    cause: Mapping[str, str],
+    position: Mapping[str, int],
+    bars: Mapping[str, Bar],
     options: Options,
 ) -> Next:
     """Choose the next batch's files.
@@ -150,10 +187,10 @@ def coming_files(
     """
     anew = len(work.lives) > 1 and not position
     limits = Limits() if anew else options.limits
-    coming = next_files(opened, position, limits, cause, options)
+    coming = next_files(opened, position, limits, bars, options)
     if not anew or standing.version is None:
         return coming
-    whole = coming.fault is None and coming.young is None and coming.run.gap is None
+    whole = coming.barred is None and coming.young is None and coming.run.gap is None
     return replace(coming, files=coming.files if whole else (), replaces=True)
 
 
@@ -165,26 +202,45 @@ def is_batch(coming: Next, prepared: Prepared) -> bool:
 
 
 def next_files(
-    opened: Folder, position: int, limits: Limits, cause: Mapping[str, str], options: Options
+    opened: Folder,
+    position: Mapping[str, int],
+    limits: Limits,
+    bars: Mapping[str, Bar],
+    options: Options,
 ) -> Next:
-    """Choose the next batch's files; a file that voided a plan stands in the way until it has changed.
+    """Choose files; a partition folder ends before a file that is barred, and the others go on.
 
-    So does delimited text that was written a moment ago: without a footer, half a file looks whole.
+    It ends before delimited text that was written a moment ago too: without a footer, half a file
+    looks whole.
     """
-    run = next_run(opened.listing, position, limits)
-    if opened.dialect is not None:
-        still = settled(run.files, opened.listed_at, options.settle)
-        if still < len(run.files):
-            return Next(run=run, files=run.files[:still], young=run.files[still][1])
-    for place, (_, file) in enumerate(run.files):
-        if file.name == cause.get("file") and file.etag == cause.get("etag"):
-            fault = MirrorError(cause["reason"], file=file.name, next_step="")
-            return Next(run=run, files=run.files[:place], fault=fault)
-    return Next(run=run, files=run.files)
+    lanes: dict[str, dict[int, StoredFile]] = {}
+    barred: list[StoredFile] = []
+    young: list[StoredFile] = []
+    for lane, files in opened.listing.lanes.items():
+        kept = lanes[lane] = {}
+        for number, file in files.items():
+            bar = bars.get(file.name)
+            ahead = number > position.get(lane, 0)
+            if ahead and bar is not None and bar.etag in (None, file.etag):
+                barred.append(file)
+                break
+            text = opened.dialect is not None
+            if ahead and text and is_young(file, opened.listed_at, options.settle):
+                young.append(file)
+                break
+            kept[number] = file
+    run = next_run(replace(opened.listing, lanes=lanes), position, limits)
+    return Next(
+        run=run,
+        position=position,
+        files=run.files,
+        barred=barred[0] if barred else None,
+        young=young[0] if young else None,
+    )
 
 
 def prepare_next(
-    work: Work, standing: Standing, coming: Next, cause: Mapping[str, str], options: Options
+    work: Work, entry: Entry | None, standing: Standing, coming: Next, options: Options
 ) -> Prepared:
     """Open the next files and see that the table can have the columns that they need.
 
@@ -197,7 +253,7 @@ def prepare_next(
         coming.files,
         standing.columns,
         rewritable=standing.bytes <= options.rewrite_limit,
-        suspects={cause["file"]: cause["etag"]} if cause.get("file") else {},
+        suspect=cause_of(entry).get("file"),
     )
     untyped = [
         key
@@ -219,28 +275,30 @@ def prepare_next(
 
 def prepare_typed(
     work: Work,
+    entry: Entry | None,
     standing: Standing,
     opened: Folder,
     coming: Next,
-    cause: Mapping[str, str],
+    bars: Mapping[str, Bar],
     options: Options,
 ) -> Prepared:
     """Open the next files, and more of them while none has a column with a type (Q11)."""
-    prepared = prepare_next(work, standing, coming, cause, options)
-    position = coming.files[0][0] - 1
-    every = next_files(opened, position, Limits(), {} if options.retry else cause, options).files
+    prepared = prepare_next(work, entry, standing, coming, options)
+    every = next_files(opened, coming.position, Limits(), bars, options).files
     for count in range(len(coming.files) + 1, len(every) + 1):
         if prepared.growth.columns or prepared.fault is not None:
             break
         more = replace(coming, files=every[:count])
-        prepared = prepare_next(work, standing, more, cause, options)
+        prepared = prepare_next(work, entry, standing, more, options)
     return prepared
 
 
-def idle_state(coming: Next, options: Options) -> tuple[State, str, str | None]:
+def idle_state(
+    coming: Next, bars: Mapping[str, Bar], options: Options
+) -> tuple[State, str, str | None]:
     """Say why there is nothing to apply: the state, the reason and the file that it is about."""
-    if coming.fault is not None:
-        return "failed", coming.fault.reason, coming.fault.file
+    if coming.barred is not None:
+        return "failed", bars[coming.barred.name].reason, coming.barred.name
     if coming.young is not None:
         name = coming.young.name
         reason = f"{name} was written less than {options.settle:g} s ago, and may still be an upload under way."
@@ -258,7 +316,8 @@ def _write_plan(
     listed_at: str,
     clock: dict[str, float],
 ) -> Plan:
-    before = dict(entry.position) if entry else {}
+    before = dict(position_of(entry))
+    landed = [(one.number, one.file.name) for one in prepared.landed]
     plan = Plan(
         life=work.life.uuid,
         batch=entry.plan.batch + 1 if entry else 1,
@@ -266,7 +325,7 @@ def _write_plan(
         zone=work.source.zone.url,
         files=_planned_files(prepared),
         before=before,
-        after=position_after(before, WHOLE_FOLDER, prepared.landed[-1].number),
+        after=position_after(before, landed, by_time=work.source.policies.by_time),
         policies=work.source.policies,
         table_version=standing.version,
         previous=_outcome(entry, standing),

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _LAST = 10**12 - 1
-WHOLE_FOLDER = ""  # the partition folder of a table that has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +87,11 @@ class Policies:
     quiet: bool = False
     dialect: Dialect | None = None  # how delimited text is written; None for Parquet
     detection: Detection = "sequential"
+
+    @property
+    def by_time(self) -> bool:
+        """Say whether files have no numbers and count by when they were written."""
+        return self.detection == "last_update_time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +175,7 @@ class Entry:
 
     @property
     def position(self) -> Mapping[str, int]:
-        """Return the last applied sequence number per partition folder, after this batch."""
+        """Return the last applied number per partition folder, after this batch."""
         return (
             self.plan.after
             if self.done is not None and self.done.outcome == "applied"

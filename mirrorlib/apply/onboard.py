@@ -10,9 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.journal import Policies, now
-from mirrorlib.errors import MetadataError
 from mirrorlib.landing.delimited import Dialect, dialect_of
-from mirrorlib.landing.listing import NOTHING_APPLIED, order_by_number, order_by_time, see_folder
+from mirrorlib.landing.listing import (
+    NOTHING_APPLIED,
+    order_by_number,
+    order_by_time,
+    see_folder,
+    see_partitions,
+)
 from mirrorlib.landing.metadata import TableMetadata, parse_metadata
 
 if TYPE_CHECKING:
@@ -50,7 +55,7 @@ class Folder:
         """Say what has to come before anything can be applied, "" when nothing has to."""
         if self.metadata is None:
             return "_metadata.json is missing. The table waits until its publisher writes it."
-        return "" if self.listing.files else "No change file has been published yet."
+        return "" if self.listing.count else "No change file has been published yet."
 
 
 def open_folder(zone: Store, folder: TableFolder, history: History | None = None) -> Folder:
@@ -62,8 +67,7 @@ def open_folder(zone: Store, folder: TableFolder, history: History | None = None
         history: what has been applied; files without numbers are all new without it.
 
     Raises:
-        MetadataError: the metadata cannot be understood, or asks for a part of the format that is
-            not supported.
+        MetadataError: the metadata cannot be understood.
         ChangeFileError: two files carry one sequence number.
         JournalError: what has been applied cannot be read.
 
@@ -76,7 +80,8 @@ def open_folder(zone: Store, folder: TableFolder, history: History | None = None
         listing = order_by_number(seen, table)
         return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, table)
-    _refuse_unsupported(metadata, table)
+    if metadata.partitioned:
+        seen = see_partitions(zone, folder, seen)
     listing = _ordered(seen, metadata, history, table)
     text = metadata.file_format == "delimited"
     return Folder(
@@ -117,13 +122,6 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
         dialect=dialect,
         detection=metadata.detection,
     )
-
-
-def _refuse_unsupported(metadata: TableMetadata, table: str) -> None:
-    if metadata.partitioned:
-        msg = "this version of mirrorlib does not look into partition folders"
-        step = "Publish all files of the table in its folder; nothing was applied to it."
-        raise MetadataError(msg, table=table, file="_metadata.json", next_step=step)
 
 
 def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...]:

@@ -7,14 +7,14 @@ later file), design §4 step 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.names import sequence_name
+from mirrorlib.landing.names import WHOLE_FOLDER, partition_of, sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirrorlib.apply.journal import Plan
     from mirrorlib.landing.listing import FolderListing
@@ -49,12 +49,14 @@ class Gap:
         awaited: the file name that is missing.
         since: when the oldest of the files behind it was written.
         behind: how many files wait.
+        others: how many other partition folders lack a file too.
 
     """
 
     awaited: str
     since: datetime
     behind: int
+    others: int = 0
 
     def __str__(self) -> str:
         """Say what is awaited and since when."""
@@ -62,6 +64,7 @@ class Gap:
         return (
             f"{self.awaited} is missing and {files} behind it since {self.since:%Y-%m-%d %H:%M:%S} UTC. "
             f"Publish {self.awaited}; the next run goes on from there."
+            + (f" {self.others} other partition folders lack a file too." if self.others else "")
         )
 
 
@@ -81,35 +84,43 @@ class Run:
     gap: Gap | None
 
 
-def next_run(listing: FolderListing, position: int, limits: Limits) -> Run:
-    """Find the consecutive files after *position* (exclusive; 0 while nothing is applied)."""
-    later = [number for number in listing.files if number > position]
-    consecutive = [
-        number
-        for place, number in enumerate(later, start=1)
-        if listing.by_time or number == position + place
-    ]
-    behind = later[len(consecutive) :]
-    gap = None
-    if behind:
-        extension = listing.files[behind[0]].name.rpartition(".")[2]
-        gap = Gap(
-            awaited=sequence_name(position + len(consecutive) + 1, extension),
-            since=min(listing.files[number].modified for number in behind),
-            behind=len(behind),
-        )
-    files = tuple((number, listing.files[number]) for number in consecutive)
-    return Run(files=_within(files, limits), unapplied=len(files), gap=gap)
+def next_run(listing: FolderListing, position: Mapping[str, int], limits: Limits) -> Run:
+    """Find the consecutive files after *position* (exclusive) of every partition folder, one folder after the other."""
+    files: list[tuple[int, StoredFile]] = []
+    gaps: list[Gap] = []
+    for lane, known in listing.lanes.items():
+        last = position.get(lane, 0)
+        later = [number for number in known if number > last]
+        consecutive = [
+            number
+            for place, number in enumerate(later, start=1)
+            if listing.by_time or number == last + place
+        ]
+        files += [(number, known[number]) for number in consecutive]
+        behind = later[len(consecutive) :]
+        if behind:
+            gaps.append(_gap(lane, last + len(consecutive) + 1, [known[n] for n in behind]))
+    gap = replace(gaps[0], others=len(gaps) - 1) if gaps else None
+    return Run(files=_within(tuple(files), limits), unapplied=len(files), gap=gap)
 
 
-def settled(files: Sequence[tuple[int, StoredFile]], listed_at: str, seconds: float) -> int:
-    """Count the files, from the first on, that had lain still for that long when they were listed."""
-    moment = datetime.fromisoformat(listed_at)
-    ages = [(moment - file.modified).total_seconds() for _, file in files]
-    return next((place for place, age in enumerate(ages) if age < seconds), len(files))
+def _gap(lane: str, number: int, behind: Sequence[StoredFile]) -> Gap:
+    name = sequence_name(number, behind[0].name.rpartition(".")[2])
+    return Gap(
+        awaited=f"{lane}/{name}" if lane else name,
+        since=min(file.modified for file in behind),
+        behind=len(behind),
+    )
 
 
-def changed_files(listing: FolderListing, newest: Plan, position: int) -> tuple[str, ...]:
+def is_young(file: StoredFile, listed_at: str, seconds: float) -> bool:
+    """Say whether a file had not lain still for that long when it was listed."""
+    return (datetime.fromisoformat(listed_at) - file.modified).total_seconds() < seconds
+
+
+def changed_files(
+    listing: FolderListing, newest: Plan, position: Mapping[str, int]
+) -> tuple[str, ...]:
     """Name the applied files whose content has changed since; the format forbids it and they are not read again.
 
     Files of the newest plan are compared by identity, older ones by whether they were written after
@@ -119,7 +130,12 @@ def changed_files(listing: FolderListing, newest: Plan, position: int) -> tuple[
         return ()  # what was applied is known by name, and compared where it is listed
     planned = {file.name: file.etag for file in newest.files}
     listed_at = datetime.fromisoformat(newest.listed_at)
-    applied = (file for number, file in listing.files.items() if number <= position)
+    applied = (
+        file
+        for lane, files in listing.lanes.items()
+        for number, file in files.items()
+        if number <= position.get(lane, 0)
+    )
     return tuple(
         file.name
         for file in applied
@@ -127,9 +143,30 @@ def changed_files(listing: FolderListing, newest: Plan, position: int) -> tuple[
     )
 
 
-def position_after(before: Mapping[str, int], folder: str, number: int) -> dict[str, int]:
-    """Return the position once file *number* of a partition folder is applied."""
-    return {**before, folder: number}
+def position_after(
+    before: Mapping[str, int], files: Iterable[tuple[int, str]], *, by_time: bool
+) -> dict[str, int]:
+    """Return the position once files, given by number and name, are applied."""
+    after = dict(before)
+    for number, name in files:
+        after[lane_of(name, by_time=by_time)] = number
+    return after
+
+
+def numbered(
+    before: Mapping[str, int], names: Iterable[str], *, by_time: bool
+) -> Iterator[tuple[int, str]]:
+    """Give a plan's files their numbers again: they follow on the position before it."""
+    position = dict(before)
+    for name in names:
+        lane = lane_of(name, by_time=by_time)
+        position[lane] = position.get(lane, 0) + 1
+        yield position[lane], name
+
+
+def lane_of(name: str, *, by_time: bool) -> str:
+    """Return what a file's number is counted in: its partition folder, or all files that have no numbers."""
+    return WHOLE_FOLDER if by_time else partition_of(name)
 
 
 def _within(

@@ -25,7 +25,7 @@ from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaEr
 from mirrorlib.landing.values import fit_values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mirrorlib.apply.columns import Columns
     from mirrorlib.apply.read import Landed, Source
@@ -73,7 +73,7 @@ def prepare_files(
     before: Columns,
     *,
     rewritable: bool = True,
-    suspects: Mapping[str, str] | None = None,
+    suspect: str | None = None,
 ) -> Prepared:
     """Open files in order until one is at fault.
 
@@ -82,7 +82,7 @@ def prepare_files(
         files: sequence numbers and listings.
         before: the table's columns; empty when its content is to be replaced.
         rewritable: see `grow_columns`.
-        suspects: files that damaged an earlier plan; decoded whole before they may enter another.
+        suspect: the file that damaged an earlier plan; decoded whole before it may enter another.
 
     """
     small = sum(file.size for _, file in files) <= SMALL_BYTES
@@ -90,7 +90,7 @@ def prepare_files(
     columns, decoded, fault = before, 0, None
     for number, file in files:
         try:
-            if not small and file.name in (suspects or {}):
+            if not small and file.name == suspect:
                 decode_whole(source, file)
             opened = read_landed(source, number, file, whole=small)
             columns = grow_columns(

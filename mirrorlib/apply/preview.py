@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.advance import (
     UNTYPED,
-    cause_of,
+    bar_of,
+    bars_of,
     check_detection,
     check_keys,
     check_zone,
     coming_files,
     idle_state,
     is_batch,
-    number_of,
+    position_of,
     prepare_typed,
 )
 from mirrorlib.apply.guard import stand
@@ -28,6 +29,7 @@ from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal, Life
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.plan import position_after
 from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.run import (
     Job,
@@ -48,7 +50,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from mirrorlib.apply.guard import Standing
     from mirrorlib.apply.onboard import Folder
+    from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
 
@@ -131,48 +135,49 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     check_detection(work, entry)
     standing = stand(work, entry)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
-    position, cause = number_of(entry), cause_of(entry)
+    position = position_of(entry)
     if (
         entry is not None and entry.done is None
     ):  # a runner was stopped in the middle: its plan is carried out first
         names = [file.name for file in entry.plan.files]
         planned = _with_batch(planned, names, entry.plan.rows)
-        position = max(entry.plan.after.values())
+        position = entry.plan.after
+    bars = {} if options.retry else bars_of(entry)
     while True:
-        causes = {} if options.retry else cause
-        coming = coming_files(work, standing, opened, position, causes, options)
+        coming = coming_files(work, standing, opened, position, bars, options)
         if not coming.files:
-            state, reason, file = idle_state(coming, options)
-            return replace(
-                planned,
-                state="behind" if state == "current" and planned.batches else state,
-                reason=reason,
-                file=file,
-            )
-        prepared = prepare_typed(work, standing, opened, coming, cause, options)
-        if not prepared.growth.columns and prepared.fault is None:
+            state, reason, file = idle_state(coming, bars, options)
+            state = "behind" if state == "current" and planned.batches else state
+            return replace(planned, state=state, reason=reason, file=file)
+        prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+        if prepared.fault is not None:
+            bars |= bar_of(coming, prepared, prepared.fault)
+            if not is_batch(coming, prepared):
+                continue
+        if not prepared.growth.columns:
             file = coming.files[0][1].name
             return replace(planned, state="waiting", reason=UNTYPED, file=file)
-        if is_batch(coming, prepared):
-            names = [landed.file.name for landed in prepared.landed]
-            planned = _with_batch(planned, names, prepared.rows)
-            changes = (
-                prepared.growth.changes(standing.columns)
-                if standing.columns
-                else _creation(work, prepared.growth.columns)
-            )
-            warnings = (*planned.warnings, *warnings_of(prepared))
-            planned = replace(
-                planned,
-                schema_changes=(*planned.schema_changes, *changes),
-                warnings=tuple(dict.fromkeys(warnings)),
-            )
-            standing = replace(standing, columns=prepared.growth.columns)
-            position = prepared.landed[-1].number
-        if prepared.fault is not None:
-            return replace(
-                planned, state="failed", reason=str(prepared.fault), file=prepared.fault.file
-            )
+        planned = _with_prepared(work, planned, standing, prepared)
+        standing = replace(standing, columns=prepared.growth.columns)
+        files = [(landed.number, landed.file.name) for landed in prepared.landed]
+        position = position_after(position, files, by_time=work.source.policies.by_time)
+
+
+def _with_prepared(
+    work: Work, planned: PlannedTable, standing: Standing, prepared: Prepared
+) -> PlannedTable:
+    names = [landed.file.name for landed in prepared.landed]
+    changes = (
+        prepared.growth.changes(standing.columns)
+        if standing.columns
+        else _creation(work, prepared.growth.columns)
+    )
+    warnings = (*planned.warnings, *warnings_of(prepared))
+    return replace(
+        _with_batch(planned, names, prepared.rows),
+        schema_changes=(*planned.schema_changes, *changes),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
 
 
 def _with_batch(planned: PlannedTable, names: Sequence[str], rows: int) -> PlannedTable:

@@ -16,8 +16,9 @@ from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.guard import find_outcome, life_is_over
-from mirrorlib.apply.journal import WHOLE_FOLDER, Done, new_attempt, now
+from mirrorlib.apply.journal import Done, new_attempt, now
 from mirrorlib.apply.merge import merge_changes
+from mirrorlib.apply.plan import numbered
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
 from mirrorlib.apply.ready import ready_table, refuse_others_table
@@ -128,7 +129,9 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
     """
     source = _source_of(work, plan)
     files: list[tuple[int, StoredFile]] = []
-    for number, planned in enumerate(plan.files, start=plan.before.get(WHOLE_FOLDER, 0) + 1):
+    names = [file.name for file in plan.files]
+    numbers = numbered(plan.before, names, by_time=plan.policies.by_time)
+    for (number, _), planned in zip(numbers, plan.files, strict=True):
         stored = source.zone.stat(f"{source.folder}/{planned.name}")
         if stored is None or stored.etag != planned.etag:
             what = "removed" if stored is None else "replaced"
@@ -139,7 +142,7 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
                 file=planned.name,
                 next_step="Leave it in place; the next run reads it as it is then.",
             )
-        files.append((number, stored))
+        files.append((number, replace(stored, below=planned.name)))
     found = find_table(work.spark, work.ref) if plan.before else None
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
@@ -316,7 +319,7 @@ def _find_damage(work: Work, plan: Plan) -> MirrorError | None:
             if stored is None or stored.etag != planned.etag:
                 msg = "the change file was replaced or removed while it was applied"
                 raise FileChangedError(msg, table=work.table, file=planned.name)
-            decode_whole(source, stored)
+            decode_whole(source, replace(stored, below=planned.name))
         except FAULTS as fault:
             return fault
     return None

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError, first_line
-from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.columns import FileSchema, check_names, with_given
 from mirrorlib.landing.delimited import iter_tables, read_header
 from mirrorlib.landing.footer import open_parquet, read_footer, spark_decodes
 from mirrorlib.landing.markers import small_markers
+from mirrorlib.landing.names import partition_values
 from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
 
 def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
     with source.zone.open_file(file.path) as handle:
-        schema = read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
+        schema = _with_partition(
+            source, file, read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
+        )
         handle.seek(0)
         try:
             rows = pq.read_table(handle, coerce_int96_timestamp_unit="us") if whole else None
@@ -102,7 +105,7 @@ def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool)
             nulls = sum(_count_nulls(piece, keys) for piece in pieces) if keys else 0
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, file, exc) from exc
-    untyped = (len(source.policies.keys) - len(keys)) * schema.rows
+    untyped = _untyped_keys(source, schema) * schema.rows
     return Landed(
         number=number,
         file=file,
@@ -163,8 +166,17 @@ def _open_schema(source: Source, file: StoredFile) -> FileSchema:
     dialect, ntz = source.policies.dialect, source.policies.ntz
     with source.zone.open_file(file.path) as handle:
         if dialect is None:
-            return read_footer(handle, file, table=source.table, ntz=ntz)
-        return read_header(handle, file, dialect, table=source.table, ntz=ntz)
+            schema = read_footer(handle, file, table=source.table, ntz=ntz)
+        else:
+            schema = read_header(handle, file, dialect, table=source.table, ntz=ntz)
+    return _with_partition(source, file, schema)
+
+
+def _with_partition(source: Source, file: StoredFile, schema: FileSchema) -> FileSchema:
+    values = partition_values(file.name)
+    names = [name for name in values if schema.column(name) is None]
+    check_names(names, [], table=source.table, file=file.name)
+    return with_given(schema, values)
 
 
 def _pieces(
@@ -174,7 +186,7 @@ def _pieces(
     dialect = source.policies.dialect
     with source.zone.open_file(file.path) as handle:
         if dialect is not None:
-            for rows in iter_tables(handle, file, dialect, schema, table=source.table):
+            for rows in iter_tables(handle, file, dialect, schema.own, table=source.table):
                 yield rows if columns is None else rows.select(columns)
             return
         try:
@@ -238,6 +250,9 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
         ChangeFileError: a page is damaged.
 
     """
+    if column.given is not None:
+        yield from _repeated(column.given, landed.schema.rows, whole=landed.rows is not None)
+        return
     if landed.rows is not None:
         yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
         return
@@ -247,9 +262,16 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
         seen += len(rows)
 
 
+def _repeated(value: str, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray]:
+    size = max(rows if whole else _ROWS_AT_A_TIME, 1)
+    for start in range(0, max(rows, 1), size):
+        count = min(size, rows - start)
+        yield pa.chunked_array([pa.repeat(pa.scalar(value, pa.string()), count)])
+
+
 def can_spark_read(source: Source, landed: Landed) -> bool:
     """Say whether Spark's own reader gives the same values for all columns of a file."""
-    typed = [column for column in landed.schema.columns if not pa.types.is_null(column.type)]
+    typed = [column for column in landed.schema.own.columns if not pa.types.is_null(column.type)]
     if not typed or not all(column.native for column in typed):
         return False
     with source.zone.open_file(landed.file.path) as handle:
@@ -323,9 +345,15 @@ def _count(markers: pa.ChunkedArray) -> dict[int, int]:
 
 
 def _typed_keys(source: Source, schema: FileSchema) -> list[str]:
-    """Name a file's key columns as the file does, but for those that hold nothing but NULL."""
-    columns = [schema.column(key) for key in source.policies.keys]
+    """Name a file's own key columns as the file does, but for those that hold nothing but NULL."""
+    columns = [schema.own.column(key) for key in source.policies.keys]
     return [column.name for column in columns if column and not pa.types.is_null(column.type)]
+
+
+def _untyped_keys(source: Source, schema: FileSchema) -> int:
+    """Count the key columns that are NULL in every row."""
+    columns = [schema.column(key) for key in source.policies.keys]
+    return sum(1 for column in columns if column is None or pa.types.is_null(column.type))
 
 
 def _count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:

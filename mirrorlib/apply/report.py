@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
+from mirrorlib.landing.names import WHOLE_FOLDER
 from mirrorlib.tabular import Report
 
 State = Literal["current", "behind", "blocked", "failed", "waiting"]
+Position: TypeAlias = int | Mapping[str, int]
 Kind = Literal["append", "matched-only", "merge", "overwrite", "empty"]
 STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
+
+
+def shown_position(position: Mapping[str, int]) -> Position | None:
+    """Return a position as it is shown: a number for a table without partition folders."""
+    if not position:
+        return None
+    return dict(position) if position.keys() - {WHOLE_FOLDER} else position[WHOLE_FOLDER]
 
 
 class _Stated(Protocol):
@@ -95,7 +104,8 @@ class TableReport:
         file: the change file that it is about, None when there is none.
         since: when the table came into this state, ISO 8601.
         error: the error's class, None when there was none.
-        position: the last applied sequence number.
+        position: the last applied sequence number; one for each partition folder where there are any;
+            how many files were applied where they have no numbers.
         version: the Delta version of the last applied batch.
         batches: what this run applied.
         warnings: what was repaired or left out.
@@ -108,7 +118,7 @@ class TableReport:
     file: str | None = None
     since: str | None = None
     error: str | None = None
-    position: int | None = None
+    position: Position | None = None
     version: int | None = None
     batches: tuple[BatchReport, ...] = ()
     warnings: tuple[str, ...] = ()

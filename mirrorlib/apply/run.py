@@ -375,7 +375,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     journal = Journal(job.state, folder.name)
     history = History(journal)
     opened = open_folder(job.zone, folder, history)
-    job.observe(Event(table=table, step="list", when="after", files=len(opened.listing.files)))
+    job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     tally.warn(*opened.warnings)
     if opened.waits_for:
         return tally.end("waiting", opened.waits_for)

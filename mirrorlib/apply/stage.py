@@ -232,7 +232,8 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
 def _same_shape(landed: Sequence[Landed]) -> Iterator[list[Landed]]:
     groups: dict[object, list[Landed]] = {}
     for one in landed:
-        shape = (one.schema.columns, one.schema.marker, str(one.schema.marker_type))
+        schema, folder = one.schema, one.file.path.rpartition("/")[0]  # names repeat over folders
+        shape = (schema.columns, schema.marker, str(schema.marker_type), folder)
         groups.setdefault(str(shape), []).append(one)
     yield from groups.values()
 
@@ -243,7 +244,7 @@ def _native(
     from pyspark.sql import functions as f
 
     schema = group[0].schema
-    paths = [source.zone.uri(landed.file.path) for landed in group]
+    uris = [source.zone.uri(landed.file.path) for landed in group]
     rows = (
         spark.read.schema(_read_ddl(schema))
         .option(
@@ -251,14 +252,15 @@ def _native(
         )  # dates before 1582 are meant as they stand, not refused
         .option("int96RebaseMode", "CORRECTED")
         .option("__globPaths__", "false")  # a path is a path, whatever brackets it has
-        .parquet(*paths)
+        .parquet(*uris)
     )
     values = [_cast(schema, column.name, column.sql_type) for column in prepared.growth.columns]
     if not ordered:
         return rows.select(*values)
-    ordinal = {landed.number: place for place, landed in enumerate(prepared.landed)}
+    ordinal = {landed.file.path: place for place, landed in enumerate(prepared.landed)}
+    paths = [landed.file.path for landed in group]
     names = spark.createDataFrame(
-        [(landed.file.name, ordinal[landed.number]) for landed in group],
+        [(path.rpartition("/")[2], ordinal[path]) for path in paths],
         "_mirror_file string, _mirror_ordinal long",
     )
     place = f.col("_mirror_ordinal") * _ROWS_PER_FILE + f.col("_mirror_row")
@@ -273,7 +275,7 @@ def _native(
 
 
 def _read_ddl(schema: FileSchema) -> str:
-    known = [(c.name, c.stored) for c in schema.columns if not pa.types.is_null(c.type)]
+    known = [(c.name, c.stored) for c in schema.own.columns if not pa.types.is_null(c.type)]
     if (
         schema.marker is not None
         and schema.marker_type is not None
@@ -295,7 +297,12 @@ def _cast(schema: FileSchema, name: str, kind: str) -> SparkColumn:
     from pyspark.sql import functions as f
 
     mine = schema.column(name)
-    value = f.lit(None) if mine is None or pa.types.is_null(mine.type) else f.col(quote(mine.name))
+    if mine is None or pa.types.is_null(mine.type):
+        value = f.lit(None)
+    elif mine.given is not None:
+        value = f.lit(mine.given)
+    else:
+        value = f.col(quote(mine.name))
     return value.cast(kind).alias(name)
 
 
@@ -324,7 +331,7 @@ def _rewritten(
 ) -> DataFrame:
     """Write a file again in the table's types, a piece at a time, and read that."""
     columns = prepared.growth.columns
-    path = f"{stage.folder}/{landed.file.name}"
+    path = f"{stage.folder}/{prepared.landed.index(landed)}.parquet"
     schema = pa.schema(
         [(c.name, c.type) for c in columns] + [(MARKER, pa.int8()), (ORDER, pa.int64())]
     )

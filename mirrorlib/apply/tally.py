@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.journal import WHOLE_FOLDER, now
-from mirrorlib.apply.report import BatchReport, State, TableReport
+from mirrorlib.apply.journal import now
+from mirrorlib.apply.report import BatchReport, Position, State, TableReport, shown_position
 
 if TYPE_CHECKING:
     from mirrorlib.apply.journal import Done, Entry, Journal, Plan
@@ -57,9 +57,9 @@ class Tally:
         )
 
     @property
-    def position(self) -> int | None:
-        """Return the last applied sequence number."""
-        return self.entry.position.get(WHOLE_FOLDER) if self.entry else None
+    def position(self) -> Position | None:
+        """Return the last applied number, per partition folder where there are any."""
+        return shown_position(self.entry.position) if self.entry else None
 
     @property
     def version(self) -> int | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Mapping
 
 MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
 RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})
@@ -25,6 +27,7 @@ class FileColumn:
         stored: the Arrow type that pyarrow reads.
         type: the mirror type; `pa.null()` when the file does not say.
         native: Spark's own Parquet reader gives the same values for it.
+        given: every row's value, when a partition folder states it and the file does not; else None.
 
     """
 
@@ -32,6 +35,7 @@ class FileColumn:
     stored: pa.DataType
     type: pa.DataType
     native: bool
+    given: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +59,28 @@ class FileSchema:
     decoded_bytes: int
     undeclared: tuple[str, ...] = ()
 
+    @property
+    def own(self) -> FileSchema:
+        """Return what is in the file itself."""
+        if all(column.given is None for column in self.columns):
+            return self
+        return replace(self, columns=tuple(c for c in self.columns if c.given is None))
+
     def column(self, name: str) -> FileColumn | None:
         """Find a column as Delta does, without regard to case."""
         return next(
             (column for column in self.columns if column.name.lower() == name.lower()), None
         )
+
+
+def with_given(schema: FileSchema, values: Mapping[str, str | None]) -> FileSchema:
+    """Add the columns that a file's partition folders state and the file lacks; what has no value there is left out."""
+    given = tuple(
+        FileColumn(name=name, stored=pa.string(), type=pa.string(), native=True, given=value)
+        for name, value in values.items()
+        if value is not None and schema.column(name) is None
+    )
+    return replace(schema, columns=(*schema.columns, *given)) if given else schema
 
 
 def check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:

@@ -8,16 +8,18 @@ practices 2026-09-18).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import ChangeFileError, LandingZoneError, MirrorError, TableNameError
 from mirrorlib.landing.metadata import METADATA_NAME
 from mirrorlib.landing.names import (
     SCHEMA_SUFFIX,
+    WHOLE_FOLDER,
     TableName,
     find_conflicts,
     is_ignored,
+    partition_of,
     refuse_uncarriable,
     sequence_number,
 )
@@ -52,11 +54,13 @@ class Seen:
     Attributes:
         metadata: `_metadata.json`, None when it is absent.
         files: everything else that the format does not ignore.
+        folders: the folders in it.
 
     """
 
     metadata: StoredFile | None
     files: tuple[StoredFile, ...]
+    folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,8 @@ class FolderListing:
     """A table folder's change files in the order in which they count.
 
     Attributes:
-        files: change files by number, ascending. Files without numbers are given some: those that
+        lanes: change files by partition folder (`WHOLE_FOLDER` for a table without), then by
+            number, ascending. Files without numbers are in one lane and are given some: those that
             have been applied up to `Applied.count`, the others from there on.
         foreign: names that are neither ignored nor change files.
         changed: files without numbers whose content is no longer what was applied.
@@ -92,11 +97,16 @@ class FolderListing:
 
     """
 
-    files: Mapping[int, StoredFile]
+    lanes: Mapping[str, Mapping[int, StoredFile]]
     foreign: tuple[str, ...]
     changed: tuple[str, ...] = ()
     late: int = 0
     by_time: bool = False
+
+    @property
+    def count(self) -> int:
+        """Return how many change files are visible."""
+        return sum(len(files) for files in self.lanes.values())
 
 
 def list_tables(zone: Store) -> tuple[TableFolder, ...]:
@@ -133,7 +143,28 @@ def see_folder(zone: Store, folder: TableFolder) -> Seen:
     return Seen(
         metadata=next((file for file in files if file.name == METADATA_NAME), None),
         files=tuple(file for file in files if not is_ignored(file.name)),
+        folders=listed.folders if listed else (),
     )
+
+
+def see_partitions(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
+    """Add what lies in a table's partition folders, `column=value`, one inside the other."""
+    below = [file for name in seen.folders for file in _below(zone, folder.path, name)]
+    return replace(seen, files=(*seen.files, *below))
+
+
+def _below(zone: Store, table: str, partition: str) -> Iterator[StoredFile]:
+    name = partition.rpartition("/")[2]
+    listed = (
+        None if is_ignored(name) or "=" not in name else zone.list_folder(f"{table}/{partition}")
+    )
+    if listed is None:
+        return
+    for file in listed.files:
+        if not is_ignored(file.name):
+            yield replace(file, below=f"{partition}/{file.name}")
+    for inner in listed.folders:
+        yield from _below(zone, table, f"{partition}/{inner}")
 
 
 def order_by_number(seen: Seen, table: str) -> FolderListing:
@@ -143,11 +174,12 @@ def order_by_number(seen: Seen, table: str) -> FolderListing:
         ChangeFileError: two files carry one sequence number.
 
     """
-    files: dict[int, StoredFile] = {}
+    lanes: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
     for file in seen.files:
         # Numbers begin at 1: a file 0 would count as applied before anything is.
-        number = sequence_number(file.name) or None
+        number = sequence_number(file.name.rpartition("/")[2]) or None
+        files = lanes.setdefault(partition_of(file.name), {}) if number else {}
         if number is None:
             foreign.append(file.name)
         elif number in files:
@@ -160,7 +192,8 @@ def order_by_number(seen: Seen, table: str) -> FolderListing:
             )
         else:
             files[number] = file
-    return FolderListing(files=dict(sorted(files.items())), foreign=tuple(foreign))
+    ordered = {lane: dict(sorted(lanes[lane].items())) for lane in sorted(lanes)}
+    return FolderListing(lanes=ordered, foreign=tuple(foreign))
 
 
 def order_by_time(seen: Seen, extensions: Sequence[str], applied: Applied) -> FolderListing:
@@ -175,9 +208,11 @@ def order_by_time(seen: Seen, extensions: Sequence[str], applied: Applied) -> Fo
     new = [file for file in data if file.name not in applied.etags]
     newest = applied.newest
     return FolderListing(
-        files={
-            **dict(enumerate(old, start=1)),
-            **dict(enumerate(new, start=applied.count + 1)),
+        lanes={
+            WHOLE_FOLDER: {
+                **dict(enumerate(old, start=1)),
+                **dict(enumerate(new, start=applied.count + 1)),
+            }
         },
         foreign=tuple(file.name for file in seen.files if file not in data),
         changed=tuple(file.name for file in old if file.etag != applied.etags[file.name]),

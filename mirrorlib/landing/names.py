@@ -17,6 +17,8 @@ from urllib.parse import unquote as percent_decode
 
 from mirrorlib.errors import TableNameError
 
+WHOLE_FOLDER = ""  # the partition folder of a table that has none
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 SCHEMA_SUFFIX = ".schema"
 LONGEST_PART = 255  # bytes: what every file system takes as one name
 LONGEST_SEGMENT = 240  # bytes: a name in the state folder gets endings of its own
@@ -125,6 +127,20 @@ def sequence_name(number: int, extension: str = "parquet") -> str:
         msg = f"a sequence number has at most 20 digits and begins at 1, not {number}"
         raise ValueError(msg)
     return f"{number:020d}.{extension.removeprefix('.')}"
+
+
+def partition_of(name: str) -> str:
+    """Return the partition folder of a file's name below its table's folder; `WHOLE_FOLDER` outside of any."""
+    return name.rpartition("/")[0]
+
+
+def partition_values(name: str) -> dict[str, str | None]:
+    """Read the columns that a file's partition folders state: `Region=eu/Day=2026-01-28`, escaped as Spark does."""
+    pairs = (step.partition("=") for step in partition_of(name).split("/") if step)
+    return {
+        percent_decode(column): None if value == NO_VALUE else percent_decode(value)
+        for column, _, value in pairs
+    }
 
 
 def matches(name: TableName, patterns: Sequence[str]) -> bool:

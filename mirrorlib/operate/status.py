@@ -7,15 +7,23 @@ says so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.history import History
-from mirrorlib.apply.journal import WHOLE_FOLDER, Journal
+from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.plan import Limits, next_run
-from mirrorlib.apply.report import STOPPED, State, StateReport, told_reason
+from mirrorlib.apply.report import (
+    STOPPED,
+    Position,
+    State,
+    StateReport,
+    shown_position,
+    told_reason,
+)
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
@@ -39,7 +47,8 @@ class TableStatus:
         reason: why it is not current, "" when it is.
         file: the change file that it is about.
         since: when it came into this state, ISO 8601.
-        position: the last applied sequence number.
+        position: the last applied sequence number; one for each partition folder where there are any;
+            how many files were applied where they have no numbers.
         version: the Delta version of the last commit.
         last_commit: when that was, ISO 8601.
         lag_seconds: age of the newest change file that is not applied, None when there is none.
@@ -57,7 +66,7 @@ class TableStatus:
     reason: str
     file: str | None
     since: str | None
-    position: int | None
+    position: Position | None
     version: int | None
     last_commit: str | None
     lag_seconds: float | None
@@ -86,7 +95,7 @@ class StatusReport(StateReport):
             (
                 t.table,
                 t.state,
-                "-" if t.position is None else str(t.position),
+                _position(t.position),
                 "-" if t.version is None else str(t.version),
                 t.last_commit[:19].replace("T", " ") if t.last_commit else "-",
                 str(t.unapplied),
@@ -150,7 +159,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         done = entry.done
         status = replace(
             status,
-            position=entry.position.get(WHOLE_FOLDER),
+            position=shown_position(entry.position),
             version=done.version if done else status.version,
             last_commit=done.finished_at if done else status.last_commit,
             landing_zone=entry.plan.zone,
@@ -159,15 +168,18 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     try:
         if not lives and _has_left(status, name):
             return None
-        by_time = entry is not None and entry.plan.policies.detection != "sequential"
-        listing = _listing(status, name, journal, by_time=by_time)
+        # Beside numbered files in one folder, only the metadata tells which files count.
+        known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
+        listing = _listing(status, name, journal, known=known)
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
         return replace(
             status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}")
         )
-    return status if listing is None else _with_listing(status, listing, moment)
+    if listing is None:
+        return status
+    return _with_listing(status, listing, entry.position if entry else {}, moment)
 
 
 def _has_left(status: TableStatus, name: TableName) -> bool:
@@ -178,23 +190,26 @@ def _has_left(status: TableStatus, name: TableName) -> bool:
 
 
 def _listing(
-    status: TableStatus, name: TableName, journal: Journal, *, by_time: bool
+    status: TableStatus, name: TableName, journal: Journal, *, known: bool
 ) -> FolderListing | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
-    if by_time:
+    if known:
         return open_folder(zone, folder, History(journal)).listing
     return order_by_number(see_folder(zone, folder), name.shown)
 
 
-def _with_listing(status: TableStatus, listing: FolderListing, moment: datetime) -> TableStatus:
+def _with_listing(
+    status: TableStatus, listing: FolderListing, position: Mapping[str, int], moment: datetime
+) -> TableStatus:
     """Compare the last word with what the zone shows now."""
-    position = status.position or 0
     run = next_run(listing, position, Limits())
-    unapplied = [file for number, file in listing.files.items() if number > position]
-    newest = listing.files[max(listing.files)].name if listing.files else None
+    lanes = [(position.get(lane, 0), files) for lane, files in listing.lanes.items()]
+    unapplied = [file for last, files in lanes for number, file in files.items() if number > last]
+    ends = [(max(files), files[max(files)]) for _, files in lanes if files]
+    newest = max(ends, key=lambda end: (end[1].modified, end[0]))[1].name if ends else None
     ages = [round(max((moment - file.modified).total_seconds(), 0.0), 1) for file in unapplied]
     status = replace(
         status,
@@ -234,6 +249,12 @@ def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
         life=0,
         warnings=tuple(word.get("warnings", ())),
     )
+
+
+def _position(position: Position | None) -> str:
+    if isinstance(position, Mapping):
+        return f"{len(position)} partitions"
+    return "-" if position is None else str(position)
 
 
 def _since(status: TableStatus) -> str:

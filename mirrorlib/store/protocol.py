@@ -16,6 +16,7 @@ class StoredFile:
         size: bytes.
         modified: aware UTC.
         etag: what the store says identifies this content; changes when the file is replaced.
+        below: the path below its table's folder, where that is more than one segment.
 
     """
 
@@ -23,11 +24,12 @@ class StoredFile:
     size: int
     modified: datetime
     etag: str
+    below: str = ""
 
     @property
     def name(self) -> str:
-        """Return the last segment of the path."""
-        return self.path.rpartition("/")[2]
+        """Return what its table knows the file by: its path below the table's folder."""
+        return self.below or self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

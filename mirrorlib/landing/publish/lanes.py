@@ -13,13 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.names import is_ignored
+from mirrorlib.landing.names import NO_VALUE, is_ignored
 from mirrorlib.landing.publish.rows import Rows, missing_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32)}
 _LONGEST = 255  # bytes: what every file system takes as one name
 
