@@ -271,7 +271,7 @@ def kill_at_random(
     kills: int,
     dice: random.Random,
     java: str,
-    tables: int = 4,
+    tables: int = 2,
 ) -> list[str]:
     """Kill one runner after another at random moments on one target, which has to come out right all the same.
 

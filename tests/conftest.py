@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 # `from oracle import …` works in every test, and in the scripts beside them, wherever pytest is started.
 sys.path.insert(0, str(Path(__file__).parent))
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
 # PySpark gives a timestamp as a naive datetime in the zone of the Python process.
 os.environ["TZ"] = "UTC"
 time.tzset()
+
+
+# The tests' own reading of small tables; what mirrorlib does in sessions of its own is as it is.
+READ_LITTLE = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,6 +50,8 @@ def spark() -> Iterator[SparkSession]:
     session = mirrorlib.local_spark(
         cores=2, memory="3g", conf={"spark.sql.shuffle.partitions": "2"}
     )
+    for name, value in READ_LITTLE.items():
+        session.conf.set(name, value)
     yield session
     session.stop()
 

@@ -1,6 +1,6 @@
 """Whatever is published, in whatever cut it is applied, the table and its change feed are what the oracle says.
 
-Spark costs seconds, a log costs milliseconds: eight logs that hypothesis made up are eight tables of
+Spark costs seconds, a log costs milliseconds: six logs that hypothesis made up are six tables of
 one landing zone. More zones than CI runs: `MIRRORLIB_EXAMPLES=20 pytest tests/test_apply_property.py`;
 each has logs of its own, always the same. `MIRRORLIB_SHRINK=1` makes a failing log smaller before it
 is shown, which takes minutes.
@@ -35,7 +35,7 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOGS_PER_ZONE = 8
+LOGS_PER_ZONE = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import obstore.store
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.landing.footer import read_footer
@@ -85,7 +85,6 @@ def same(left: Any, right: Any) -> bool:
     return (both_nan and math.isnan(right)) or (type(left) is type(right) and left == right)
 
 
-@settings(deadline=None)
 @given(case=marked(set()))
 def test_parquet_reads_back_equal(case: tuple[pa.Table, list[int] | None]) -> None:
     """Types, NULL and NOT NULL, values, order; markers as int32, last."""
@@ -130,7 +129,6 @@ def as_csv(value: Any, kind: pa.DataType) -> Any:
     return value or "" if pa.types.is_string(kind) else value
 
 
-@settings(deadline=None)
 @given(case=marked(NO_CSV))
 def test_delimited_text_reads_back_equal(case: tuple[pa.Table, list[int] | None]) -> None:
     """With Python's own csv module, and whatever stands in a text."""
