@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.apply.journal import Plan, PlannedFile, Policies
-from mirrorlib.apply.plan import Limits, changed_files, next_run, position_after
+from mirrorlib.apply.plan import Limits, changed_files, next_run, numbered, position_after
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.landing.names import sequence_name
 from mirrorlib.store import StoredFile
@@ -30,7 +31,7 @@ def stored(number: int, *, size: int = 10, extension: str = "parquet", age: int 
 
 def listing(*files: StoredFile) -> FolderListing:
     """Give a folder that shows these files."""
-    return FolderListing(files={int(file.name[:20]): file for file in files}, foreign=())
+    return FolderListing(lanes={"": {int(file.name[:20]): file for file in files}}, foreign=())
 
 
 def folder(*numbers: int) -> FolderListing:
@@ -40,12 +41,12 @@ def folder(*numbers: int) -> FolderListing:
 
 def numbers(found: FolderListing, position: int, limits: Limits = NO_LIMITS) -> list[int]:
     """Give the numbers of the next run."""
-    return [number for number, _ in next_run(found, position, limits).files]
+    return [number for number, _ in next_run(found, {"": position}, limits).files]
 
 
 def test_an_empty_folder_has_no_next_run() -> None:
     """Nothing there is nothing to do and nothing to wait for."""
-    run = next_run(folder(), 0, NO_LIMITS)
+    run = next_run(folder(), {"": 0}, NO_LIMITS)
 
     assert ((), 0, None) == (run.files, run.unapplied, run.gap)
 
@@ -65,7 +66,7 @@ def test_a_gap_ends_the_run_and_is_named() -> None:
     """The missing name, since when files wait behind it, and how many do."""
     found = listing(stored(1), stored(3, age=60), stored(4, age=90), stored(7, age=5))
 
-    run = next_run(found, 0, NO_LIMITS)
+    run = next_run(found, {"": 0}, NO_LIMITS)
 
     assert [1] == [number for number, _ in run.files]
     assert run.gap is not None
@@ -78,17 +79,17 @@ def test_a_gap_ends_the_run_and_is_named() -> None:
 
 def test_a_gap_right_behind_the_position_blocks_everything() -> None:
     """No later file is applied, however many there are."""
-    run = next_run(folder(1, 3, 4), 1, NO_LIMITS)
+    run = next_run(folder(1, 3, 4), {"": 1}, NO_LIMITS)
 
     assert () == run.files
     assert 0 == run.unapplied
     assert run.gap is not None
-    assert "1 later file waits" in str(next_run(folder(3), 1, NO_LIMITS).gap)
+    assert "1 later file waits" in str(next_run(folder(3), {"": 1}, NO_LIMITS).gap)
 
 
 def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
     """Numbers begin at 1; a new table whose first file is 5 has lost four."""
-    gap = next_run(folder(5), 0, NO_LIMITS).gap
+    gap = next_run(folder(5), {"": 0}, NO_LIMITS).gap
 
     assert gap is not None
     assert "00000000000000000001.parquet" == gap.awaited
@@ -96,7 +97,7 @@ def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
 
 def test_the_awaited_name_has_the_extension_of_the_files_behind() -> None:
     """A publisher of other extensions is told his own name."""
-    gap = next_run(listing(stored(2, extension="snappy")), 0, NO_LIMITS).gap
+    gap = next_run(listing(stored(2, extension="snappy")), {"": 0}, NO_LIMITS).gap
 
     assert gap is not None
     assert "00000000000000000001.snappy" == gap.awaited
@@ -104,7 +105,7 @@ def test_the_awaited_name_has_the_extension_of_the_files_behind() -> None:
 
 def test_the_number_of_files_is_limited() -> None:
     """The rest waits for the next batch and is counted."""
-    run = next_run(folder(1, 2, 3), 0, Limits(max_files=2))
+    run = next_run(folder(1, 2, 3), {"": 0}, Limits(max_files=2))
 
     assert [1, 2] == [number for number, _ in run.files]
     assert 3 == run.unapplied
@@ -178,14 +179,14 @@ def plan_of(*files: StoredFile, listed_at: datetime = NOON) -> Plan:
 
 def test_applied_files_that_stayed_are_not_reported() -> None:
     """The usual case is silent."""
-    assert () == changed_files(folder(1, 2), plan_of(stored(1), stored(2)), 2)
+    assert () == changed_files(folder(1, 2), plan_of(stored(1), stored(2)), {"": 2})
 
 
 def test_an_applied_file_with_another_identity_is_named() -> None:
     """Same name, other content: the format forbids it."""
     other = StoredFile(path="orders/" + sequence_name(2), size=9, modified=NOON, etag="new")
 
-    found = changed_files(listing(stored(1), other), plan_of(stored(1), stored(2)), 2)
+    found = changed_files(listing(stored(1), other), plan_of(stored(1), stored(2)), {"": 2})
 
     assert (sequence_name(2),) == found
 
@@ -194,20 +195,69 @@ def test_a_file_of_an_older_plan_is_told_by_its_time() -> None:
     """Older plans are not read again; what was written after the newest plan's listing has changed."""
     found = listing(stored(1, age=-5), stored(2, age=50), stored(3))
 
-    assert (sequence_name(1),) == changed_files(found, plan_of(stored(3)), 3)
+    assert (sequence_name(1),) == changed_files(found, plan_of(stored(3)), {"": 3})
 
 
 def test_a_file_behind_the_position_is_no_changed_file() -> None:
     """What is not applied may change."""
-    assert () == changed_files(listing(stored(1), stored(2, age=-5)), plan_of(stored(1)), 1)
+    assert () == changed_files(listing(stored(1), stored(2, age=-5)), plan_of(stored(1)), {"": 1})
+
+
+# Partition folders
+
+
+def in_folder(folder: str, *numbers: int) -> dict[int, StoredFile]:
+    """Give the files of a partition folder."""
+    return {
+        number: replace(stored(number), below=f"{folder}/{sequence_name(number)}")
+        for number in numbers
+    }
+
+
+def test_each_partition_folder_has_its_own_numbers() -> None:
+    """One folder after the other; a gap in one does not hold the others."""
+    lanes = {
+        "p=a": in_folder("p=a", 1, 2),
+        "p=b": in_folder("p=b", 4, 6),
+        "p=c": in_folder("p=c", 2),
+    }
+
+    run = next_run(FolderListing(lanes=lanes, foreign=()), {"p=a": 1, "p=b": 3}, NO_LIMITS)
+
+    assert [f"p=a/{sequence_name(2)}", f"p=b/{sequence_name(4)}"] == [
+        file.name for _, file in run.files
+    ]
+    assert run.gap is not None
+    assert (f"p=b/{sequence_name(5)}", 1) == (run.gap.awaited, run.gap.others)
+    assert "1 other partition folders" in str(run.gap)
 
 
 def test_the_position_keeps_other_folders() -> None:
-    """Each partition folder has its own number."""
-    before = {"a": 1, "b": 2}
+    """What is applied counts in the files' own folders, or in all when they have no numbers."""
+    before = {"p=a": 1, "p=b": 2}
+    files = [(3, f"p=b/{sequence_name(3)}"), (1, f"p=c/{sequence_name(1)}")]
 
-    assert {"a": 1, "b": 3} == position_after(before, "b", 3)
-    assert {"a": 1, "b": 2} == before
+    assert {"p=a": 1, "p=b": 3, "p=c": 1} == position_after(before, files, by_time=False)
+    assert {"": 2} == position_after({"": 1}, [(2, "p=b/x.parquet")], by_time=True)
+    assert {"p=a": 1, "p=b": 2} == before
+
+
+@given(
+    st.dictionaries(st.sampled_from(["", "p=a", "p=b/q=c"]), st.integers(0, 5)),
+    st.lists(st.sampled_from(["", "p=a", "p=b/q=c"]), max_size=8),
+)
+def test_a_plan_s_files_get_their_numbers_again(before: dict[str, int], lanes: list[str]) -> None:
+    """From nothing but the position before it and the names in order."""
+    at = dict(before)
+    files = []
+    for lane in lanes:
+        at[lane] = at.get(lane, 0) + 1
+        files.append((at[lane], f"{lane}/{sequence_name(at[lane])}".lstrip("/")))
+
+    again = numbered(before, [name for _, name in files], by_time=False)
+
+    assert files == list(again)
+    assert {**before, **at} == position_after(before, files, by_time=False)
 
 
 @pytest.mark.parametrize("limits", [{"max_files": 0}, {"max_files": -1}, {"max_bytes": 0}])

@@ -17,9 +17,10 @@ from mirrorlib.landing.listing import (
     order_by_number,
     order_by_time,
     see_folder,
+    see_partitions,
 )
-from mirrorlib.landing.names import TableName, sequence_name
-from mirrorlib.store import LocalStore, open_store
+from mirrorlib.landing.names import TableName, partition_values, sequence_name
+from mirrorlib.store import LocalStore, StoredFile, open_store
 from zones import write_at
 
 
@@ -40,6 +41,12 @@ def tables(root: Path) -> list[str]:
 def listed(root: Path, folder: TableFolder) -> FolderListing:
     """List a folder's numbered files."""
     return order_by_number(see_folder(open_store(str(root)), folder), str(folder.name))
+
+
+def files(found: FolderListing) -> dict[int, StoredFile]:
+    """Give the files of a table without partition folders."""
+    assert found.lanes.keys() <= {""}
+    return dict(found.lanes.get("", {}))
 
 
 def orders(root: Path) -> TableFolder:
@@ -127,8 +134,8 @@ def test_change_files_are_found_in_numerical_order(root: Path) -> None:
 
     listing = listed(root, folder)
 
-    assert [1, 2, 9, 10] == list(listing.files)
-    assert [1, 2, 9, 10] == [file.size for file in listing.files.values()]
+    assert [1, 2, 9, 10] == list(files(listing))
+    assert [1, 2, 9, 10] == [file.size for file in files(listing).values()]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_ignored_files_are_not_even_foreign(root: Path, name: str) -> None:
 
     listing = listed(root, folder)
 
-    assert ({}, ()) == (dict(listing.files), listing.foreign)
+    assert ({}, ()) == (files(listing), listing.foreign)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +184,7 @@ def test_other_files_are_foreign(root: Path, name: str) -> None:
 
     listing = listed(root, folder)
 
-    assert ({}, (name,)) == (dict(listing.files), listing.foreign)
+    assert ({}, (name,)) == (files(listing), listing.foreign)
 
 
 def test_a_folder_named_like_a_change_file_is_none(root: Path) -> None:
@@ -185,7 +192,7 @@ def test_a_folder_named_like_a_change_file_is_none(root: Path) -> None:
     folder = orders(root)
     (root / "orders" / sequence_name(1)).mkdir()
 
-    assert {} == dict(listed(root, folder).files)
+    assert {} == files(listed(root, folder))
 
 
 def test_the_metadata_file_is_found(root: Path) -> None:
@@ -224,7 +231,7 @@ def test_a_dangling_link_does_not_hide_its_neighbours(root: Path) -> None:
     (root / "orders" / sequence_name(2)).symlink_to(root / "nowhere")
     (root / "loop").symlink_to(root / "loop")
 
-    assert [1] == list(listed(root, folder).files)
+    assert [1] == list(files(listed(root, folder)))
     assert ["orders"] == tables(root)
 
 
@@ -260,7 +267,7 @@ def write(root: Path, name: str, second: float) -> Path:
 
 def names(found: FolderListing) -> list[tuple[int, str]]:
     """Give numbers and names."""
-    return [(number, file.name) for number, file in found.files.items()]
+    return [(number, file.name) for number, file in files(found).items()]
 
 
 def test_files_without_numbers_come_in_the_order_of_writing(root: Path) -> None:
@@ -282,7 +289,7 @@ def test_what_is_no_data_is_left_alone_by_time_too(root: Path) -> None:
 
     found = by_time(root, folder)
 
-    assert ({}, ("x", "x.csv", "x.parquet.temp")) == (dict(found.files), found.foreign)
+    assert ({}, ("x", "x.csv", "x.parquet.temp")) == (files(found), found.foreign)
 
 
 def test_an_applied_file_is_known_by_its_name(root: Path) -> None:
@@ -303,3 +310,48 @@ def test_an_applied_file_is_known_by_its_name(root: Path) -> None:
         pair for pair in names(found) if pair[0] > 3
     ]  # applied
     assert (("other.parquet",), 1) == (found.changed, found.late)
+
+
+# Partition folders
+
+
+def test_partition_folders_are_seen_at_any_depth(root: Path) -> None:
+    """Each numbers its own files; folders that are ignored or no partition are not looked into."""
+    folder = orders(root)
+    for place in (
+        "Region=eu/Day=1",
+        "Region=eu/Day=2",
+        "Region=us",
+        "_x=1",
+        "plain",
+        "Region=eu/_t=1",
+    ):
+        (root / "orders" / place).mkdir(parents=True)
+        for name in (sequence_name(1), sequence_name(2), "_draft", "notes.txt"):
+            (root / "orders" / place / name).write_bytes(b"x")
+    store = open_store(str(root))
+
+    found = order_by_number(see_partitions(store, folder, see_folder(store, folder)), "orders")
+
+    assert ["Region=eu/Day=1", "Region=eu/Day=2", "Region=us"] == list(found.lanes)
+    assert [[1, 2]] * 3 == [list(numbered) for numbered in found.lanes.values()]
+    assert f"Region=us/{sequence_name(2)}" == found.lanes["Region=us"][2].name
+    assert f"orders/Region=us/{sequence_name(2)}" == found.lanes["Region=us"][2].path
+    assert {"Region=us/notes.txt"} < set(found.foreign)
+
+
+@pytest.mark.parametrize(
+    "name, values",
+    [
+        ("1.parquet", {}),
+        ("Region=eu/Day=2026-01-28/1.parquet", {"Region": "eu", "Day": "2026-01-28"}),
+        ("a=b%2Fc%20d/1.parquet", {"a": "b/c d"}),
+        ("a=/1.parquet", {"a": ""}),
+        ("a==/1.parquet", {"a": "="}),
+        ("a%3Db=c/1.parquet", {"a=b": "c"}),
+        ("a=__HIVE_DEFAULT_PARTITION__/1.parquet", {"a": None}),
+    ],
+)
+def test_partition_folders_state_columns(name: str, values: dict[str, str | None]) -> None:
+    """Escaped as Hive and Spark do."""
+    assert values == partition_values(name)
