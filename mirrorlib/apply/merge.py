@@ -42,6 +42,11 @@ _SPARK_SIZES = {
     "binary": 100,
 }
 _SOURCE = "_mirror_changes"
+# Not for other commits: Delta 3.3 reads no table with deletion vectors while it skips nothing.
+_SMALL_MERGE = {
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.databricks.delta.stats.skipping": "false",
+}
 
 
 def merge_changes(
@@ -125,7 +130,7 @@ def _merge_conf(
         "spark.databricks.delta.merge.materializeSource": "none",
     }
     if is_small(staged.rows, table_bytes):
-        return {**conf, **SMALL_COMMIT}
+        return {**conf, **SMALL_COMMIT, **_SMALL_MERGE}
     return {**conf, **_bloom_conf(staged), **_join_conf(staged, columns, keys)}
 
 

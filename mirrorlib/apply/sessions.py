@@ -31,8 +31,6 @@ SMALL_COMMIT = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
-    "spark.databricks.delta.stats.skipping": "false",
 }
 
 
