@@ -134,7 +134,7 @@ class Log:
                 yield replace(self, files=(*self.files[:at], less, *self.files[at + 1 :]))
 
 
-def publish_file(table: TableWriter, file: LogFile) -> None:
+def publish_file(table: TableWriter, file: LogFile, partition: str = "") -> None:
     """Publish one file under the next number."""
     table.file(
         file.arrow(),
@@ -143,6 +143,7 @@ def publish_file(table: TableWriter, file: LogFile) -> None:
         marker_type=file.marker_type,
         marker_at=file.marker_at,
         parquet={"use_deprecated_int96_timestamps": file.int96},
+        partition=partition,
     )
 
 

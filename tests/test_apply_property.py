@@ -11,16 +11,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
 import mirrorlib
-from logs import Log, make_logs
-from oracle import assert_same_rows, multiset
+from logs import Log, make_logs, publish_file
+from oracle import Replayed, assert_same_rows, canonical, multiset
 from tables import (
     assert_each_file_once,
     assert_feed_replays,
@@ -30,12 +31,13 @@ from tables import (
     read_columns,
     read_rows,
 )
-from zones import ZoneWriter
+from zones import TableWriter, ZoneWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOGS_PER_ZONE = 6
+FOLDER, FOLDERS = "a_folder", ("x/y", "z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Cut:
         options: of every apply.
         large: batches are folded by Spark, as large ones are.
         by_time: files count by when they were written, and have no numbers.
+        folders: each file's rows are split over two partition folders by their keys.
 
     """
 
@@ -56,6 +59,7 @@ class Cut:
     options: Mapping[str, Any] = field(default_factory=dict)
     large: bool = False
     by_time: bool = False
+    folders: bool = False
 
 
 CUTS = (
@@ -69,9 +73,11 @@ CUTS = (
     ),
     Cut(name="threes-by-spark", options={"max_files": 3, "parallelism": 1}, large=True),
     Cut(name="tiny-bytes-by-time", first=3, options={"max_bytes": 1}, by_time=True),
+    Cut(name="partition-folders", first=2, options={"max_files": 3}, folders=True),
+    Cut(name="partition-folders-by-spark", folders=True, large=True),
     Cut(name="upserting-by-spark", first=1, options={"insert_policy": "upsert"}, large=True),
 )
-ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", "6"))
+ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", "7"))
 
 
 @cache
@@ -108,13 +114,13 @@ def failures_of(
     """Publish logs as the tables of one zone, apply them in a cut, and say which tables are wrong."""
     zone, target = ZoneWriter(folder / "zone"), folder / "target"
     for number, log in enumerate(logs):
-        log.publish(zone.table(f"t{number}", by_time=cut.by_time), cut.first)
+        publish(zone.table(f"t{number}", by_time=cut.by_time), log, cut, cut.first)
     failures: dict[int, str] = {}
     stopped = apply_once(spark, zone, target, cut)
     for number, log in enumerate(logs):
         table = zone.table(f"t{number}", with_metadata=False, by_time=cut.by_time)
         table.last = min(cut.first, len(log.files))
-        log.publish(table)
+        publish(table, log, cut)
     stopped |= apply_once(spark, zone, target, cut)
 
     def check(number: int) -> None:
@@ -131,6 +137,43 @@ def failures_of(
     return failures
 
 
+def publish(table: TableWriter, log: Log, cut: Cut, until: int | None = None) -> None:
+    """Publish a log's files as a cut has them."""
+    if not cut.folders:
+        log.publish(table, until)
+        return
+    flags = {"isUpsertDefaultRowMarker": log.upsert_default, "isPartitionEnabled": True}
+    table.metadata(flags, keys=log.keys)
+    for number, file in enumerate(log.files[table.last : until], start=table.last + 1):
+        names = [name for name, _ in file.types]
+        lanes = [folder_of(log, dict(zip(names, row, strict=True))) for row in file.rows]
+        for folder in FOLDERS:
+            mine = [place for place, lane in enumerate(lanes) if lane == folder]
+            table.last = number - 1
+            part = replace(
+                file,
+                rows=tuple(file.rows[place] for place in mine),
+                markers=file.markers and tuple(file.markers[place] for place in mine),
+            )
+            publish_file(table, part, partition=f"{FOLDER}={quote(folder, safe='')}")
+
+
+def folder_of(log: Log, row: Mapping[str, object]) -> str:
+    """Choose the partition folder of a row by its key, whatever types the key's values have."""
+    lowered = {name.lower(): value for name, value in row.items()}
+    key = tuple(canonical(lowered.get(name.lower())) for name in log.keys)
+    return FOLDERS[hash(key) % len(FOLDERS)]
+
+
+def expect(log: Log, cut: Cut) -> Replayed:
+    """Replay a log; with partition folders each row has one more column."""
+    expected = log.replay(insert_policy=cut.options.get("insert_policy", "append"))
+    if not cut.folders:
+        return expected
+    rows = [{**row, FOLDER: folder_of(log, row)} for row in expected.rows]
+    return Replayed(columns=[*expected.columns, FOLDER], rows=rows)
+
+
 def apply_once(spark: SparkSession, zone: ZoneWriter, target: Path, cut: Cut) -> dict[str, str]:
     """Apply a zone; give the tables that stopped, and why."""
     report = mirrorlib.apply(spark, str(zone), str(target), **cut.options)
@@ -145,17 +188,19 @@ def check_table(
     spark: SparkSession, table: Path, log: Log, cut: Cut, *, every_version: bool
 ) -> None:
     """Compare a table, its columns, its feed and its commits with what the oracle says of its log."""
-    expected = log.replay(insert_policy=cut.options.get("insert_policy", "append"))
+    expected = expect(log, cut)
     if not expected.columns:
         assert not table.exists(), "no file has a typed column, and yet there is a table"
         return
     columns = read_columns(spark, table)
-    assert [name.lower() for name in expected.columns] == [name.lower() for name in columns]
+    wanted, found = ([name.lower() for name in some] for some in (expected.columns, columns))
+    assert sorted(wanted) == sorted(found)
+    assert cut.folders or wanted == found  # a folder's column comes after those of its first file
     assert_no_reserved_columns(columns)
     assert_same_rows(expected.multiset, multiset(read_rows(spark, table)))
     assert_feed_replays(spark, table, every_version=every_version)
-    if cut.by_time:
-        assert_each_file_once(table, len(log.files))
+    if cut.by_time or cut.folders:
+        assert_each_file_once(table, len(log.files) * (len(FOLDERS) if cut.folders else 1))
     else:
         assert_one_effect_per_file(table, range(1, len(log.files) + 1))
 
