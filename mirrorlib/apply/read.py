@@ -173,6 +173,8 @@ def _open_schema(source: Source, file: StoredFile) -> FileSchema:
 
 
 def _with_partition(source: Source, file: StoredFile, schema: FileSchema) -> FileSchema:
+    if not schema.rows and all(pa.types.is_null(column.type) for column in schema.columns):
+        return schema  # a publisher's first sign of life, from which no table is made (Q11)
     values = partition_values(file.name)
     names = [name for name in values if schema.column(name) is None]
     check_names(names, [], table=source.table, file=file.name)
