@@ -6,59 +6,49 @@ round starts from the journal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.choose import (
+    UNTYPED,
+    Bar,
+    bar_of,
+    bars_of,
+    cause_of,
+    coming_files,
+    idle_state,
+    is_batch,
+    next_files,
+    position_of,
+)
 from mirrorlib.apply.columns import find_column
+from mirrorlib.apply.continuity import (
+    changed_warnings,
+    check_detection,
+    check_keys,
+    check_zone,
+)
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Entry, Plan, PlannedFile, new_attempt
-from mirrorlib.apply.onboard import open_folder, told_changed
-from mirrorlib.apply.plan import Limits, changed_files, is_young, next_run, position_after
+from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.plan import Limits, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
-from mirrorlib.apply.read import count_rows
 from mirrorlib.apply.warn import warnings_of
-from mirrorlib.errors import JournalError, MirrorError, SchemaError
-from mirrorlib.landing.metadata import DETECTION_NAMES
+from mirrorlib.errors import MirrorError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mirrorlib.apply.choose import Next
     from mirrorlib.apply.guard import Standing
     from mirrorlib.apply.history import History
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
-    from mirrorlib.apply.plan import Run
-    from mirrorlib.apply.report import State, TableReport
+    from mirrorlib.apply.report import TableReport
     from mirrorlib.apply.tally import Tally
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.store import StoredFile
-
-
-UNTYPED = "No published file has a column with a type yet."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    """What comes next for a table: files to apply, and what stands before those that are not among them.
-
-    Attributes:
-        run: the consecutive files that are visible and not held back.
-        position: what they follow on.
-        files: those of them to apply.
-        barred: the first file that holds its partition folder back.
-        young: the first file that may still be an upload under way.
-        replaces: they replace a table that is there.
-
-    """
-
-    run: Run
-    position: Mapping[str, int]
-    files: tuple[tuple[int, StoredFile], ...]
-    barred: StoredFile | None = None
-    young: StoredFile | None = None
-    replaces: bool = False
 
 
 def advance_table(
@@ -85,7 +75,7 @@ def advance_table(
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, entry)
-    tally.warn(*_changed(work, opened, entry))
+    tally.warn(*changed_warnings(work, opened, entry))
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock = {}
@@ -117,126 +107,10 @@ def advance_table(
             history.compact()
 
 
-def bar_of(coming: Next, prepared: Prepared, fault: MirrorError) -> dict[str, Bar]:
-    """Hold back the file at which the opening of files has stopped."""
-    file = coming.files[len(prepared.landed)][1]
-    return {file.name: Bar(etag=file.etag, reason=str(fault), error=type(fault).__name__)}
-
-
 def _end_idle(tally: Tally, coming: Next, bars: Mapping[str, Bar], options: Options) -> TableReport:
     state, reason, file = idle_state(coming, bars, options)
     error = bars[coming.barred.name].error if coming.barred else None
     return tally.end(state, reason, file=file, error=error)
-
-
-def _changed(work: Work, opened: Folder, entry: Entry | None) -> list[str]:
-    """Tell which numbered files are no longer what was applied."""
-    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
-        return []
-    changed = changed_files(opened.listing, entry.plan, entry.position)
-    return [told_changed(name) for name in changed]
-
-
-def position_of(entry: Entry | None) -> Mapping[str, int]:
-    """Return the last applied number per partition folder; empty while there is none."""
-    return entry.position if entry else {}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """Why a file stands in the way of its partition folder until it changes.
-
-    Attributes:
-        etag: the content that it is about; None for any.
-        reason: for people.
-        error: the class of the error.
-
-    """
-
-    etag: str | None
-    reason: str
-    error: str
-
-
-def cause_of(entry: Entry | None) -> Mapping[str, str]:
-    """Return what voided an earlier plan and still lies ahead: file, etag and reason; empty when nothing did."""
-    return (entry.done.cause if entry and entry.done else None) or {}
-
-
-def bars_of(entry: Entry | None) -> dict[str, Bar]:
-    """Hold back the file that voided an earlier plan and still lies ahead, if there is one."""
-    cause = cause_of(entry)
-    if not cause.get("etag"):  # a file that was replaced is read as it is then
-        return {}
-    bar = Bar(etag=cause["etag"], reason=cause["reason"], error=cause["error"])
-    return {cause["file"]: bar}
-
-
-def coming_files(
-    work: Work,
-    standing: Standing,
-    opened: Folder,
-    position: Mapping[str, int],
-    bars: Mapping[str, Bar],
-    options: Options,
-) -> Next:
-    """Choose the next batch's files.
-
-    A new life replaces the table in one commit, so that nobody reads it half: it takes everything
-    that is visible, and nothing as long as something stands in the way.
-    """
-    anew = len(work.lives) > 1 and not position
-    limits = Limits() if anew else options.limits
-    coming = next_files(opened, position, limits, bars, options)
-    if not anew or standing.version is None:
-        return coming
-    whole = coming.barred is None and coming.young is None and coming.run.gap is None
-    return replace(coming, files=coming.files if whole else (), replaces=True)
-
-
-def is_batch(coming: Next, prepared: Prepared) -> bool:
-    """Say whether the opened files make a batch, be it one that ends before a fault."""
-    if prepared.fault is not None and coming.replaces:
-        return False
-    return bool(prepared.landed and prepared.growth.columns)
-
-
-def next_files(
-    opened: Folder,
-    position: Mapping[str, int],
-    limits: Limits,
-    bars: Mapping[str, Bar],
-    options: Options,
-) -> Next:
-    """Choose files; a partition folder ends before a file that is barred, and the others go on.
-
-    It ends before delimited text that was written a moment ago too: without a footer, half a file
-    looks whole.
-    """
-    lanes: dict[str, dict[int, StoredFile]] = {}
-    barred: list[StoredFile] = []
-    young: list[StoredFile] = []
-    for lane, files in opened.listing.lanes.items():
-        kept = lanes[lane] = {}
-        for number, file in files.items():
-            bar = bars.get(file.name)
-            ahead = number > position.get(lane, 0)
-            if ahead and bar is not None and bar.etag in (None, file.etag):
-                barred.append(file)
-                break
-            text = opened.dialect is not None
-            if ahead and text and is_young(file, opened.listed_at, options.settle):
-                young.append(file)
-                break
-            kept[number] = file
-    run = next_run(replace(opened.listing, lanes=lanes), position, limits)
-    return Next(
-        run=run,
-        position=position,
-        files=run.files,
-        barred=barred[0] if barred else None,
-        young=young[0] if young else None,
-    )
 
 
 def prepare_next(
@@ -291,21 +165,6 @@ def prepare_typed(
         more = replace(coming, files=every[:count])
         prepared = prepare_next(work, entry, standing, more, options)
     return prepared
-
-
-def idle_state(
-    coming: Next, bars: Mapping[str, Bar], options: Options
-) -> tuple[State, str, str | None]:
-    """Say why there is nothing to apply: the state, the reason and the file that it is about."""
-    if coming.barred is not None:
-        return "failed", bars[coming.barred.name].reason, coming.barred.name
-    if coming.young is not None:
-        name = coming.young.name
-        reason = f"{name} was written less than {options.settle:g} s ago, and may still be an upload under way."
-        return "behind", f"{reason} The next run takes it.", name
-    if coming.run.gap is not None:
-        return "blocked", str(coming.run.gap), coming.run.gap.awaited
-    return "current", "", None
 
 
 def _write_plan(
@@ -381,50 +240,3 @@ def _check_emptiness(work: Work, entry: Entry | None, prepared: Prepared, option
         msg = "the first batch of the new life holds no rows, and would empty the table"
         step = "Publish its rows, or accept an empty table with --allow-empty."
         raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)
-
-
-def check_keys(work: Work, entry: Entry | None) -> None:
-    """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
-    if entry is None or not entry.position:
-        return
-    old = tuple(key.lower() for key in entry.plan.policies.keys)
-    new = tuple(key.lower() for key in work.source.policies.keys)
-    if old and old != new:
-        msg = "the key columns changed, and the rows already there were applied by the old ones"
-        found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
-        step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
-        raise JournalError(
-            msg, table=work.table, file="_metadata.json", found=found, next_step=step
-        )
-
-
-def check_detection(work: Work, entry: Entry | None) -> None:
-    """A position in numbers means nothing among times, nor the reverse."""
-    if entry is None or not entry.position:
-        return
-    old, new = entry.plan.policies.detection, work.source.policies.detection
-    if old != new:
-        msg = "fileDetectionStrategy changed, and what was applied is known by the old one"
-        step = f"Put the old one back, or start the table over: mirrorlib reset TARGET {work.table}"
-        found = f"{DETECTION_NAMES[new]} instead of {DETECTION_NAMES[old]}"
-        raise JournalError(
-            msg, table=work.table, file="_metadata.json", found=found, next_step=step
-        )
-
-
-def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
-    """Take another zone than recorded only if it proves to be the same one, or is said to be."""
-    zone = work.source.zone
-    if entry is None or not entry.position or entry.plan.zone in (zone.url, options.moved_from):
-        return
-    newest = entry.plan.files[-1]
-    stored = zone.stat(f"{work.source.folder}/{newest.name}")
-    voided = entry.done is not None and entry.done.outcome == "void"
-    same_size = not voided and stored is not None and stored.size == newest.size
-    if stored is not None and same_size and count_rows(work.source, stored) == newest.rows:
-        return
-    msg = "the table was filled from another landing zone"
-    step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
-    raise JournalError(
-        msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
-    )

@@ -11,19 +11,17 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.advance import (
+from mirrorlib.apply.advance import prepare_typed
+from mirrorlib.apply.choose import (
     UNTYPED,
     bar_of,
     bars_of,
-    check_detection,
-    check_keys,
-    check_zone,
     coming_files,
     idle_state,
     is_batch,
     position_of,
-    prepare_typed,
 )
+from mirrorlib.apply.continuity import check_detection, check_keys, check_zone
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal, Life

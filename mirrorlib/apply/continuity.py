@@ -1,0 +1,76 @@
+"""See that a table goes on where it stopped: the same zone, keys and order, and applied files as they were.
+
+In: a `Work` and the newest batch. Out: nothing, or the error that says what has changed and what to
+do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.onboard import told_changed
+from mirrorlib.apply.plan import changed_files
+from mirrorlib.apply.read import count_rows
+from mirrorlib.errors import JournalError
+from mirrorlib.landing.metadata import DETECTION_NAMES
+
+if TYPE_CHECKING:
+    from mirrorlib.apply.journal import Entry
+    from mirrorlib.apply.onboard import Folder
+    from mirrorlib.apply.options import Options
+    from mirrorlib.apply.work import Work
+
+
+def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
+    """Take another zone than recorded only if it proves to be the same one, or is said to be."""
+    zone = work.source.zone
+    if entry is None or not entry.position or entry.plan.zone in (zone.url, options.moved_from):
+        return
+    newest = entry.plan.files[-1]
+    stored = zone.stat(f"{work.source.folder}/{newest.name}")
+    voided = entry.done is not None and entry.done.outcome == "void"
+    same_size = not voided and stored is not None and stored.size == newest.size
+    if stored is not None and same_size and count_rows(work.source, stored) == newest.rows:
+        return
+    msg = "the table was filled from another landing zone"
+    step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
+    raise JournalError(
+        msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+    )
+
+
+def check_keys(work: Work, entry: Entry | None) -> None:
+    """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
+    if entry is None or not entry.position:
+        return
+    old = tuple(key.lower() for key in entry.plan.policies.keys)
+    new = tuple(key.lower() for key in work.source.policies.keys)
+    if old and old != new:
+        msg = "the key columns changed, and the rows already there were applied by the old ones"
+        found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
+        step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(
+            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        )
+
+
+def check_detection(work: Work, entry: Entry | None) -> None:
+    """A position in numbers means nothing among times, nor the reverse."""
+    if entry is None or not entry.position:
+        return
+    old, new = entry.plan.policies.detection, work.source.policies.detection
+    if old != new:
+        msg = "fileDetectionStrategy changed, and what was applied is known by the old one"
+        step = f"Put the old one back, or start the table over: mirrorlib reset TARGET {work.table}"
+        found = f"{DETECTION_NAMES[new]} instead of {DETECTION_NAMES[old]}"
+        raise JournalError(
+            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        )
+
+
+def changed_warnings(work: Work, opened: Folder, entry: Entry | None) -> list[str]:
+    """Tell which numbered files are no longer what was applied."""
+    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+        return []
+    changed = changed_files(opened.listing, entry.plan, entry.position)
+    return [told_changed(name) for name in changed]
