@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         PlanReport,
         TableReport,
     )
+    from mirrorlib.apply.reset import reset_table as reset
     from mirrorlib.apply.run import apply_zone as apply
-    from mirrorlib.apply.run import reset_table as reset
     from mirrorlib.errors import (
         ChangeFileError,
         FileChangedError,
@@ -99,7 +99,7 @@ _ELSEWHERE = {
     "check": "mirrorlib.landing.check.zone:check_zone",
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
-    "reset": "mirrorlib.apply.run:reset_table",
+    "reset": "mirrorlib.apply.reset:reset_table",
     "status": "mirrorlib.operate.status:read_status",
 }
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
+from mirrorlib.apply.job import open_job, open_work
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import Options
 from mirrorlib.apply.report import ApplyReport, Event, TableReport
-from mirrorlib.apply.run import open_job, open_work
 from mirrorlib.apply.target import Target
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store

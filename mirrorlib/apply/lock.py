@@ -19,9 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.errors import TableBusyError
+from mirrorlib.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from mirrorlib.store import Store
 
 _LOG = logging.getLogger(__name__)
 _PAUSE = 0.05  # seconds between two looks at a lock that somebody holds
@@ -141,3 +144,15 @@ def _write_holder(file: BinaryIO, jvm: int) -> None:
     file.truncate(0)
     file.write(json.dumps(holder).encode())
     file.flush()
+
+
+@contextlib.contextmanager
+def lock_table(
+    state: Store, segment: str, table: str, jvm: int, stop: Callable[[], bool]
+) -> Iterator[None]:
+    """Lock a table where the state is on a local file system, which is where Delta needs it."""
+    if not isinstance(state, LocalStore):
+        yield
+        return
+    with hold_table(Path(state.url) / "locks" / f"{segment}.lock", table, jvm, stop):
+        yield

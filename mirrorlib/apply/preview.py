@@ -24,12 +24,7 @@ from mirrorlib.apply.choose import (
 from mirrorlib.apply.continuity import check_detection, check_keys, check_zone
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.history import History
-from mirrorlib.apply.journal import Journal, Life
-from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
-from mirrorlib.apply.plan import position_after
-from mirrorlib.apply.report import PlannedTable, PlanReport
-from mirrorlib.apply.run import (
+from mirrorlib.apply.job import (
     Job,
     choose_tables,
     open_job,
@@ -37,6 +32,11 @@ from mirrorlib.apply.run import (
     refuse_in_catalog,
     unexpected_error,
 )
+from mirrorlib.apply.journal import Journal, Life
+from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.plan import position_after
+from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of

@@ -26,7 +26,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> bool:
     """Begin a new life of the table, and say what comes of it."""
-    from mirrorlib.apply.run import reset_table
+    from mirrorlib.apply.reset import reset_table
     from mirrorlib.session import local_spark
 
     life = reset_table(

@@ -1,0 +1,66 @@
+"""Start one table over: a new life, which the next apply fills."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.job import jvm_process
+from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.lock import lock_table
+from mirrorlib.apply.target import Target
+from mirrorlib.errors import JournalError
+from mirrorlib.landing.names import parse_name
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.journal import Life
+
+
+def reset_table(
+    spark: SparkSession,
+    target: str,
+    table: str,
+    *,
+    catalog: str | None = None,
+    state: str | None = None,
+) -> Life:
+    """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.
+
+    Nothing is deleted, and readers see the old content until that commit.
+
+    Args:
+        spark: not used for the reset itself; the table's lock needs to know its process.
+        target: as for `apply`.
+        table: its name, "dbo/orders" or "orders".
+        catalog: as for `apply`.
+        state: as for `apply`.
+
+    Returns:
+        the new life.
+
+    Raises:
+        JournalError: the target has no such table.
+
+    """
+    places = Target.of(target, catalog=catalog, state=state)
+    store = open_store(places.state)
+    journal = Journal(store, parse_name(table))
+    lives = journal.lives()
+    if not lives:
+        msg = "the target has no such table"
+        raise JournalError(
+            msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
+        )
+    with lock_table(store, parse_name(table).segment, table, jvm_process(spark), lambda: False):
+        life = journal.begin_life("reset", lives[-1].zone, lives[-1].ordinal + 1)
+        word = {
+            **journal.read_status(),
+            "state": "behind",
+            "reason": "The table was reset; the next apply replaces its content.",
+        }
+        journal.write_status(
+            {**word, "since": life.started_at, "position": None, "error": None, "file": None}
+        )
+    return life
