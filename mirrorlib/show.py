@@ -39,6 +39,7 @@ _COLOURS = {
     "current": "green",
     "behind": "yellow",
     "waiting": "cyan",
+    "gone": "magenta",
     "blocked": "bold yellow",
     "failed": "bold red",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.plan import Limits, is_young, next_run
+from mirrorlib.apply.plan import Limits, first_position, is_young, next_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,6 +105,7 @@ def coming_files(
     that is visible, and nothing as long as something stands in the way.
     """
     anew = len(work.lives) > 1 and not position
+    position = position or first_position(opened.listing, work.life.start_at)
     limits = Limits() if anew else options.limits
     coming = next_files(opened, position, limits, bars, options)
     if not anew or standing.version is None:

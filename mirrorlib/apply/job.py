@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.report import Event, Observer
     from mirrorlib.apply.target import Target
     from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.landing.names import TableName
     from mirrorlib.store import Store
 
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
@@ -162,12 +163,12 @@ def refuse_overlap(zone: str, target: Target) -> None:
             )
 
 
-def unexpected_error(exc: Exception, folder: TableFolder) -> MirrorError:
+def unexpected_error(exc: Exception, name: TableName) -> MirrorError:
     """Name what nobody foresaw: its class and the first line that it says."""
     told = next((line.strip() for line in str(exc).splitlines() if line.strip()), "no text")
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=folder.name.shown, found=told[:300], next_step=step)
+    return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)
 
 
 def jvm_process(spark: SparkSession) -> int:

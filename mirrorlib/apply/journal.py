@@ -5,6 +5,7 @@ that a person can read:
 
     journal/<table>/lives/000001.json                       one life of the table folder; its uuid
                                                             is the Delta txn application id
+    journal/<table>/gone/000001.json                        when its folder was seen absent
     journal/<table>/000001/<inverse>-<batch>.plan.json      what a batch is; written once
     journal/<table>/000001/<inverse>-<batch>.done.json      how it ended; written once
     journal/<table>/000001.applied/<inverse>-<batch>.parquet  which files were applied until then,
@@ -46,9 +47,10 @@ class Life:
     Attributes:
         ordinal: 1 for the first.
         uuid: random; Delta's txn application id is made of it.
-        why: what began it: "first seen" or "reset".
+        why: what began it: "first seen", "reset", "re-created" or "start at".
         zone: the landing zone's URL when it began.
         started_at: ISO 8601, UTC.
+        start_at: the number of its first change file.
 
     """
 
@@ -57,6 +59,7 @@ class Life:
     why: str
     zone: str
     started_at: str
+    start_at: int = 1
 
     @property
     def app_id(self) -> str:
@@ -203,14 +206,30 @@ class Journal:
             self._value(Life, path) for path in paths if path.endswith(".json") and "/." not in path
         )
 
-    def begin_life(self, why: str, zone: str, ordinal: int) -> Life:
+    def begin_life(self, why: str, zone: str, ordinal: int, start_at: int = 1) -> Life:
         """Begin life *ordinal*, or return the one that another runner began first."""
-        life = Life(ordinal=ordinal, uuid=str(uuid.uuid4()), why=why, zone=zone, started_at=now())
+        life = Life(
+            ordinal=ordinal,
+            uuid=str(uuid.uuid4()),
+            why=why,
+            zone=zone,
+            started_at=now(),
+            start_at=start_at,
+        )
         path = f"{self._folder}/lives/{ordinal:06d}.json"
         self._state.put_new(path, _text(life))
         return self._value(
             Life, path
         )  # never ours by belief: an answer of put-if-absent may have been lost
+
+    def write_gone(self, life: Life) -> None:
+        """Write down that the folder was seen absent, which ends a life."""
+        said = _json_bytes({"format": FORMAT, "seen_at": now()})
+        self._state.put_new(self._gone(life), said)
+
+    def is_gone(self, life: Life) -> bool:
+        """Say whether the folder was seen absent in a life."""
+        return self._state.stat(self._gone(life)) is not None
 
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
@@ -268,6 +287,9 @@ class Journal:
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the table."""
         self._state.put(f"{self._folder}/status.json", _json_bytes({"format": FORMAT, **status}))
+
+    def _gone(self, life: Life) -> str:
+        return f"{self._folder}/gone/{life.ordinal:06d}.json"
 
     def _batches(self, life: Life) -> str:
         return f"{self._folder}/{life.ordinal:06d}"

@@ -11,6 +11,7 @@ from mirrorlib.apply.plan import Limits
 InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]
 Ntz = Literal["utc", "keep"]
+OnGone = Literal["keep", "drop"]
 REWRITE_LIMIT = 1 << 30  # bytes
 SETTLE = 10.0  # seconds
 
@@ -38,6 +39,9 @@ class Options:
             to.
         settle: seconds that delimited text has to lie still before it is read: without a footer, half
             a file looks whole.
+        start_at: the number of a table's first change file, where earlier ones are gone; it means
+            nothing once a file was applied.
+        on_gone: what becomes of a Delta table whose folder is gone: "keep" or "drop".
 
     """
 
@@ -55,6 +59,8 @@ class Options:
     moved_from: str | None = None
     rewrite_limit: int = REWRITE_LIMIT
     settle: float = SETTLE
+    start_at: int | None = None
+    on_gone: OnGone = "keep"
 
     @property
     def limits(self) -> Limits:
@@ -71,10 +77,14 @@ class Options:
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
         _ = self.limits
+        if self.start_at is not None and self.start_at < 1:
+            msg = f"start_at is {self.start_at}; it has to be 1 or more"
+            raise ValueError(msg)
         for name, word, words in (
             ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
             ("evolution", self.evolution, get_args(Evolution)),
             ("ntz", self.ntz, get_args(Ntz)),
+            ("on_gone", self.on_gone, get_args(OnGone)),
         ):
             if word not in words:
                 msg = f"{name} is {word!r}; it has to be one of {', '.join(words)}"

@@ -164,6 +164,13 @@ def numbered(
         yield position[lane], name
 
 
+def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
+    """Return the position of a life that begins with another number than 1."""
+    if start_at == 1 or listing.by_time:
+        return {}
+    return dict.fromkeys(listing.lanes, start_at - 1)
+
+
 def lane_of(name: str, *, by_time: bool) -> str:
     """Return what a file's number is counted in: its partition folder, or all files that have no numbers."""
     return WHOLE_FOLDER if by_time else partition_of(name)

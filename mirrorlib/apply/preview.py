@@ -33,10 +33,11 @@ from mirrorlib.apply.job import (
     unexpected_error,
 )
 from mirrorlib.apply.journal import Journal, Life
+from mirrorlib.apply.lifecycle import absent_tables, coming_lives
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import position_after
-from mirrorlib.apply.report import PlannedTable, PlanReport
+from mirrorlib.apply.report import GONE, PlannedTable, PlanReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
@@ -76,6 +77,7 @@ def plan_zone(
     moved_from: str | None = None,
     rewrite_limit: int = REWRITE_LIMIT,
     settle: float = SETTLE,
+    start_at: int | None = None,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
@@ -97,10 +99,15 @@ def plan_zone(
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
         settle=settle,
+        start_at=start_at,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
+    planned += tuple(
+        PlannedTable(table=name.shown, state="gone", reason=GONE)
+        for name in absent_tables(job, folders)
+    )
     return PlanReport(landing_zone=job.zone.url, target=job.target.shown, tables=planned)
 
 
@@ -115,14 +122,16 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
             return PlannedTable(
                 table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings
             )
-        lives = journal.lives() or (_UNBORN,)
+        lives = coming_lives(job, folder.name, replace(_UNBORN, start_at=job.options.start_at or 1))
         with lend_session(job.spark) as spark:
             return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
     except MirrorError as exc:
         return PlannedTable(table=table, state="failed", reason=str(exc), file=exc.file)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         _LOG.exception("%s: failed unexpectedly", table)
-        return PlannedTable(table=table, state="failed", reason=str(unexpected_error(exc, folder)))
+        return PlannedTable(
+            table=table, state="failed", reason=str(unexpected_error(exc, folder.name))
+        )
 
 
 def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:

@@ -240,7 +240,9 @@ def _void(
     with work.step("void", clock, plan):
         found = find_table(work.spark, work.ref)
         if found is not None:
-            refuse_others_table(work, found)
+            refuse_others_table(
+                work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes
+            )
         else:
             create_table(
                 work.spark, work.ref, to_columns([_PLACEHOLDER_COLUMN]), (), work.life.uuid

@@ -27,8 +27,10 @@ from mirrorlib.apply.work import mark_before
 from mirrorlib.errors import ForeignWriteError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirrorlib.apply.columns import Columns
-    from mirrorlib.apply.journal import Plan
+    from mirrorlib.apply.journal import Life, Plan
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.table import Found
     from mirrorlib.apply.work import Work
@@ -122,7 +124,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
     if found is None:
         msg = "the table is gone as soon as it was made"
         raise ForeignWriteError(msg, table=work.table)
-    refuse_others_table(work, found)
+    refuse_others_table(work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes)
     if len(work.lives) > 1:
         with work.step("fence", clock, plan):
             for life in work.lives[:-1]:
@@ -135,7 +137,9 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
     return found
 
 
-def refuse_others_table(work: Work, found: Found) -> None:
+def refuse_others_table(
+    table: str, lives: Sequence[Life], found: Found, *, allow_forgetting: bool
+) -> None:
     """See that the table is this mirror's, and that Delta does not forget its transactions.
 
     Raises:
@@ -143,15 +147,15 @@ def refuse_others_table(work: Work, found: Found) -> None:
 
     """
     owner = found.properties.get(LIFE_PROPERTY)
-    if owner not in {life.uuid for life in work.lives}:
+    if owner not in {life.uuid for life in lives}:
         msg = (
             "the target is a table that this mirror did not make"
             if owner is None
             else "the table belongs to a mirror whose state is not here"
         )
         step = "Choose another target, remove the table, or name its state folder with --state."
-        raise ForeignWriteError(msg, table=work.table, found=owner, next_step=step)
-    if TRANSACTION_RETENTION in found.properties and not work.allow_foreign_writes:
+        raise ForeignWriteError(msg, table=table, found=owner, next_step=step)
+    if TRANSACTION_RETENTION in found.properties and not allow_forgetting:
         msg = f"the table's property {TRANSACTION_RETENTION} lets Delta forget transactions"
         step = "Unset it, or accept that a batch may count twice with --allow-foreign-writes."
-        raise ForeignWriteError(msg, table=work.table, next_step=step)
+        raise ForeignWriteError(msg, table=table, next_step=step)

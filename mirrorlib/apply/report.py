@@ -13,9 +13,10 @@ from typing import Literal, Protocol, TypeAlias
 from mirrorlib.landing.names import WHOLE_FOLDER
 from mirrorlib.tabular import Report
 
-State = Literal["current", "behind", "blocked", "failed", "waiting"]
+State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
 Kind = Literal["append", "matched-only", "merge", "overwrite", "empty"]
+GONE = "Its folder is no longer in the landing zone."
 STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
 
 
@@ -99,7 +100,7 @@ class TableReport:
     Attributes:
         table: "dbo/orders".
         state: current, behind, blocked (waits for a file), failed (something is wrong), waiting (no
-            metadata or data yet).
+            metadata or data yet), gone (its folder is no longer there).
         reason: why it is not current and what to do, "" when it is.
         file: the change file that it is about, None when there is none.
         since: when the table came into this state, ISO 8601.

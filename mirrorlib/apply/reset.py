@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.job import jvm_process
 from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.lifecycle import check_first
 from mirrorlib.apply.lock import lock_table
+from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.target import Target
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.names import parse_name
 from mirrorlib.store import open_store
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.journal import Life
+    from mirrorlib.landing.names import TableName
 
 
 def reset_table(
@@ -25,6 +29,7 @@ def reset_table(
     *,
     catalog: str | None = None,
     state: str | None = None,
+    start_at: int = 1,
 ) -> Life:
     """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.
 
@@ -36,12 +41,13 @@ def reset_table(
         table: its name, "dbo/orders" or "orders".
         catalog: as for `apply`.
         state: as for `apply`.
+        start_at: the number of the first change file, where earlier ones are gone.
 
     Returns:
         the new life.
 
     Raises:
-        JournalError: the target has no such table.
+        JournalError: the target has no such table, or its first change file is gone from the zone.
 
     """
     places = Target.of(target, catalog=catalog, state=state)
@@ -53,8 +59,9 @@ def reset_table(
         raise JournalError(
             msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
         )
+    check_first(_visible(lives[-1].zone, parse_name(table)), start_at, table)
     with lock_table(store, parse_name(table).segment, table, jvm_process(spark), lambda: False):
-        life = journal.begin_life("reset", lives[-1].zone, lives[-1].ordinal + 1)
+        life = journal.begin_life("reset", lives[-1].zone, lives[-1].ordinal + 1, start_at)
         word = {
             **journal.read_status(),
             "state": "behind",
@@ -64,3 +71,14 @@ def reset_table(
             {**word, "since": life.started_at, "position": None, "error": None, "file": None}
         )
     return life
+
+
+def _visible(zone: str, name: TableName) -> list[int]:
+    """Return the smallest number that each partition folder shows; none while nobody can tell."""
+    try:
+        opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
+    except MirrorError:
+        return []  # the next apply says what is wrong with it
+    if opened.listing.by_time or opened.metadata is None:
+        return []
+    return [min(files) for files in opened.listing.lanes.values()]

@@ -25,9 +25,18 @@ from mirrorlib.apply.job import (
     unexpected_error,
 )
 from mirrorlib.apply.journal import Journal, now, open_state
+from mirrorlib.apply.lifecycle import absent_tables, end_life, lives_of
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.options import (
+    REWRITE_LIMIT,
+    SETTLE,
+    Evolution,
+    InsertPolicy,
+    Ntz,
+    OnGone,
+    Options,
+)
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.tally import Tally, record_status
@@ -42,6 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.landing.names import TableName
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
@@ -68,6 +78,8 @@ def apply_zone(
     moved_from: str | None = None,
     rewrite_limit: int = REWRITE_LIMIT,
     settle: float = SETTLE,
+    start_at: int | None = None,
+    on_gone: OnGone = "keep",
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -95,6 +107,9 @@ def apply_zone(
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
         settle: seconds that delimited text has to lie still before it is read.
+        start_at: the number of a table's first change file, where earlier ones are gone; it means
+            nothing once a file was applied.
+        on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -122,13 +137,18 @@ def apply_zone(
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
         settle=settle,
+        start_at=start_at,
+        on_gone=on_gone,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
     folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
     open_state(job.state)
-    reports = _apply_all(job, folders)
+    reports = (
+        *_apply_all(job, folders),
+        *(_end_one(job, name) for name in absent_tables(job, folders)),
+    )
     seconds = round(time.perf_counter() - began, 3)
     return ApplyReport(
         landing_zone=job.zone.url, target=job.target.shown, tables=reports, seconds=seconds
@@ -152,7 +172,7 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         report = tally.fail(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         _LOG.exception("%s: failed unexpectedly", folder.name)
-        report = tally.fail(unexpected_error(exc, folder))
+        report = tally.fail(unexpected_error(exc, folder.name))
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",
@@ -166,6 +186,21 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)
         since = now()
     return replace(report, since=since)
+
+
+def _end_one(job: Job, name: TableName) -> TableReport:
+    """End the life of a table whose folder is gone."""
+    tally = Tally(table=name.shown, zone=job.zone.url)
+    journal = Journal(job.state, name)
+    try:
+        tally.entry = journal.newest(journal.lives()[-1])
+        report = tally.end("gone", end_life(job, name))
+    except MirrorError as exc:
+        report = tally.fail(exc)
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        _LOG.exception("%s: could not be ended", name)
+        report = tally.fail(unexpected_error(exc, name))
+    return replace(report, since=record_status(journal, tally, report))
 
 
 def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
@@ -184,7 +219,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         lock_table(job.state, folder.name.segment, table, job.jvm, job.stop),
         lend_session(job.spark) as spark,
     ):
-        lives = journal.lives() or (journal.begin_life("first seen", job.zone.url, 1),)
+        lives = lives_of(job, folder.name)
         if isinstance(job.state, LocalStore):
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"

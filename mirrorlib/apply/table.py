@@ -168,6 +168,14 @@ def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
     return ",".join(quote(c.name) for c in found if c is not None and c.sql_type not in _NO_RANGE)
 
 
+def drop_table(spark: SparkSession, ref: TableRef) -> None:
+    """Remove a table with all its rows and files; nothing happens when there is none."""
+    if ref.path is None:
+        spark.sql(f"DROP TABLE IF EXISTS {ref.sql}")
+    else:
+        open_store(ref.path).delete_folder("")
+
+
 def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
     """Write on the table which life it belongs to."""
     spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(LIFE_PROPERTY)} = {_text(life)})")

@@ -44,6 +44,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
     )
+    _add_gone(command)
+
+
+def _add_gone(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--on-gone",
+        choices=("keep", "drop"),
+        default="keep",
+        help="what becomes of a Delta table whose folder is gone from the zone (default: keep)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> bool:
@@ -62,6 +72,7 @@ def run(arguments: argparse.Namespace) -> bool:
                 **zone_options(arguments),
                 parallelism=arguments.parallelism,
                 allow_empty=arguments.allow_empty,
+                on_gone=arguments.on_gone,
                 quiet=arguments.quiet_updates,
                 observe=observe,
                 stop=stop.is_set,

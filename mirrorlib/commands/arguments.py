@@ -50,8 +50,19 @@ def add_zone(command: argparse.ArgumentParser) -> None:
     _add_meaning(command)
     _add_limits(command)
     _add_exceptions(command)
+    add_start(command)
     command.add_argument(
         "--memory", default="2g", metavar="SIZE", help="heap of the local Spark (default: 2g)"
+    )
+
+
+def add_start(command: argparse.ArgumentParser) -> None:
+    """Add where a table begins."""
+    command.add_argument(
+        "--start-at",
+        type=positive,
+        metavar="N",
+        help="begin with file number N, where earlier ones are gone (default: 1)",
     )
 
 
@@ -71,6 +82,7 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "moved_from": arguments.moved_from,
         "rewrite_limit": arguments.rewrite_limit,
         "settle": arguments.settle,
+        "start_at": arguments.start_at,
     }
 
 

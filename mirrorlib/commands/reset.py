@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from mirrorlib.commands.arguments import add_target
+from mirrorlib.commands.arguments import add_start, add_target
 from mirrorlib.commands.say import say_json
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add what `reset` takes."""
     add_target(command)
     command.add_argument("table", metavar="TABLE", help="the table, as status shows it: dbo/orders")
+    add_start(command)
 
 
 def run(arguments: argparse.Namespace) -> bool:
@@ -35,6 +36,7 @@ def run(arguments: argparse.Namespace) -> bool:
         arguments.table,
         catalog=arguments.catalog,
         state=arguments.state,
+        start_at=arguments.start_at or 1,
     )
     if arguments.json:
         say_json({"table": arguments.table, "life": life.ordinal, "started_at": life.started_at})

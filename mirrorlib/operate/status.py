@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.plan import Limits, next_run
+from mirrorlib.apply.plan import Limits, first_position, next_run
 from mirrorlib.apply.report import (
+    GONE,
     STOPPED,
     Position,
     State,
@@ -43,7 +44,7 @@ class TableStatus:
 
     Attributes:
         table: "dbo/orders".
-        state: current, behind, blocked, failed or waiting.
+        state: current, behind, blocked, failed, waiting or gone.
         reason: why it is not current, "" when it is.
         file: the change file that it is about.
         since: when it came into this state, ISO 8601.
@@ -166,8 +167,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         )
     status = replace(status, life=len(lives))
     try:
-        if not lives and _has_left(status, name):
-            return None
+        if _has_left(status, name):
+            return _gone(status) if lives else None
         # Beside numbered files in one folder, only the metadata tells which files count.
         known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
         listing = _listing(status, name, journal, known=known)
@@ -179,14 +180,22 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         )
     if listing is None:
         return status
-    return _with_listing(status, listing, entry.position if entry else {}, moment)
+    begin = first_position(listing, lives[-1].start_at) if lives else {}
+    return _with_listing(status, listing, (entry.position if entry else {}) or begin, moment)
 
 
 def _has_left(status: TableStatus, name: TableName) -> bool:
-    """Say whether a table that was never begun, refused or waiting, is no longer in its zone."""
+    """Say whether a table is no longer in its zone, which is there."""
     if status.landing_zone is None:
         return False
-    return open_store(status.landing_zone).list_folder(name.folder) is None
+    zone = open_store(status.landing_zone)
+    return zone.list_folder(name.folder) is None and zone.list_folder("") is not None
+
+
+def _gone(status: TableStatus) -> TableStatus:
+    if status.state == "gone":
+        return status
+    return replace(status, state="gone", reason=GONE, file=None)
 
 
 def _listing(
