@@ -7,7 +7,7 @@ says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,8 @@ from mirrorlib.apply.report import (
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
-from mirrorlib.landing.names import TableName
+from mirrorlib.landing.names import TableName, parse_name
+from mirrorlib.landing.partner import Partner, read_partner
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class StatusReport(StateReport):
 
     target: str
     tables: tuple[TableStatus, ...]
+    publisher: Partner | None = None
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
@@ -110,9 +112,8 @@ class StatusReport(StateReport):
         told = [
             told_reason(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
         ]
-        return told + [
-            f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings
-        ]
+        told += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
+        return [*told, f"published by {self.publisher}"] if self.publisher else told
 
 
 def read_status(
@@ -139,8 +140,22 @@ def read_status(
         )
     names = sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
     moment = datetime.now(UTC)
-    found = (_table_status(store, name, moment) for name in names)
-    return StatusReport(target=places.shown, tables=tuple(one for one in found if one is not None))
+    found = [_table_status(store, name, moment) for name in names]
+    tables = tuple(one for one in found if one is not None)
+    return StatusReport(target=places.shown, tables=tables, publisher=_publisher(tables))
+
+
+def _publisher(tables: Sequence[TableStatus]) -> Partner | None:
+    """Read who publishes the zone, in its root or where older publishers say it."""
+    for table in tables:
+        if table.landing_zone is not None:
+            try:
+                zone = open_store(table.landing_zone)
+                name = parse_name(table.table)
+                return read_partner(zone) or read_partner(zone, name.folder)
+            except MirrorError:
+                continue  # a table's own status says what is wrong with its zone
+    return None
 
 
 def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus | None:

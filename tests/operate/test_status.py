@@ -252,3 +252,34 @@ def test_status_starts_no_spark(zone: ZoneWriter, target: str) -> None:
     done = subprocess.run([sys.executable, "-c", code, target], check=False, cwd=REPOSITORY)
 
     assert 0 == done.returncode
+
+
+@pytest.mark.parametrize("place", ["_partnerEvents.json", "orders/_partnerEvents.json"])
+def test_who_publishes_is_said(zone: ZoneWriter, target: str, place: str) -> None:
+    """In the zone's root, or in a table's folder as older publishers write it; read leniently."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    text = (
+        '{"PartnerName": "testing", "sourceInfo": {"sourceType": "SQL", "sourceVersion": 2019,},}'
+    )
+    (zone.root / place).write_text(text)
+
+    report = mirrorlib.status(target)
+
+    assert "published by testing, from SQL 2019" in str(report)
+    expected = {"name": "testing", "source_type": "SQL", "source_version": "2019"}
+    assert expected == report.to_dict()["publisher"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"partnerName": null}', '{"sourceInfo": 1}'])
+def test_a_partner_file_that_says_nothing_stops_nothing(
+    zone: ZoneWriter, target: str, text: str
+) -> None:
+    """It is for people."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    (zone.root / "_partnerEvents.json").write_text(text)
+
+    assert mirrorlib.status(target).publisher is None

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
+from mirrorlib.landing.partner import PARTNER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mirrorlib.landing.metadata import TableMetadata
     from mirrorlib.store import Folder, Store, StoredFile
 
-PARTNER_EVENTS = "_partnerEvents.json"
+
 MANY_FILES = 50  # from here on, their average size is worth a note
 SMALL_FILE = 64 << 10  # bytes: a file of hundred rows and its footer
 LARGE_FILE = 1 << 30
@@ -119,7 +120,7 @@ def _review_level(room: _Room, listed: Folder, partition: str) -> list[ChangeFil
     numbers: list[int] = []
     for stored in listed.files:
         name = f"{partition}/{stored.name}".lstrip("/")
-        if stored.name.casefold() == PARTNER_EVENTS.casefold():
+        if stored.name.casefold() == PARTNER_FILE.casefold():
             room.found.add("partner-events-place", "it lies in a table folder", file=name)
         if is_ignored(stored.name):
             continue

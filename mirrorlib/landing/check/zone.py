@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.landing.check.findings import Findings
-from mirrorlib.landing.check.folder import PARTNER_EVENTS
 from mirrorlib.landing.check.report import CheckReport
 from mirrorlib.landing.check.table import review_table
 from mirrorlib.landing.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.names import SCHEMA_SUFFIX, is_ignored, matches
+from mirrorlib.landing.partner import PARTNER_FILE
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _review_level(listed: Folder | None, folder: str, found: Findings) -> None:
     """Name the files that lie above the table folders."""
     for file in listed.files if listed else ():
         shown = f"{folder}/{file.name}".lstrip("/")
-        if file.name.casefold() == PARTNER_EVENTS.casefold():
+        if file.name.casefold() == PARTNER_FILE.casefold():
             if folder:
                 found.add("partner-events-place", "it lies in a schema folder", file=shown)
         elif not is_ignored(file.name):
@@ -127,14 +127,14 @@ def _review_level(listed: Folder | None, folder: str, found: Findings) -> None:
 
 
 def _review_partner_events(zone: Store, found: Findings) -> None:
-    data = zone.read(PARTNER_EVENTS)
+    data = zone.read(PARTNER_FILE)
     if data is None:
         return
     try:
         value, repairs = read_lenient(data)
     except NotJsonError as exc:
-        found.add("partner-events-json", str(exc), file=PARTNER_EVENTS)
+        found.add("partner-events-json", str(exc), file=PARTNER_FILE)
         return
     told = repairs[0] if repairs else "another value" if not isinstance(value, tuple) else ""
     if told:
-        found.add("partner-events-json", told, file=PARTNER_EVENTS)
+        found.add("partner-events-json", told, file=PARTNER_FILE)

@@ -22,7 +22,6 @@ from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PARTNER_FILE = "_partnerEvents.json"
 PublishFormat: TypeAlias = Literal["parquet", "csv"]
 
 CSV_PROPERTIES: Mapping[str, str] = MappingProxyType(

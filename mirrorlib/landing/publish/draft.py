@@ -16,11 +16,11 @@ from mirrorlib.landing.metadata import (
     TableMetadata,
     parse_metadata,
 )
+from mirrorlib.landing.partner import PARTNER_FILE
 from mirrorlib.landing.publish.checks import Fitted, fit_rows
 from mirrorlib.landing.publish.claims import Content, Place
 from mirrorlib.landing.publish.columns import Given
 from mirrorlib.landing.publish.declare import (
-    PARTNER_FILE,
     Wanted,
     format_of,
     metadata_bytes,

@@ -1,0 +1,63 @@
+"""Read a zone's `_partnerEvents.json`: who publishes, and from what.
+
+In: a store over the zone. Out: `Partner`, or None where nobody says so. Nothing rests on it, so
+nothing is refused: names are compared without case, and what cannot be read is left out. Older
+writers put the file into each table folder (landing-zone format, 1.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.landing.lenient import NotJsonError, read_lenient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirrorlib.landing.lenient import Json
+    from mirrorlib.store import Store
+
+PARTNER_FILE = "_partnerEvents.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """Who publishes a zone.
+
+    Attributes:
+        name: the publisher.
+        source_type: what is mirrored: "PostgreSQL".
+        source_version: its version.
+
+    """
+
+    name: str | None
+    source_type: str | None
+    source_version: str | None
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        source = " ".join(word for word in (self.source_type, self.source_version) if word)
+        return f"{self.name or 'unknown'}{f', from {source}' if source else ''}"
+
+
+def read_partner(zone: Store, folder: str = "") -> Partner | None:
+    """Read the file in the zone's root, or in a table's folder."""
+    data = zone.read(f"{folder}/{PARTNER_FILE}" if folder else PARTNER_FILE)
+    try:
+        members = _members(read_lenient(data)[0]) if data is not None else {}
+    except NotJsonError:
+        return None
+    source = _members(members.get("sourceinfo"))
+    words = (members.get("partnername"), source.get("sourcetype"), source.get("sourceversion"))
+    name, kind, version = (
+        str(word) if isinstance(word, str | int | float) else None for word in words
+    )
+    if name is None and kind is None:
+        return None
+    return Partner(name=name, source_type=kind, source_version=version)
+
+
+def _members(value: Json) -> Mapping[str, Json]:
+    return {name.casefold(): item for name, item in value} if isinstance(value, tuple) else {}

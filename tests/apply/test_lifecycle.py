@@ -1,0 +1,174 @@
+"""A table folder that goes, comes back, or lacks its beginning; and what that makes of the Delta table."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrorlib.cli import main
+from mirrorlib.errors import JournalError
+from tables import assert_feed_replays, newest_version, read_rows
+from zones import TableWriter, ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import TableReport
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def orders(spark: SparkSession, zone: ZoneWriter, target: str) -> TableWriter:
+    """Make and apply a table; another one stays as it is."""
+    zone.table("other", keys=["id"]).file([{"id": 1}])
+    table = zone.table("orders", keys=["id"])
+    for number in (1, 2):
+        table.file([{"id": number, "v": "old"}], [4])
+    assert apply(spark, zone, target)["orders"].state == "current"
+    return table
+
+
+def apply(
+    spark: SparkSession, zone: ZoneWriter, target: str, **options: object
+) -> dict[str, TableReport]:
+    """Apply the zone; give each table's report."""
+    report = mirrorlib.apply(spark, str(zone), target, **options)  # type: ignore[arg-type]  # any option
+    return {table.table: table for table in report.tables}
+
+
+def values(spark: SparkSession, target: str) -> dict[object, object]:
+    """Read the table: v by id."""
+    return {row["id"]: row["v"] for row in read_rows(spark, Path(target) / "orders")}
+
+
+def test_a_table_whose_folder_is_gone_is_kept(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """Its rows stay; plan, apply and status say so, and nothing is wrong with that."""
+    version = newest_version(Path(target) / "orders")
+    shutil.rmtree(orders.folder)
+    seen = {table.table: table.state for table in mirrorlib.status(target).tables}
+    planned = {t.table: t.state for t in mirrorlib.plan(spark, str(zone), target).tables}
+
+    found = apply(spark, zone, target)["orders"]
+
+    assert {"orders": "gone", "other": "current"} == seen == planned
+    assert "gone" == found.state
+    assert "kept as it is" in found.reason
+    assert {1: "old", 2: "old"} == values(spark, target)
+    assert version == newest_version(Path(target) / "orders")
+    assert "gone" == apply(spark, zone, target)["orders"].state
+    assert "orders" not in apply(spark, zone, target, tables=["other"])
+    assert 0 == main(["status", target])
+
+
+def test_a_re_created_folder_begins_a_new_life(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """Its content replaces the old in one commit; the feed goes on."""
+    shutil.rmtree(orders.folder)
+    apply(spark, zone, target)
+    orders.last = 0
+    orders.make()
+    orders.metadata(keys=["id"])
+    orders.file([{"id": 7, "v": "new"}])
+    assert "replaces the table" in str(mirrorlib.plan(spark, str(zone), target))
+
+    found = apply(spark, zone, target)["orders"]
+
+    assert ("current", 1) == (found.state, found.position)
+    assert {7: "new"} == values(spark, target)
+    assert_feed_replays(spark, Path(target) / "orders")
+    assert 2 == next(t.life for t in mirrorlib.status(target).tables if t.table == "orders")
+    orders.file([{"id": 8, "v": "newer"}])
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert {7: "new", 8: "newer"} == values(spark, target)
+
+
+def test_a_folder_that_no_run_saw_absent_goes_on(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """A re-upload looks like a re-creation; only a folder seen absent is one."""
+    orders.drop()
+    orders.make()
+    orders.metadata(keys=["id"])
+    for number in (1, 2):
+        orders.file([{"id": number, "v": "again"}], [4])
+
+    found = apply(spark, zone, target)["orders"]
+
+    assert {1: "old", 2: "old"} == values(spark, target)
+    assert any("changed since" in warning for warning in found.warnings)
+
+
+def test_a_gone_table_is_dropped_when_that_is_asked_for(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """Its folder goes, its neighbours stay; when it comes back it is made anew."""
+    shutil.rmtree(orders.folder)
+
+    found = apply(spark, zone, target, on_gone="drop")
+
+    assert ("gone", "current") == (found["orders"].state, found["other"].state)
+    assert "was dropped" in found["orders"].reason
+    assert not (Path(target) / "orders").exists()
+    orders.last = 0
+    orders.make()
+    orders.metadata(keys=["id"])
+    orders.file([{"id": 7, "v": "new"}])
+    assert "current" == apply(spark, zone, target, on_gone="drop")["orders"].state
+    assert {7: "new"} == values(spark, target)
+
+
+def test_a_table_of_somebody_else_s_is_not_dropped(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """What stands in its place now is not ours to drop."""
+    shutil.rmtree(orders.folder)
+    shutil.rmtree(Path(target) / "orders")
+    spark.range(3).write.format("delta").save(f"{target}/orders")
+
+    found = apply(spark, zone, target, on_gone="drop")["orders"]
+
+    assert ("failed", "ForeignWriteError") == (found.state, found.error)
+    assert 3 == spark.read.format("delta").load(f"{target}/orders").count()
+
+
+def test_a_zone_without_its_beginning_starts_where_it_is_told(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A cleaner's leftover is not taken as new by itself."""
+    table = zone.table("orders", keys=["id"])
+    table.file([{"id": 16, "v": "left"}], number=16)
+    blocked = apply(spark, zone, target)["orders"]
+
+    found = apply(spark, zone, target, start_at=16)["orders"]
+
+    assert ("blocked", None) == (blocked.state, blocked.position)
+    assert ("current", 16) == (found.state, found.position), found.reason
+    table.file([{"id": 17, "v": "next"}])
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert {16: "left", 17: "next"} == values(spark, target)
+
+
+def test_a_reset_without_the_first_file_asks_where_to_start(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """It would wait for number 1 for ever; nothing has happened to the table by then."""
+    orders.path(1).unlink()
+    with pytest.raises(JournalError, match="--start-at 2"):
+        mirrorlib.reset(spark, target, "orders")
+    assert "current" == apply(spark, zone, target)["orders"].state
+
+    mirrorlib.reset(spark, target, "orders", start_at=2)
+
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert {2: "old"} == values(spark, target)
+    assert "current" == next(
+        t.state for t in mirrorlib.status(target).tables if t.table == "orders"
+    )
