@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import mirrorlib
 from mirrorlib.apply.journal import Done, Journal, Plan, PlannedFile, Policies
 from mirrorlib.cli import main
 from mirrorlib.errors import ChangeFileError, JournalError
