@@ -50,10 +50,8 @@ def read_partner(zone: Store, folder: str = "") -> Partner | None:
     except NotJsonError:
         return None
     source = _members(members.get("sourceinfo"))
-    words = (members.get("partnername"), source.get("sourcetype"), source.get("sourceversion"))
-    name, kind, version = (
-        str(word) if isinstance(word, str | int | float) else None for word in words
-    )
+    name, kind = _word(members.get("partnername")), _word(source.get("sourcetype"))
+    version = _word(source.get("sourceversion"))
     if name is None and kind is None:
         return None
     return Partner(name=name, source_type=kind, source_version=version)
@@ -61,3 +59,10 @@ def read_partner(zone: Store, folder: str = "") -> Partner | None:
 
 def _members(value: Json) -> Mapping[str, Json]:
     return {name.casefold(): item for name, item in value} if isinstance(value, tuple) else {}
+
+
+def _word(value: Json) -> str | None:
+    """Return a text, or a number as it was written: 2019, not 2019.0."""
+    if isinstance(value, float):
+        return f"{value:.15g}"
+    return value if isinstance(value, str) else None
