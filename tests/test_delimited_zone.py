@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 import time
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,6 +202,26 @@ def test_text_that_was_written_a_moment_ago_waits_until_it_has_settled(
     assert "00000000000000000002.csv was written less than 30 s ago" in report.reason
     report = run(spark, zone, target)
     assert ("current", 3) == (report.state, report.position)
+
+
+def test_text_of_a_clock_that_is_ahead_is_read_once_two_listings_agree(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Its own time would keep it young for an hour; a listing of a while ago shows that it has lain still."""
+    path = publish(text_table(zone), "id,v,n\n1,a,1\n")
+    moment = time.time() + 3600
+    os.utime(path, (moment, moment))
+    assert "behind" == run(spark, zone, target, settle=30.0).state
+    assert "behind" == run(spark, zone, target, settle=30.0).state
+    word = Path(target) / "_mirrorlib" / "journal" / "orders" / "status.json"
+    said = json.loads(word.read_text())
+    seen = datetime.fromisoformat(said["watched"]["seen_at"]) - timedelta(seconds=31)
+    said["watched"]["seen_at"] = seen.isoformat()
+    word.write_text(json.dumps(said))
+
+    report = run(spark, zone, target, settle=30.0)
+
+    assert ("current", 1) == (report.state, report.position), report.reason
 
 
 def test_columns_that_nobody_declared_are_strings_and_reported(

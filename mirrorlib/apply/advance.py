@@ -31,7 +31,7 @@ from mirrorlib.apply.continuity import (
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.plan import Limits, position_after
+from mirrorlib.apply.plan import Limits, Watched, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.warn import warnings_of
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.tally import Tally
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.store import StoredFile
 
 
 def advance_table(
@@ -82,7 +83,7 @@ def advance_table(
         standing = stand(work, entry)
         coming = coming_files(work, standing, opened, position_of(entry), bars, options)
         if not coming.files:
-            return _end_idle(tally, coming, bars, options)
+            return _end_idle(tally, opened, coming, bars, options)
         if stop():
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
@@ -107,10 +108,23 @@ def advance_table(
             history.compact()
 
 
-def _end_idle(tally: Tally, coming: Next, bars: Mapping[str, Bar], options: Options) -> TableReport:
+def _end_idle(
+    tally: Tally, opened: Folder, coming: Next, bars: Mapping[str, Bar], options: Options
+) -> TableReport:
     state, reason, file = idle_state(coming, bars, options)
     error = bars[coming.barred.name].error if coming.barred else None
+    tally.watched = _watch(opened, coming.young)
     return tally.end(state, reason, file=file, error=error)
+
+
+def _watch(opened: Folder, young: StoredFile | None) -> Watched | None:
+    """Remember since when a young file has been as it is."""
+    if young is None:
+        return None
+    watched = opened.watched
+    if watched is not None and (watched.file, watched.etag) == (young.name, young.etag):
+        return watched
+    return Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
 
 
 def prepare_next(

@@ -138,7 +138,7 @@ def next_files(
                 barred.append(file)
                 break
             text = opened.dialect is not None
-            if ahead and text and is_young(file, opened.listed_at, options.settle):
+            if ahead and text and is_young(file, opened.listed_at, options.settle, opened.watched):
                 young.append(file)
                 break
             kept[number] = file

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlib.apply.plan import Watched
 from mirrorlib.errors import JournalError
 from mirrorlib.landing.listing import Applied
 
@@ -59,6 +60,17 @@ class History:
         etags = {name: etag for name, (etag, _) in self._files.items()}
         latest = max((modified for _, modified in self._files.values()), default=None)
         return Applied(etags=etags, newest=latest, count=self._count)
+
+    def watched(self) -> Watched | None:
+        """Return the file that the last run has left because it may have been an upload under way."""
+        said = self._journal.read_status().get("watched")
+        try:
+            watched = Watched(**said) if said else None
+            if watched is not None:
+                datetime.fromisoformat(watched.seen_at)
+        except (TypeError, ValueError):
+            return None  # nothing rests on it: the file is watched from now on
+        return watched
 
     def compact(self) -> None:
         """Write a checkpoint when it is time for one; whoever writes it writes the same."""

@@ -23,6 +23,7 @@ from mirrorlib.landing.metadata import TableMetadata, parse_metadata
 if TYPE_CHECKING:
     from mirrorlib.apply.history import History
     from mirrorlib.apply.options import Options
+    from mirrorlib.apply.plan import Watched
     from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
     from mirrorlib.store import Store
 
@@ -41,6 +42,7 @@ class Folder:
         dialect: how its text is written; None when its files are Parquet.
         warnings: what was repaired, what is ignored.
         listed_at: a moment just before it was listed, ISO 8601, UTC.
+        watched: a file that an earlier run has left because it may have been an upload under way.
 
     """
 
@@ -49,6 +51,7 @@ class Folder:
     dialect: Dialect | None = None
     warnings: tuple[str, ...]
     listed_at: str
+    watched: Watched | None = None
 
     @property
     def waits_for(self) -> str:
@@ -90,6 +93,7 @@ def open_folder(zone: Store, folder: TableFolder, history: History | None = None
         dialect=dialect_of(metadata, table=table) if text else None,
         warnings=_warnings(metadata, listing),
         listed_at=listed_at,
+        watched=history.watched() if text and history is not None else None,
     )
 
 

@@ -113,9 +113,33 @@ def _gap(lane: str, number: int, behind: Sequence[StoredFile]) -> Gap:
     )
 
 
-def is_young(file: StoredFile, listed_at: str, seconds: float) -> bool:
-    """Say whether a file had not lain still for that long when it was listed."""
-    return (datetime.fromisoformat(listed_at) - file.modified).total_seconds() < seconds
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A file that might have been an upload under way when a run first saw it.
+
+    Attributes:
+        file: its name.
+        etag: its content then.
+        seen_at: the listing, ISO 8601, UTC.
+
+    """
+
+    file: str
+    etag: str
+    seen_at: str
+
+
+def is_young(file: StoredFile, listed_at: str, seconds: float, watched: Watched | None) -> bool:
+    """Say whether a file had not lain still for that long when it was listed.
+
+    Its own time tells, or, where the store's clock is ahead of ours, an earlier listing.
+    """
+    moment = datetime.fromisoformat(listed_at)
+    if watched is not None and (watched.file, watched.etag) == (file.name, file.etag):
+        seen = datetime.fromisoformat(watched.seen_at)
+        if (moment - seen).total_seconds() >= seconds:
+            return False
+    return (moment - file.modified).total_seconds() < seconds
 
 
 def changed_files(

@@ -6,7 +6,7 @@ read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.journal import now
@@ -14,6 +14,7 @@ from mirrorlib.apply.report import BatchReport, Position, State, TableReport, sh
 
 if TYPE_CHECKING:
     from mirrorlib.apply.journal import Done, Entry, Journal, Plan
+    from mirrorlib.apply.plan import Watched
     from mirrorlib.errors import MirrorError
 
 
@@ -26,6 +27,7 @@ class Tally:
     entry: Entry | None = None
     batches: list[BatchReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    watched: Watched | None = None
 
     def add(self, plan: Plan, done: Done) -> None:
         """Count a batch that has ended; a void one applied nothing."""
@@ -85,6 +87,7 @@ def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
         "version": report.version,
         "last_commit": done.finished_at if done else None,
         "warnings": list(report.warnings),
+        "watched": asdict(tally.watched) if tally.watched else None,
     }
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)

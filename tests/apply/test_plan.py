@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.apply.journal import Plan, PlannedFile, Policies
-from mirrorlib.apply.plan import Limits, changed_files, next_run, numbered, position_after
+from mirrorlib.apply.plan import (
+    Limits,
+    Watched,
+    changed_files,
+    is_young,
+    next_run,
+    numbered,
+    position_after,
+)
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.landing.names import sequence_name
 from mirrorlib.store import StoredFile
@@ -201,6 +209,29 @@ def test_a_file_of_an_older_plan_is_told_by_its_time() -> None:
 def test_a_file_behind_the_position_is_no_changed_file() -> None:
     """What is not applied may change."""
     assert () == changed_files(listing(stored(1), stored(2, age=-5)), plan_of(stored(1)), {"": 1})
+
+
+@pytest.mark.parametrize(
+    "age, seen, etag, young",
+    [
+        (9, None, "", True),
+        (10, None, "", False),
+        (-3600, None, "", True),
+        (-3600, 9, "e1", True),
+        (-3600, 10, "e1", False),
+        (-3600, 10, "other", True),
+        (60, 1, "e1", False),
+    ],
+)
+def test_text_is_young_until_it_has_lain_still(
+    age: int, seen: int | None, etag: str, young: bool
+) -> None:
+    """By its own time, or by two listings that show the same content."""
+    at = None if seen is None else (NOON - timedelta(seconds=seen)).isoformat()
+    name = sequence_name(1)
+    watched = None if at is None else Watched(file=name, etag=etag, seen_at=at)
+
+    assert young == is_young(stored(1, age=age), NOON.isoformat(), 10.0, watched)
 
 
 # Partition folders
