@@ -12,6 +12,8 @@ InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]
 Ntz = Literal["utc", "keep"]
 OnGone = Literal["keep", "drop"]
+Cleanup = Literal["move", "delete"]
+RETENTION = 7  # days
 REWRITE_LIMIT = 1 << 30  # bytes
 SETTLE = 10.0  # seconds
 
@@ -42,6 +44,9 @@ class Options:
         start_at: the number of a table's first change file, where earlier ones are gone; it means
             nothing once a file was applied.
         on_gone: what becomes of a Delta table whose folder is gone: "keep" or "drop".
+        cleanup: where applied files are moved to: `_ProcessedFiles` ("move") or
+            `_FilesReadyToDelete` ("delete"); None leaves them where they are.
+        retention: days after which moved files are removed.
 
     """
 
@@ -61,6 +66,8 @@ class Options:
     settle: float = SETTLE
     start_at: int | None = None
     on_gone: OnGone = "keep"
+    cleanup: Cleanup | None = None
+    retention: int = RETENTION
 
     @property
     def limits(self) -> Limits:
@@ -77,15 +84,17 @@ class Options:
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
         _ = self.limits
-        if self.start_at is not None and self.start_at < 1:
-            msg = f"start_at is {self.start_at}; it has to be 1 or more"
-            raise ValueError(msg)
+        for name, number in (("start_at", self.start_at), ("retention", self.retention)):
+            if number is not None and number < 1:
+                msg = f"{name} is {number}; it has to be 1 or more"
+                raise ValueError(msg)
         for name, word, words in (
             ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
             ("evolution", self.evolution, get_args(Evolution)),
             ("ntz", self.ntz, get_args(Ntz)),
             ("on_gone", self.on_gone, get_args(OnGone)),
+            ("cleanup", self.cleanup, (None, *get_args(Cleanup))),
         ):
             if word not in words:
-                msg = f"{name} is {word!r}; it has to be one of {', '.join(words)}"
+                msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
                 raise ValueError(msg)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.advance import advance_table
+from mirrorlib.apply.cleanup import clean_folder
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
     Job,
@@ -29,8 +30,10 @@ from mirrorlib.apply.lifecycle import absent_tables, end_life, lives_of
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import (
+    RETENTION,
     REWRITE_LIMIT,
     SETTLE,
+    Cleanup,
     Evolution,
     InsertPolicy,
     Ntz,
@@ -80,6 +83,8 @@ def apply_zone(
     settle: float = SETTLE,
     start_at: int | None = None,
     on_gone: OnGone = "keep",
+    cleanup: Cleanup | None = None,
+    retention: int = RETENTION,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -110,6 +115,9 @@ def apply_zone(
         start_at: the number of a table's first change file, where earlier ones are gone; it means
             nothing once a file was applied.
         on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
+        cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
+            or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
+        retention: days after which moved files are removed.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -139,6 +147,8 @@ def apply_zone(
         settle=settle,
         start_at=start_at,
         on_gone=on_gone,
+        cleanup=cleanup,
+        retention=retention,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
@@ -226,4 +236,18 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
             )  # what a killed runner left; the lock says it is gone
         opened = open_folder(job.zone, folder, history)
         work = open_work(job, spark, folder, opened, lives)
-        return advance_table(work, folder, opened, history, job.options, tally, job.stop)
+        try:
+            return advance_table(work, folder, opened, history, job.options, tally, job.stop)
+        finally:
+            _clean(job, folder, history, tally)
+
+
+def _clean(job: Job, folder: TableFolder, history: History, tally: Tally) -> None:
+    """Clean up behind what was applied; a trouble with that is told, and is none of the table's."""
+    if job.options.cleanup is None:
+        return
+    try:
+        opened = open_folder(job.zone, folder, history)
+        clean_folder(job.zone, folder, opened, tally.entry, job.options)
+    except MirrorError as exc:
+        _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)

@@ -7,6 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.options import RETENTION
 from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
 from mirrorlib.show import show_progress, show_report
@@ -48,6 +49,19 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _add_gone(command: argparse.ArgumentParser) -> None:
+    """Add what becomes of files that were applied, and of tables that are gone."""
+    command.add_argument(
+        "--cleanup",
+        choices=("move", "delete"),
+        help="move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
+    )
+    command.add_argument(
+        "--retention",
+        type=positive,
+        default=RETENTION,
+        metavar="DAYS",
+        help="remove moved files after this many days (default: 7)",
+    )
     command.add_argument(
         "--on-gone",
         choices=("keep", "drop"),
@@ -73,6 +87,8 @@ def run(arguments: argparse.Namespace) -> bool:
                 parallelism=arguments.parallelism,
                 allow_empty=arguments.allow_empty,
                 on_gone=arguments.on_gone,
+                cleanup=arguments.cleanup,
+                retention=arguments.retention,
                 quiet=arguments.quiet_updates,
                 observe=observe,
                 stop=stop.is_set,

@@ -115,6 +115,13 @@ class LocalStore:
             old.unlink(missing_ok=True)
             return True
 
+    def move(self, source: str, target: str) -> None:
+        """Rename the file, in one step."""
+        new = self._path(target)
+        with told("write", new):
+            new.parent.mkdir(parents=True, exist_ok=True)
+            self._path(source).replace(new)
+
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
         with told("delete", self._path(path)):

@@ -102,6 +102,12 @@ class ObjectStore:
         self.delete(source)
         return True
 
+    def move(self, source: str, target: str) -> None:
+        """Let the store copy the object, then remove the old one."""
+        with told("write", f"{self._url}/{target}"):
+            obstore.copy(self._store, source, target)
+        self.delete(source)
+
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
         with told("delete", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):

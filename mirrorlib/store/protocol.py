@@ -77,6 +77,9 @@ class Store(Protocol):
         *data* is what the file holds, when that is at hand: not every store can rename.
         """
 
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name, replacing what is there; a crash in between leaves both, never neither."""
+
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
 
