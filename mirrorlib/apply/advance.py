@@ -23,6 +23,7 @@ from mirrorlib.apply.choose import (
 )
 from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.continuity import (
+    began_again,
     changed_warnings,
     check_detection,
     check_keys,
@@ -77,6 +78,8 @@ def advance_table(
     check_keys(work, entry)
     check_detection(work, entry)
     tally.warn(*changed_warnings(work, opened, entry))
+    if evidence := began_again(work, opened, entry):
+        return tally.end("blocked", evidence)
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock = {}

@@ -6,6 +6,7 @@ do.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.onboard import told_changed
@@ -66,6 +67,30 @@ def check_detection(work: Work, entry: Entry | None) -> None:
         raise JournalError(
             msg, table=work.table, file="_metadata.json", found=found, next_step=step
         )
+
+
+def began_again(work: Work, opened: Folder, entry: Entry | None) -> str:
+    """Show what looks as if the source had started over; "" when nothing does.
+
+    A re-upload beside a cleaner looks the same, so the owner decides.
+    """
+    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+        return ""
+    lanes = opened.listing.lanes
+    ahead = any(
+        number > entry.position.get(lane, 0) for lane, files in lanes.items() for number in files
+    )
+    changed = changed_files(opened.listing, entry.plan, entry.position)
+    firsts = [files[1].name for files in lanes.values() if 1 in files and files[1].name in changed]
+    written = opened.metadata_written
+    listed_at = datetime.fromisoformat(entry.plan.listed_at)
+    if ahead or not firsts or written is None or written <= listed_at:
+        return ""
+    return (
+        f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and no file "
+        "follows on what was applied: the source may have started over. If it has, start the table over: "
+        f"mirrorlib reset TARGET {work.table}"
+    )
 
 
 def changed_warnings(work: Work, opened: Folder, entry: Entry | None) -> list[str]:

@@ -21,6 +21,8 @@ from mirrorlib.landing.listing import (
 from mirrorlib.landing.metadata import TableMetadata, parse_metadata
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mirrorlib.apply.history import History
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.plan import Watched
@@ -42,6 +44,7 @@ class Folder:
         dialect: how its text is written; None when its files are Parquet.
         warnings: what was repaired, what is ignored.
         listed_at: a moment just before it was listed, ISO 8601, UTC.
+        metadata_written: when `_metadata.json` was written last.
         watched: a file that an earlier run has left because it may have been an upload under way.
 
     """
@@ -51,6 +54,7 @@ class Folder:
     dialect: Dialect | None = None
     warnings: tuple[str, ...]
     listed_at: str
+    metadata_written: datetime | None = None
     watched: Watched | None = None
 
     @property
@@ -93,6 +97,7 @@ def open_folder(zone: Store, folder: TableFolder, history: History | None = None
         dialect=dialect_of(metadata, table=table) if text else None,
         warnings=_warnings(metadata, listing),
         listed_at=listed_at,
+        metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
     )
 

@@ -90,10 +90,10 @@ def test_a_re_created_folder_begins_a_new_life(
     assert {7: "new", 8: "newer"} == values(spark, target)
 
 
-def test_a_folder_that_no_run_saw_absent_goes_on(
+def test_a_folder_that_no_run_saw_absent_is_its_owner_s_to_judge(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
-    """A re-upload looks like a re-creation; only a folder seen absent is one."""
+    """A re-upload looks like a re-creation: the table is blocked until a file follows on, or it is reset."""
     orders.drop()
     orders.make()
     orders.metadata(keys=["id"])
@@ -102,8 +102,17 @@ def test_a_folder_that_no_run_saw_absent_goes_on(
 
     found = apply(spark, zone, target)["orders"]
 
+    assert "blocked" == found.state
+    assert orders.path(1).name in found.reason
+    assert "mirrorlib reset TARGET orders" in found.reason
     assert {1: "old", 2: "old"} == values(spark, target)
     assert any("changed since" in warning for warning in found.warnings)
+    path = orders.file([{"id": 3, "v": "next"}], [4])
+    assert "current" == apply(spark, zone, target)["orders"].state
+    path.unlink()
+    mirrorlib.reset(spark, target, "orders")
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert {1: "again", 2: "again"} == values(spark, target)
 
 
 def test_a_gone_table_is_dropped_when_that_is_asked_for(
