@@ -78,8 +78,23 @@ def advance_table(
     check_keys(work, entry)
     check_detection(work, entry)
     tally.warn(*changed_warnings(work, opened, entry))
-    if evidence := began_again(work, opened, entry):
+    evidence = began_again(work, opened, entry)
+    if evidence:
         return tally.end("blocked", evidence)
+    return _apply_batches(work, folder, opened, history, options, tally, stop)
+
+
+def _apply_batches(
+    work: Work,
+    folder: TableFolder,
+    opened: Folder,
+    history: History,
+    options: Options,
+    tally: Tally,
+    stop: Callable[[], bool],
+) -> TableReport:
+    """Apply batch after batch, from where the table stands."""
+    entry = tally.entry
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock = {}

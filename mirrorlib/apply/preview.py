@@ -21,7 +21,7 @@ from mirrorlib.apply.choose import (
     is_batch,
     position_of,
 )
-from mirrorlib.apply.continuity import check_detection, check_keys, check_zone
+from mirrorlib.apply.continuity import began_again, check_detection, check_keys, check_zone
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
@@ -142,6 +142,9 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     check_detection(work, entry)
     standing = stand(work, entry)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
+    evidence = began_again(work, opened, entry)
+    if evidence:
+        return replace(planned, state="blocked", reason=evidence)
     position = position_of(entry)
     if (
         entry is not None and entry.done is None
