@@ -97,7 +97,7 @@ def _apply_batches(
     entry = tally.entry
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
-        clock = {}
+        clock: dict[str, float] = {}
         standing = stand(work, entry)
         coming = coming_files(work, standing, opened, position_of(entry), bars, options)
         if not coming.files:
