@@ -135,7 +135,7 @@ def null_marker(zone: ZoneWriter) -> Iterator[Want]:
 
 @case
 def null_marker_with_upsert_default(zone: ZoneWriter) -> Iterator[Want]:
-    """There it is the default: an upsert; a column of nothing but NULL too."""
+    """There it is the default: an upsert; a column of nothing but NULL too. Booleans come as text (Q22)."""
     metadata = {"isUpsertDefaultRowMarker": "TRUE"}
     t = zone.table("null_marker_with_upsert_default", keys=["id"], metadata=metadata)
     t.file(pairs(a1="a", a2="a"), [0, None])
@@ -343,7 +343,7 @@ def growing(zone: ZoneWriter) -> Iterator[Want]:
 
 @case_before_the_fork
 def applied_file_changed(zone: ZoneWriter) -> Iterator[Want]:
-    """It is reported and never read again; later files are applied."""
+    """Q30: several writers take one number; that is reported and never read again; later files are applied."""
     t = zone.table("applied_file_changed", keys=["id"])
     t.file(pairs(a1="a"))
     t.file(pairs(a2="a"))
@@ -401,7 +401,58 @@ def a_key_column_is_missing(zone: ZoneWriter) -> Iterator[Want]:
     yield Want(rows=[{"id": 1, "w": 1}], state="failed", reason=reason, file=SECOND, position=1)
 
 
+@case_before_the_fork
+def metadata_written_again(zone: ZoneWriter) -> Iterator[Want]:
+    """Q25: while data flows, with other words, and absent for a moment."""
+    t = zone.table("metadata_written_again", keys=["id"])
+    t.file(pairs(a1="a"))
+    yield Want(rows=pairs(a1="a"), position=1)
+    (t.folder / "_metadata.json").unlink()
+    t.file(pairs(a1="b"), [1])
+    yield Want(rows=pairs(a1="a"), state="waiting", reason=("_metadata.json is missing",))
+    t.metadata({"keyColumns": ["ID"], "isUpsertDefaultRowMarker": "false"})
+    yield Want(rows=pairs(a1="b"), position=2)
+
+
+@case
+def many_small_files(zone: ZoneWriter) -> Iterator[Want]:
+    """Q37: a row each; the huge ones are in the benchmarks."""
+    t = zone.table("many_small_files", keys=["id"])
+    for number in range(60):
+        t.file([{"id": number % 7, "v": number}], [4])
+    yield Want(rows=[{"id": n % 7, "v": n} for n in range(53, 60)], position=60)
+
+
 # Columns
+
+
+@case
+def nullability_flips(zone: ZoneWriter) -> Iterator[Want]:
+    """Q19: required in one file, optional in the next, and a new column that is required."""
+    t = zone.table("nullability_flips", keys=["id"])
+    key = pa.field("id", pa.int64(), nullable=False)
+    required, optional = pa.field("v", pa.string(), nullable=False), pa.field("v", pa.string())
+    new = pa.field("w", pa.int32(), nullable=False)
+    t.file(pa.table({"id": [1], "v": ["a"]}, schema=pa.schema([key, required])))
+    t.file(pa.table({"id": [2], "v": [None]}, schema=pa.schema([key, optional])))
+    t.file(pa.table({"id": [3], "v": ["c"], "w": [7]}, schema=pa.schema([key, required, new])))
+    t.file(pairs(a4="d"))
+    rows: list[Row] = [
+        {"id": 1, "v": "a"},
+        {"id": 2},
+        {"id": 3, "v": "c", "w": 7},
+        {"id": 4, "v": "d"},
+    ]
+    yield Want(rows=rows, position=4)
+
+
+@case_before_the_fork
+def what_stands_for_null_is_kept(zone: ZoneWriter) -> Iterator[Want]:
+    """Q18: an empty text, "None" and 0 are values; nobody can tell that they were meant otherwise."""
+    t = zone.table("what_stands_for_null_is_kept", keys=["id"])
+    rows: list[Row] = [{"id": 1, "v": "", "n": 0}, {"id": 2, "v": "None", "n": 0}]
+    t.file(rows)
+    yield Want(rows=rows, position=1)
 
 
 @case

@@ -67,7 +67,7 @@ def test_hostile_folders_stay_in_their_place(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As schema and as table, read by Spark at first and merged afterwards: each in its own folder, nothing beside."""
+    """Q31: as schema and as table, read by Spark at first and merged afterwards: each in its own folder, nothing beside."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
     tables = [zone.table(name, keys=["id"], schema=name) for name in FOLDERS]

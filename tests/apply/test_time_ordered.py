@@ -47,8 +47,8 @@ def values(spark: SparkSession, target: str) -> dict[object, object]:
 def test_the_last_written_file_wins(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
-    """Whatever its name; of one moment's files the name decides; one file a batch or all at once."""
-    put(orders, "z.parquet", 1, "first")
+    """Q28: whatever its name, uuids with braces and without; of one moment's files the name decides; one file a batch or all at once."""
+    put(orders, "{6F9619FF-8B86-D011-B42D-00C04FC964FF}.parquet", 1, "first")
     put(orders, "b.parquet", 3, "tie, last by name")
     put(orders, "a.parquet", 3, "tie, first by name")
     put(orders, "m.parquet", 2, "second")
@@ -59,9 +59,12 @@ def test_the_last_written_file_wins(
 
     assert {1: "tie, last by name"} == values(spark, target) == values(spark, f"{target} by one")
     assert ("current", 4, 1) == (whole.state, whole.position, len(whole.batches))
-    assert ["z.parquet", "m.parquet", "a.parquet", "b.parquet"] == [
-        b.first_file for b in pieces.batches
-    ]
+    assert [
+        "{6F9619FF-8B86-D011-B42D-00C04FC964FF}.parquet",
+        "m.parquet",
+        "a.parquet",
+        "b.parquet",
+    ] == [b.first_file for b in pieces.batches]
     assert any("notes.txt" in warning for warning in whole.warnings)
 
 

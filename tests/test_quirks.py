@@ -1,0 +1,32 @@
+"""Every quirk of the publishers in the wild (Q1 to Q41) has a test that says so."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+_NAMED = re.compile(r"\bQ(\d+)(?:-Q?(\d+))?")
+_LAST = 41
+
+
+def named() -> set[int]:
+    """Return the quirks that names and docstrings of tests and cases name."""
+    found: set[int] = set()
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            text = f"{node.name.upper().replace('_', ' ')} {ast.get_docstring(node)}"
+            for first, last in _NAMED.findall(text):
+                found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+@pytest.mark.parametrize("quirk", range(1, _LAST + 1))
+def test_every_quirk_has_a_test(quirk: int) -> None:
+    """By its number in the name or docstring of what shows that it is accepted, or refused with a reason."""
+    assert quirk in named()
