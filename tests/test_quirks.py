@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ _NAMED = re.compile(r"\bQ(\d+)(?:-Q?(\d+))?")
 _LAST = 41
 
 
+@cache
 def named() -> set[int]:
     """Return the quirks that names and docstrings of tests and cases name."""
     found: set[int] = set()
