@@ -126,7 +126,7 @@ def test_one_folder_s_trouble_is_not_the_others(
     again = apply(spark, zone, target)
     assert (state, name, ()) == (again.state, again.file, again.batches)
     told = mirrorlib.status(target).tables[0]
-    assert (state, 2) == (told.state, told.unapplied)
+    assert (state, 1 if trouble == "gap" else 2) == (told.state, told.unapplied)
     put(orders, US, 3, 3)
     assert 1 == len(apply(spark, zone, target).batches)
 
