@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -875,22 +876,23 @@ def _rows(spark: SparkSession, table: Path) -> tuple[dict[str, str], list[Row]] 
 
 
 @pytest.fixture(scope="module")
-def run(
-    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Run:
-    """Publish and apply all cases, phase by phase, on one road."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", ROADS[request.param])
-        names = cases_of(request.param)
-        return _phases(spark, tmp_path_factory.mktemp(request.param), names)
+def runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    """Publish and apply all cases of a road, phase by phase, when its first case is looked at."""
+
+    @cache
+    def run(road: str) -> Run:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", ROADS[road])
+            return _phases(spark, tmp_path_factory.mktemp(road), cases_of(road))
+
+    return run
 
 
-@pytest.mark.parametrize(
-    "run, name", [(road, name) for road in ROADS for name in cases_of(road)], indirect=["run"]
-)
-def test_case(run: Run, name: str) -> None:
+@pytest.mark.parametrize("road, name", [(road, name) for road in ROADS for name in cases_of(road)])
+def test_case(runs: Callable[[str], Run], road: str, name: str) -> None:
     """State, reason, file, position, warnings, rows and types, after every phase."""
-    seen = [phase[name] for phase in run.phases if name in phase]
+    phases = runs(road).phases
+    seen = [phase[name] for phase in phases if name in phase]
 
     assert seen
     for want, report, table in seen:
