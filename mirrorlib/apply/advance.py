@@ -112,6 +112,8 @@ def _apply_batches(
             if not is_batch(coming, prepared):
                 continue
         if not prepared.growth.columns:
+            if coming.barred is not None:
+                return _end_idle(tally, opened, coming, bars, options)
             return tally.end("waiting", UNTYPED, file=coming.files[0][1].name)
         _check_emptiness(work, entry, prepared, options)
         plan = _write_plan(work, entry, standing, prepared, opened.listed_at, clock)

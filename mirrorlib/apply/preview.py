@@ -45,10 +45,11 @@ from mirrorlib.errors import MirrorError
 from mirrorlib.landing.listing import list_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
+    from mirrorlib.apply.choose import Bar, Next
     from mirrorlib.apply.guard import Standing
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.prepare import Prepared
@@ -156,21 +157,29 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     while True:
         coming = coming_files(work, standing, opened, position, bars, options)
         if not coming.files:
-            state, reason, file = idle_state(coming, bars, options)
-            state = "behind" if state == "current" and planned.batches else state
-            return replace(planned, state=state, reason=reason, file=file)
+            return _with_end(planned, coming, bars, options)
         prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
             if not is_batch(coming, prepared):
                 continue
         if not prepared.growth.columns:
+            if coming.barred is not None:
+                return _with_end(planned, coming, bars, options)
             file = coming.files[0][1].name
             return replace(planned, state="waiting", reason=UNTYPED, file=file)
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         files = [(landed.number, landed.file.name) for landed in prepared.landed]
         position = position_after(position, files, by_time=work.source.policies.by_time)
+
+
+def _with_end(
+    planned: PlannedTable, coming: Next, bars: Mapping[str, Bar], options: Options
+) -> PlannedTable:
+    state, reason, file = idle_state(coming, bars, options)
+    state = "behind" if state == "current" and planned.batches else state
+    return replace(planned, state=state, reason=reason, file=file)
 
 
 def _with_prepared(
