@@ -1008,6 +1008,20 @@ def test_limits_do_not_hide_the_first_typed_file(
     assert [4, 1] == [batch.files for batch in report.batches]
 
 
+def test_limits_do_not_hide_a_broken_file_behind_one_without_types(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """The second file is opened for its types, and is the one that is wrong."""
+    t = zone.table("t", keys=["id"])
+    t.file(pa.table({"id": pa.nulls(0)}))
+    broken = t.zero_bytes()
+
+    planned = mirrorlib.plan(spark, str(zone), target, max_files=1).tables[0]
+    report = mirrorlib.apply(spark, str(zone), target, max_files=1).tables[0]
+
+    assert ("failed", broken.name) == (report.state, report.file) == (planned.state, planned.file)
+
+
 @pytest.mark.parametrize(
     "options", [{"insert_policy": "Upsert"}, {"evolution": "any"}, {"ntz": ""}, {"max_files": 0}]
 )

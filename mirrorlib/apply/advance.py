@@ -14,6 +14,7 @@ from mirrorlib.apply.choose import (
     Bar,
     bar_of,
     bars_of,
+    bars_of_void,
     cause_of,
     coming_files,
     idle_state,
@@ -28,6 +29,7 @@ from mirrorlib.apply.continuity import (
     check_detection,
     check_keys,
     check_zone,
+    goes_on,
 )
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Entry, Plan, PlannedFile, new_attempt
@@ -37,6 +39,8 @@ from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError, SchemaError
+
+CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,13 +74,18 @@ def advance_table(
     """
     clock: dict[str, float] = {}
     entry = tally.entry = work.journal.newest(work.life)
-    if entry is not None and entry.done is None:
+    pending = entry is not None and entry.done is None
+    if entry is not None and pending:
         check_zone(work, options, entry)  # else another zone's files would void its plan
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
+    if pending or work.source.policies.by_time:
+        # What was listed before the journal was read may be applied by now.
         opened = open_folder(work.source.zone, folder, history)
+        if not goes_on(work, opened, options):
+            return tally.end("behind", CHANGED)
     check_zone(work, options, entry)
     check_keys(work, entry)
-    check_detection(work, entry)
+    check_detection(work, opened, entry)
     tally.warn(*changed_warnings(work, opened, entry))
     evidence = began_again(work, opened, entry)
     if evidence:
@@ -105,7 +114,7 @@ def _apply_batches(
         if stop():
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
-            prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+            coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
         tally.warn(*warnings_of(prepared))
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
@@ -116,16 +125,17 @@ def _apply_batches(
                 return _end_idle(tally, opened, coming, bars, options)
             return tally.end("waiting", UNTYPED, file=coming.files[0][1].name)
         _check_emptiness(work, entry, prepared, options)
-        plan = _write_plan(work, entry, standing, prepared, opened.listed_at, clock)
+        plan = _write_plan(work, entry, standing, coming, prepared, opened.listed_at, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
         entry = tally.entry = _end_plan(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
         )
-        if entry.done is not None and entry.done.outcome == "void":
-            bars |= bars_of(entry)
-        opened = open_folder(work.source.zone, folder, history)
+        bars |= bars_of_void(entry)
         if work.source.policies.by_time:
             history.compact()
+        opened = open_folder(work.source.zone, folder, history)
+        if not goes_on(work, opened, options):
+            return tally.end("behind", CHANGED)
 
 
 def _end_idle(
@@ -189,22 +199,23 @@ def prepare_typed(
     coming: Next,
     bars: Mapping[str, Bar],
     options: Options,
-) -> Prepared:
-    """Open the next files, and more of them while none has a column with a type (Q11)."""
+) -> tuple[Next, Prepared]:
+    """Open the next files, and more of them while none has a column with a type (Q11); return those too."""
     prepared = prepare_next(work, entry, standing, coming, options)
     every = next_files(opened, coming.position, Limits(), bars, options).files
     for count in range(len(coming.files) + 1, len(every) + 1):
         if prepared.growth.columns or prepared.fault is not None:
             break
-        more = replace(coming, files=every[:count])
-        prepared = prepare_next(work, entry, standing, more, options)
-    return prepared
+        coming = replace(coming, files=every[:count])
+        prepared = prepare_next(work, entry, standing, coming, options)
+    return coming, prepared
 
 
 def _write_plan(
     work: Work,
     entry: Entry | None,
     standing: Standing,
+    coming: Next,
     prepared: Prepared,
     listed_at: str,
     clock: dict[str, float],
@@ -218,7 +229,7 @@ def _write_plan(
         zone=work.source.zone.url,
         files=_planned_files(prepared),
         before=before,
-        after=position_after(before, landed, by_time=work.source.policies.by_time),
+        after=position_after(coming.position, landed, by_time=work.source.policies.by_time),
         policies=work.source.policies,
         table_version=standing.version,
         previous=_outcome(entry, standing),

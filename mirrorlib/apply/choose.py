@@ -80,6 +80,12 @@ def bars_of(entry: Entry | None) -> dict[str, Bar]:
     return {cause["file"]: bar}
 
 
+def bars_of_void(entry: Entry) -> dict[str, Bar]:
+    """Hold back the file that has just voided a plan."""
+    void = entry.done is not None and entry.done.outcome == "void"
+    return bars_of(entry) if void else {}
+
+
 def bar_of(coming: Next, prepared: Prepared, fault: MirrorError) -> dict[str, Bar]:
     """Hold back the file at which the opening of files has stopped."""
     file = coming.files[len(prepared.landed)][1]

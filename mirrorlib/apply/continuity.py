@@ -6,14 +6,14 @@ do.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.onboard import told_changed
-from mirrorlib.apply.plan import changed_files
+from mirrorlib.apply.onboard import policies_of, told_changed
+from mirrorlib.apply.plan import changed_files, seen_until
 from mirrorlib.apply.read import count_rows
 from mirrorlib.errors import JournalError
 from mirrorlib.landing.metadata import DETECTION_NAMES
+from mirrorlib.landing.names import WHOLE_FOLDER
 
 if TYPE_CHECKING:
     from mirrorlib.apply.journal import Entry
@@ -55,10 +55,22 @@ def check_keys(work: Work, entry: Entry | None) -> None:
         )
 
 
-def check_detection(work: Work, entry: Entry | None) -> None:
-    """A position in numbers means nothing among times, nor the reverse."""
+def goes_on(work: Work, opened: Folder, options: Options) -> bool:
+    """Say whether a folder's metadata still means what the run has begun with."""
+    if opened.metadata is None:
+        return False
+    return policies_of(opened.metadata, opened.dialect, options) == work.source.policies
+
+
+def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
+    """A position means nothing in another order, nor one in partition folders without them."""
     if entry is None or not entry.position:
         return
+    lanes = entry.position.keys() - {WHOLE_FOLDER}
+    if lanes and opened.metadata is not None and not opened.metadata.partitioned:
+        msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
+        step = f"Put it back, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
     old, new = entry.plan.policies.detection, work.source.policies.detection
     if old != new:
         msg = "fileDetectionStrategy changed, and what was applied is known by the old one"
@@ -77,19 +89,17 @@ def began_again(work: Work, opened: Folder, entry: Entry | None) -> str:
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return ""
     lanes = opened.listing.lanes
-    ahead = any(
-        number > entry.position.get(lane, 0) for lane, files in lanes.items() for number in files
-    )
     changed = changed_files(opened.listing, entry.plan, entry.position)
     firsts = [files[1].name for files in lanes.values() if 1 in files and files[1].name in changed]
+    newest = [files.get(entry.position.get(lane, 0)) for lane, files in lanes.items()]
+    continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
-    listed_at = datetime.fromisoformat(entry.plan.listed_at)
-    if ahead or not firsts or written is None or written <= listed_at:
+    if continued or not firsts or written is None or written <= seen_until(entry.plan):
         return ""
     return (
-        f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and no file "
-        "follows on what was applied: the source may have started over. If it has, start the table over: "
-        f"mirrorlib reset TARGET {work.table}"
+        f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and the newest "
+        "applied file is not there as it was: the source may have started over. If it has, start the table "
+        f"over: mirrorlib reset TARGET {work.table}"
     )
 
 

@@ -106,7 +106,10 @@ class History:
         if entry.done is not None and entry.done.outcome != "applied":
             return
         for file in entry.plan.files:
-            self._files[file.name] = (file.etag, _moment(entry, file.modified))
+            self._files[file.name] = (
+                file.etag,
+                _moment(entry, file.modified or entry.plan.listed_at),
+            )
         self._count += len(entry.plan.files)
 
 

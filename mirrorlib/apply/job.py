@@ -109,19 +109,22 @@ def open_work(
     )
 
 
-def choose_tables(folders: Sequence[TableFolder], options: Options) -> tuple[TableFolder, ...]:
-    """Keep the tables that were asked for.
+def choose_tables(
+    folders: Sequence[TableFolder], options: Options, known: Sequence[TableName] = ()
+) -> tuple[TableFolder, ...]:
+    """Keep the tables that were asked for; *known* ones may be asked for though they are gone.
 
     Raises:
         LandingZoneError: a pattern names no table.
 
     """
+    names = [*known, *(folder.name for folder in folders)]
     for pattern in options.tables:
-        if not any(matches(folder.name, [pattern]) for folder in folders):
+        if not any(matches(name, [pattern]) for name in names):
             msg = "no table of the landing zone matches"
-            known = ", ".join(str(folder.name) for folder in folders[:10]) or "none"
+            shown = ", ".join(str(folder.name) for folder in folders[:10]) or "none"
             raise LandingZoneError(
-                msg, table=pattern, found=f"tables {known}", next_step="Correct --table."
+                msg, table=pattern, found=f"tables {shown}", next_step="Correct --table."
             )
     return tuple(folder for folder in folders if matches(folder.name, options.tables))
 

@@ -8,6 +8,9 @@ format, table lifecycle; design §4, Lives).
 
 from __future__ import annotations
 
+import contextlib
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.journal import Journal
@@ -16,49 +19,78 @@ from mirrorlib.apply.ready import refuse_others_table
 from mirrorlib.apply.report import GONE
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import drop_table, find_table, refer
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, MirrorError, TableNameError
 from mirrorlib.landing.names import TableName, matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     from mirrorlib.apply.job import Job
     from mirrorlib.apply.journal import Life
-    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.landing.listing import FolderListing, TableFolder
 
+_LOG = logging.getLogger(__name__)
 KEPT = f"{GONE} The Delta table is kept as it is."
 DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
 
 
-def absent_tables(job: Job, folders: Iterable[TableFolder]) -> tuple[TableName, ...]:
-    """Name the tables that this zone has filled and no longer shows, of those that were asked for."""
-    present = {folder.name for folder in folders}
+def known_tables(job: Job) -> tuple[TableName, ...]:
+    """Name the tables that the journal knows."""
     listed = job.state.list_folder("journal")
-    names = (TableName.from_segment(segment) for segment in (listed.folders if listed else ()))
-    asked = (name for name in names if name not in present and matches(name, job.options.tables))
+    names = []
+    for segment in listed.folders if listed else ():
+        with contextlib.suppress(TableNameError):  # somebody else's folder
+            names.append(TableName.from_segment(segment))
+    return tuple(names)
+
+
+def absent_tables(job: Job, folders: Collection[TableFolder]) -> tuple[TableName, ...]:
+    """Name the tables that this zone has filled and no longer shows, of those that were asked for.
+
+    A zone without any table looks like one that is not mounted: nothing is gone from it.
+    """
+    present = {folder.name for folder in folders}
+    if not present:
+        return ()
+    asked = (n for n in known_tables(job) if n not in present and matches(n, job.options.tables))
     return tuple(name for name in asked if _is_of(job, Journal(job.state, name)))
 
 
 def _is_of(job: Job, journal: Journal) -> bool:
-    lives = journal.lives()
-    entry = journal.newest(lives[-1]) if lives else None
+    try:
+        lives = journal.lives()
+        entry = journal.newest(lives[-1]) if lives else None
+    except MirrorError as exc:
+        _LOG.warning("a table that is not in the zone: %s", exc)
+        return False
     zone = entry.plan.zone if entry else lives[-1].zone if lives else None
     return zone == job.zone.url
 
 
-def end_life(job: Job, name: TableName) -> str:
-    """Write down that a table's folder was seen absent; drop the table when that is asked for; say what was done.
+def end_life(job: Job, name: TableName) -> str | None:
+    """Write down that a table's folder was seen absent; drop the table when that is asked for.
+
+    Returns:
+        what was done; None when the folder is back.
 
     Raises:
         ForeignWriteError: the table to be dropped is not this mirror's.
+        MirrorError: another table lies inside the one to be dropped.
 
     """
     journal = Journal(job.state, name)
     with lock_table(job.state, name.segment, str(name), job.jvm, job.stop):
+        if job.zone.list_folder(name.folder) is not None:
+            return None
         lives = journal.lives()
         journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":
             return KEPT
+        inner = [other for other in known_tables(job) if other.path.startswith(f"{name.path}/")]
+        if inner and job.target.catalog is None:
+            msg = "the table cannot be dropped: another one lies inside its folder"
+            step = "Move or remove it by hand, or leave out --on-gone drop."
+            raise MirrorError(msg, table=str(name), found=str(inner[0]), next_step=step)
         with lend_session(job.spark) as spark:
             ref = refer(job.target, name)
             found = find_table(spark, ref)
@@ -68,40 +100,72 @@ def end_life(job: Job, name: TableName) -> str:
     return DROPPED
 
 
-def lives_of(job: Job, name: TableName) -> tuple[Life, ...]:
+def lives_of(job: Job, name: TableName, listing: FolderListing) -> tuple[Life, ...]:
     """Return a table's lives for a runner; begin the first, or the one after its folder was gone."""
     journal = Journal(job.state, name)
     lives = journal.lives()
-    start = job.options.start_at or 1
-    if not lives:
-        return (journal.begin_life("first seen", job.zone.url, 1, start),)
-    last = lives[-1]
-    if journal.is_gone(last):
-        return (*lives, journal.begin_life("re-created", job.zone.url, last.ordinal + 1, start))
-    unbegun = journal.newest(last) is None
-    if job.options.start_at is not None and unbegun and last.start_at != start:
-        return (*lives, journal.begin_life("start at", job.zone.url, last.ordinal + 1, start))
-    return lives
+    coming = _next_life(job, journal, lives, listing)
+    if coming is None:
+        return lives
+    why, start = coming
+    return (*lives, journal.begin_life(why, job.zone.url, len(lives) + 1, start))
 
 
-def coming_lives(job: Job, name: TableName, unborn: Life) -> tuple[Life, ...]:
+def coming_lives(
+    job: Job, name: TableName, listing: FolderListing, unborn: Life
+) -> tuple[Life, ...]:
     """Return the lives that `lives_of` would, and write nothing."""
     journal = Journal(job.state, name)
-    lives: Sequence[Life] = journal.lives()
-    if lives and not journal.is_gone(lives[-1]):
-        return tuple(lives)
-    return (*lives, unborn)
+    lives = journal.lives()
+    coming = _next_life(job, journal, lives, listing)
+    return lives if coming is None else (*lives, replace(unborn, start_at=coming[1]))
 
 
-def check_first(numbers: Iterable[int], start_at: int, table: str) -> None:
+def _next_life(
+    job: Job, journal: Journal, lives: tuple[Life, ...], listing: FolderListing
+) -> tuple[str, int] | None:
+    """Say why a life has to begin, and with which number; None when none has to.
+
+    A number that is not there yet is not begun with: whatever comes first would be passed over.
+    """
+    asked = job.options.start_at
+    visible = asked is not None and any(asked in files for files in listing.lanes.values())
+    start = asked if asked is not None and visible and not listing.by_time else 1
+    if not lives:
+        return "first seen", start
+    last = lives[-1]
+    if journal.is_gone(last):
+        return "re-created", start
+    if start in {1, last.start_at}:
+        return None
+    newest = journal.newest(last)
+    begun = newest is not None and (newest.done is None or bool(newest.position))
+    return None if begun else ("start at", start)
+
+
+def check_first(numbers: Iterable[tuple[int, int]], start_at: int, table: str) -> None:
     """See that a new life can begin.
 
+    Args:
+        numbers: the smallest and the largest number of each partition folder.
+        start_at: the number that it is to begin with.
+        table: for the error.
+
     Raises:
-        JournalError: its first change file is gone, and later ones would wait for it for ever.
+        JournalError: its first change file is gone, and later ones would wait for it for ever; or
+            it is not there by far.
 
     """
-    first = max(numbers, default=start_at)  # of the folder that has lost most
-    if first > start_at:
+    ends = list(numbers)
+    if not ends:
+        return
+    first, last = min(low for low, _ in ends), max(high for _, high in ends)
+    if max(low for low, _ in ends) > start_at and start_at == 1:
+        first = max(low for low, _ in ends)
         msg = "the table cannot start over: its first change files are gone from the landing zone"
         step = f"Publish them again, or begin with what is there: mirrorlib reset TARGET {table} --start-at {first}"
         raise JournalError(msg, table=table, found=f"number {first} as the first", next_step=step)
+    if not first <= start_at <= last + 1:
+        msg = "the table cannot start at a number that is not there"
+        step = f"Choose one from {first} to {last}."
+        raise JournalError(msg, table=table, found=f"number {start_at}", next_step=step)

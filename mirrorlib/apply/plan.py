@@ -153,7 +153,7 @@ def changed_files(
     if listing.by_time:
         return ()  # what was applied is known by name, and compared where it is listed
     planned = {file.name: file.etag for file in newest.files}
-    listed_at = datetime.fromisoformat(newest.listed_at)
+    known_at = seen_until(newest)
     applied = (
         file
         for lane, files in listing.lanes.items()
@@ -163,8 +163,14 @@ def changed_files(
     return tuple(
         file.name
         for file in applied
-        if (file.etag != planned[file.name] if file.name in planned else file.modified > listed_at)
+        if (file.etag != planned[file.name] if file.name in planned else file.modified > known_at)
     )
+
+
+def seen_until(plan: Plan) -> datetime:
+    """Return the moment up to which a plan's listing has seen the folder, by the store's clock or by ours."""
+    times = [plan.listed_at, *(file.modified for file in plan.files if file.modified)]
+    return max(datetime.fromisoformat(time) for time in times)
 
 
 def position_after(
@@ -189,10 +195,16 @@ def numbered(
 
 
 def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
-    """Return the position of a life that begins with another number than 1."""
+    """Return the position of a life that begins with another number than 1.
+
+    Partition folders lose their first files each for itself: one that shows less begins with that.
+    """
     if start_at == 1 or listing.by_time:
         return {}
-    return dict.fromkeys(listing.lanes, start_at - 1)
+    lowest = {lane: min(files) for lane, files in listing.lanes.items() if files}
+    if lowest.keys() <= {WHOLE_FOLDER}:
+        return {WHOLE_FOLDER: start_at - 1}
+    return {lane: min(start_at, number) - 1 for lane, number in lowest.items()}
 
 
 def lane_of(name: str, *, by_time: bool) -> str:

@@ -33,7 +33,7 @@ from mirrorlib.apply.job import (
     unexpected_error,
 )
 from mirrorlib.apply.journal import Journal, Life
-from mirrorlib.apply.lifecycle import absent_tables, coming_lives
+from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import position_after
@@ -103,7 +103,9 @@ def plan_zone(
         start_at=start_at,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
-    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
+    folders = refuse_in_catalog(
+        choose_tables(list_tables(job.zone), options, known_tables(job)), job.target
+    )
     planned = tuple(_plan_table(job, folder) for folder in folders)
     planned += tuple(
         PlannedTable(table=name.shown, state="gone", reason=GONE)
@@ -123,7 +125,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
             return PlannedTable(
                 table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings
             )
-        lives = coming_lives(job, folder.name, replace(_UNBORN, start_at=job.options.start_at or 1))
+        lives = coming_lives(job, folder.name, opened.listing, _UNBORN)
         with lend_session(job.spark) as spark:
             return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
     except MirrorError as exc:
@@ -140,7 +142,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     entry = work.journal.newest(work.life) if work.life.uuid else None
     check_zone(work, options, entry)
     check_keys(work, entry)
-    check_detection(work, entry)
+    check_detection(work, opened, entry)
     standing = stand(work, entry)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
     evidence = began_again(work, opened, entry)
@@ -158,7 +160,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         coming = coming_files(work, standing, opened, position, bars, options)
         if not coming.files:
             return _with_end(planned, coming, bars, options)
-        prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+        coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
             if not is_batch(coming, prepared):
@@ -171,7 +173,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         files = [(landed.number, landed.file.name) for landed in prepared.landed]
-        position = position_after(position, files, by_time=work.source.policies.by_time)
+        position = position_after(coming.position, files, by_time=work.source.policies.by_time)
 
 
 def _with_end(

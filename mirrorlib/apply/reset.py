@@ -53,15 +53,17 @@ def reset_table(
     places = Target.of(target, catalog=catalog, state=state)
     store = open_store(places.state)
     journal = Journal(store, parse_name(table))
-    lives = journal.lives()
-    if not lives:
+    if not journal.lives():
         msg = "the target has no such table"
         raise JournalError(
             msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
         )
-    check_first(_visible(lives[-1].zone, parse_name(table)), start_at, table)
     with lock_table(store, parse_name(table).segment, table, jvm_process(spark), lambda: False):
-        life = journal.begin_life("reset", lives[-1].zone, lives[-1].ordinal + 1, start_at)
+        lives = journal.lives()
+        newest = journal.newest(lives[-1])
+        zone = newest.plan.zone if newest else lives[-1].zone
+        check_first(_visible(zone, parse_name(table)), start_at, table)
+        life = journal.begin_life("reset", zone, lives[-1].ordinal + 1, start_at)
         word = {
             **journal.read_status(),
             "state": "behind",
@@ -73,12 +75,12 @@ def reset_table(
     return life
 
 
-def _visible(zone: str, name: TableName) -> list[int]:
-    """Return the smallest number that each partition folder shows; none while nobody can tell."""
+def _visible(zone: str, name: TableName) -> list[tuple[int, int]]:
+    """Return the smallest and the largest number that each partition folder shows; none while nobody can tell."""
     try:
         opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     except MirrorError:
         return []  # the next apply says what is wrong with it
     if opened.listing.by_time or opened.metadata is None:
         return []
-    return [min(files) for files in opened.listing.lanes.values()]
+    return [(min(files), max(files)) for files in opened.listing.lanes.values()]

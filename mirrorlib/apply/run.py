@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.advance import advance_table
 from mirrorlib.apply.cleanup import clean_folder
+from mirrorlib.apply.continuity import goes_on
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
     Job,
@@ -26,7 +27,7 @@ from mirrorlib.apply.job import (
     unexpected_error,
 )
 from mirrorlib.apply.journal import Journal, now, open_state
-from mirrorlib.apply.lifecycle import absent_tables, end_life, lives_of
+from mirrorlib.apply.lifecycle import absent_tables, end_life, known_tables, lives_of
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import (
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.landing.names import TableName
 
@@ -153,7 +155,9 @@ def apply_zone(
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
-    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options), job.target)
+    folders = refuse_in_catalog(
+        choose_tables(list_tables(job.zone), options, known_tables(job)), job.target
+    )
     open_state(job.state)
     reports = (
         *_apply_all(job, folders),
@@ -190,12 +194,7 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         report.state,
         report.reason,
     )
-    try:
-        since = record_status(Journal(job.state, folder.name), tally, report)
-    except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
-        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
-        since = now()
-    return replace(report, since=since)
+    return replace(report, since=_record(Journal(job.state, folder.name), tally, report))
 
 
 def _end_one(job: Job, name: TableName) -> TableReport:
@@ -204,13 +203,22 @@ def _end_one(job: Job, name: TableName) -> TableReport:
     journal = Journal(job.state, name)
     try:
         tally.entry = journal.newest(journal.lives()[-1])
-        report = tally.end("gone", end_life(job, name))
+        done = end_life(job, name)
+        report = tally.end("gone", done) if done else tally.end("behind", "Its folder is back.")
     except MirrorError as exc:
         report = tally.fail(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         _LOG.exception("%s: could not be ended", name)
         report = tally.fail(unexpected_error(exc, name))
-    return replace(report, since=record_status(journal, tally, report))
+    return replace(report, since=_record(journal, tally, report))
+
+
+def _record(journal: Journal, tally: Tally, report: TableReport) -> str:
+    try:
+        return record_status(journal, tally, report)
+    except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
+        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+        return now()
 
 
 def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
@@ -229,25 +237,29 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         lock_table(job.state, folder.name.segment, table, job.jvm, job.stop),
         lend_session(job.spark) as spark,
     ):
-        lives = lives_of(job, folder.name)
+        lives = lives_of(job, folder.name, opened.listing)
         if isinstance(job.state, LocalStore):
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
         opened = open_folder(job.zone, folder, history)
+        if opened.waits_for:
+            return tally.end("waiting", opened.waits_for)
         work = open_work(job, spark, folder, opened, lives)
-        try:
-            return advance_table(work, folder, opened, history, job.options, tally, job.stop)
-        finally:
-            _clean(job, folder, history, tally)
+        report = advance_table(work, folder, opened, history, job.options, tally, job.stop)
+        _clean(work, folder, history, tally, job.options)
+        return report
 
 
-def _clean(job: Job, folder: TableFolder, history: History, tally: Tally) -> None:
+def _clean(
+    work: Work, folder: TableFolder, history: History, tally: Tally, options: Options
+) -> None:
     """Clean up behind what was applied; a trouble with that is told, and is none of the table's."""
-    if job.options.cleanup is None:
+    if options.cleanup is None or work.journal.lives()[-1] != work.life:
         return
     try:
-        opened = open_folder(job.zone, folder, history)
-        clean_folder(job.zone, folder, opened, tally.entry, job.options)
+        opened = open_folder(work.source.zone, folder, history)
+        if goes_on(work, opened, options):
+            clean_folder(work.source.zone, folder, opened, tally.entry, options)
     except MirrorError as exc:
         _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)

@@ -8,6 +8,7 @@ float16) are written again, a row group at a time.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store, StoredFile
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
 _ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
@@ -232,8 +234,10 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
 def _same_shape(landed: Sequence[Landed]) -> Iterator[list[Landed]]:
     groups: dict[object, list[Landed]] = {}
     for one in landed:
-        schema, folder = one.schema, one.file.path.rpartition("/")[0]  # names repeat over folders
-        shape = (schema.columns, schema.marker, str(schema.marker_type), folder)
+        schema = one.schema
+        folder, _, name = one.file.path.rpartition("/")  # names repeat over folders
+        place = folder if _PLAIN_NAME.fullmatch(name) else one.file.path
+        shape = (schema.columns, schema.marker, str(schema.marker_type), place)
         groups.setdefault(str(shape), []).append(one)
     yield from groups.values()
 
@@ -257,8 +261,13 @@ def _native(
     values = [_cast(schema, column.name, column.sql_type) for column in prepared.growth.columns]
     if not ordered:
         return rows.select(*values)
+    marker = _marker(source, schema).alias(MARKER)
+    row = f.col("_metadata.row_index")
     ordinal = {landed.file.path: place for place, landed in enumerate(prepared.landed)}
     paths = [landed.file.path for landed in group]
+    if len(paths) == 1:
+        first = ordinal[paths[0]] * _ROWS_PER_FILE
+        return rows.select(*values, marker, (row + f.lit(first)).alias(ORDER))
     names = spark.createDataFrame(
         [(path.rpartition("/")[2], ordinal[path]) for path in paths],
         "_mirror_file string, _mirror_ordinal long",
@@ -266,9 +275,9 @@ def _native(
     place = f.col("_mirror_ordinal") * _ROWS_PER_FILE + f.col("_mirror_row")
     placed = rows.select(
         *values,
-        _marker(source, schema).alias(MARKER),
+        marker,
         f.col("_metadata.file_name").alias("_mirror_name"),
-        f.col("_metadata.row_index").alias("_mirror_row"),
+        row.alias("_mirror_row"),
     ).join(f.broadcast(names), f.col("_mirror_name") == f.col("_mirror_file"))
     helpers = ("_mirror_name", "_mirror_row", "_mirror_file", "_mirror_ordinal")
     return placed.withColumn(ORDER, place).drop(*helpers)

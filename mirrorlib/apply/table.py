@@ -172,8 +172,16 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
     """Remove a table with all its rows and files; nothing happens when there is none."""
     if ref.path is None:
         spark.sql(f"DROP TABLE IF EXISTS {ref.sql}")
-    else:
-        open_store(ref.path).delete_folder("")
+        return
+    store = open_store(ref.path)
+    there = store.list_folder("")
+    for folder in there.folders if there else ():
+        if folder != "_delta_log":  # last: what is left without it is nobody's table
+            store.delete_folder(folder)
+    for file in there.files if there else ():
+        store.delete(file.path)
+    store.delete_folder("_delta_log")
+    store.delete_folder("")
 
 
 def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:

@@ -206,7 +206,7 @@ def order_by_time(seen: Seen, extensions: Sequence[str], applied: Applied) -> Fo
     data.sort(key=lambda file: (file.modified, file.name))
     old = [file for file in data if file.name in applied.etags]
     new = [file for file in data if file.name not in applied.etags]
-    newest = applied.newest
+    newest, known = applied.newest, {file.name for file in data}
     return FolderListing(
         lanes={
             WHOLE_FOLDER: {
@@ -214,7 +214,7 @@ def order_by_time(seen: Seen, extensions: Sequence[str], applied: Applied) -> Fo
                 **dict(enumerate(new, start=applied.count + 1)),
             }
         },
-        foreign=tuple(file.name for file in seen.files if file not in data),
+        foreign=tuple(file.name for file in seen.files if file.name not in known),
         changed=tuple(file.name for file in old if file.etag != applied.etags[file.name]),
         late=sum(1 for file in new if newest is not None and file.modified < newest),
         by_time=True,

@@ -250,7 +250,8 @@ def _with_listing(
         files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
-    if status.state in ("behind", "blocked") and not unapplied:
+    waited = status.state == "behind" or (status.state == "blocked" and status.file is not None)
+    if waited and not unapplied:
         return replace(status, state="current", reason="", file=None)
     return status
 

@@ -67,6 +67,22 @@ def test_a_table_whose_folder_is_gone_is_kept(
     assert 0 == main(["status", target])
 
 
+def test_nothing_is_gone_from_a_zone_that_shows_nothing(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """It looks like one that is not mounted."""
+    elsewhere = zone.root.with_name("elsewhere")
+    zone.root.rename(elsewhere)
+    zone.root.mkdir()
+
+    assert {} == apply(spark, zone, target, on_gone="drop")
+
+    zone.root.rmdir()
+    elsewhere.rename(zone.root)
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert {1: "old", 2: "old"} == values(spark, target)
+
+
 def test_a_re_created_folder_begins_a_new_life(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -93,7 +109,7 @@ def test_a_re_created_folder_begins_a_new_life(
 def test_a_folder_that_no_run_saw_absent_is_its_owner_s_to_judge(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
-    """A re-upload looks like a re-creation: the table is blocked until a file follows on, or it is reset."""
+    """A re-upload looks like a re-creation: the table is blocked until it is reset, whatever comes after."""
     orders.drop()
     orders.make()
     orders.metadata(keys=["id"])
@@ -107,12 +123,15 @@ def test_a_folder_that_no_run_saw_absent_is_its_owner_s_to_judge(
     assert "mirrorlib reset TARGET orders" in found.reason
     assert {1: "old", 2: "old"} == values(spark, target)
     assert any("changed since" in warning for warning in found.warnings)
-    path = orders.file([{"id": 3, "v": "next"}], [4])
-    assert "current" == apply(spark, zone, target)["orders"].state
-    path.unlink()
+    assert "blocked" == mirrorlib.plan(spark, str(zone), target, tables=["orders"]).tables[0].state
+    assert "blocked" == next(
+        t.state for t in mirrorlib.status(target).tables if t.table == "orders"
+    )
+    orders.file([{"id": 3, "v": "next"}], [4])
+    assert "blocked" == apply(spark, zone, target)["orders"].state
     mirrorlib.reset(spark, target, "orders")
     assert "current" == apply(spark, zone, target)["orders"].state
-    assert {1: "again", 2: "again"} == values(spark, target)
+    assert {1: "again", 2: "again", 3: "next"} == values(spark, target)
 
 
 def test_a_gone_table_is_dropped_when_that_is_asked_for(

@@ -163,6 +163,22 @@ def test_a_killed_run_is_carried_to_its_end(
     assert_each_file_once(Path(target) / "orders", 4)
 
 
+def test_folders_without_their_beginning_start_where_each_can(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """One that shows less than the number begins with that; one that comes later begins with 1."""
+    for folder, number in ((EU, 50), (EU, 51), (US, 3)):
+        put(orders, folder, number, number)
+
+    report = apply(spark, zone, target, start_at=50, max_files=1)
+
+    assert ("current", {EU: 51, US: 3}) == (report.state, report.position), report.reason
+    put(orders, "Region=th", 1, 1)
+    put(orders, US, 4, 4)
+    assert "current" == apply(spark, zone, target).state
+    assert 5 == len(read_rows(spark, Path(target) / "orders"))
+
+
 def test_one_file_a_batch_gives_the_same_table(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

@@ -68,6 +68,27 @@ def test_the_last_written_file_wins(
     assert any("notes.txt" in warning for warning in whole.warnings)
 
 
+def test_any_name_keeps_its_rows_in_order(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    orders: TableWriter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark encodes names in its metadata column; no row may get lost over that."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+    names = ("my export", "a%20b", "a b", "{x}#1", "[y]?", "q\"uote'", "ä+ü", "plain-1", "plain-2")
+    for place, name in enumerate(names):
+        put(orders, f"{name}.parquet", place, name)
+        put(orders, f"{name} of its own.parquet", place + 0.5, name, key=place + 10)
+
+    report = apply(spark, zone, target)
+
+    assert ("current", 2 * len(names)) == (report.state, report.position), report.reason
+    own = {place + 10: name for place, name in enumerate(names)}
+    assert {1: names[-1], **own} == values(spark, target)
+
+
 def test_an_applied_file_is_never_read_again(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
