@@ -67,8 +67,9 @@ def test_a_table_whose_folder_is_gone_is_kept(
     assert 0 == main(["status", target])
 
 
+@pytest.mark.usefixtures("orders")
 def test_nothing_is_gone_from_a_zone_that_shows_nothing(
-    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+    spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
     """It looks like one that is not mounted."""
     elsewhere = zone.root.with_name("elsewhere")
