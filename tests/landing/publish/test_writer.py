@@ -24,7 +24,7 @@ from mirrorlib.errors import (
     StoreError,
     TableNameError,
 )
-from mirrorlib.landing.listing import list_files, list_tables
+from mirrorlib.landing.listing import list_tables, order_by_number, see_folder
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import LocalStore, Store
 from publishing import FOLDER, TABLE, batch, batches, publish, rows_of, stores, visible
@@ -221,9 +221,10 @@ def test_a_zone_is_listed_by_our_reader_as_it_was_meant(store: Store) -> None:
 
     assert ["dbo/orders", "plain"] == sorted(str(table.name) for table in tables)
     for table in tables:
-        listing = list_files(store, table)
-        assert ([1], ()) == (list(listing.files), listing.foreign)
-        assert listing.metadata is not None
+        seen = see_folder(store, table)
+        listing = order_by_number(seen, str(table.name))
+        assert ([1], ()) == (list(listing.lanes[""]), listing.foreign)
+        assert seen.metadata is not None
 
 
 @pytest.mark.parametrize(
