@@ -60,8 +60,7 @@ def reset_table(
         )
     with lock_table(store, parse_name(table).segment, table, jvm_process(spark), lambda: False):
         lives = journal.lives()
-        newest = journal.newest(lives[-1])
-        zone = newest.plan.zone if newest else lives[-1].zone
+        zone = _zone_of(journal, lives[-1])
         check_first(_visible(zone, parse_name(table)), start_at, table)
         life = journal.begin_life("reset", zone, lives[-1].ordinal + 1, start_at)
         word = {
@@ -73,6 +72,15 @@ def reset_table(
             {**word, "since": life.started_at, "position": None, "error": None, "file": None}
         )
     return life
+
+
+def _zone_of(journal: Journal, life: Life) -> str:
+    """Return where a table's files come from, by its newest plan, or by its life where plans were lost."""
+    try:
+        newest = journal.newest(life)
+    except JournalError:
+        return life.zone
+    return newest.plan.zone if newest else life.zone
 
 
 def _visible(zone: str, name: TableName) -> list[tuple[int, int]]:
