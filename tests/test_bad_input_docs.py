@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ def promised() -> list[str]:
     return [cell.strip("`") for cell in cells if cell.startswith("`")]
 
 
+@cache
 def source() -> str:
     """Return the whole package as one text, each literal on one line."""
     texts = (path.read_text(encoding="utf-8") for path in (ROOT / "mirrorlib").rglob("*.py"))

@@ -25,7 +25,7 @@ from mirrorlib.apply.choose import (
 from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.continuity import (
     began_again,
-    changed_warnings,
+    changed_since,
     check_detection,
     check_keys,
     check_zone,
@@ -33,14 +33,12 @@ from mirrorlib.apply.continuity import (
 )
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.journal import Entry, Plan, PlannedFile, new_attempt
-from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.onboard import open_folder, told_changed
 from mirrorlib.apply.plan import Limits, Watched, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError, SchemaError
-
-CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -55,6 +53,8 @@ if TYPE_CHECKING:
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import StoredFile
+
+CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
 
 
 def advance_table(
@@ -86,8 +86,9 @@ def advance_table(
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
-    tally.warn(*changed_warnings(work, opened, entry))
-    evidence = began_again(work, opened, entry)
+    changed = changed_since(work, opened, entry)
+    tally.warn(*[told_changed(name) for name in changed])
+    evidence = began_again(work, opened, entry, changed)
     if evidence:
         return tally.end("blocked", evidence)
     return _apply_batches(work, folder, opened, history, options, tally, stop)
@@ -168,7 +169,7 @@ def prepare_next(
     """
     prepared = prepare_files(
         work.source,
-        coming.files,
+        [file for _, file in coming.files],
         standing.columns,
         rewritable=standing.bytes <= options.rewrite_limit,
         suspect=cause_of(entry).get("file"),
@@ -221,7 +222,7 @@ def _write_plan(
     clock: dict[str, float],
 ) -> Plan:
     before = dict(position_of(entry))
-    landed = [(one.number, one.file.name) for one in prepared.landed]
+    taken = coming.files[: len(prepared.landed)]
     plan = Plan(
         life=work.life.uuid,
         batch=entry.plan.batch + 1 if entry else 1,
@@ -229,7 +230,7 @@ def _write_plan(
         zone=work.source.zone.url,
         files=_planned_files(prepared),
         before=before,
-        after=position_after(coming.position, landed, by_time=work.source.policies.by_time),
+        after=position_after(coming.position, taken, by_time=work.source.policies.by_time),
         policies=work.source.policies,
         table_version=standing.version,
         previous=_outcome(entry, standing),

@@ -55,13 +55,13 @@ class Bar:
     """Why a file stands in the way of its partition folder until it changes.
 
     Attributes:
-        etag: the content that it is about; None for any.
+        etag: the content that it is about.
         reason: for people.
         error: the class of the error.
 
     """
 
-    etag: str | None
+    etag: str
     reason: str
     error: str
 
@@ -140,7 +140,7 @@ def next_files(
         for number, file in files.items():
             bar = bars.get(file.name)
             ahead = number > position.get(lane, 0)
-            if ahead and bar is not None and bar.etag in (None, file.etag):
+            if ahead and bar is not None and bar.etag == file.etag:
                 barred.append(file)
                 break
             text = opened.dialect is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.onboard import policies_of, told_changed
+from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.plan import changed_files, seen_until
 from mirrorlib.apply.read import count_rows
 from mirrorlib.errors import JournalError
@@ -16,6 +16,8 @@ from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.landing.names import WHOLE_FOLDER
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from mirrorlib.apply.journal import Entry
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
@@ -81,15 +83,21 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
         )
 
 
-def began_again(work: Work, opened: Folder, entry: Entry | None) -> str:
-    """Show what looks as if the source had started over; "" when nothing does.
+def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str, ...]:
+    """Name the numbered files that are no longer what was applied from this zone."""
+    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+        return ()
+    return changed_files(opened.listing, entry.plan, entry.position)
+
+
+def began_again(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:
+    """Show what looks as if the source had started over, given the files that have changed; "" when nothing does.
 
     A re-upload beside a cleaner looks the same, so the owner decides.
     """
-    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+    if entry is None or not changed:
         return ""
     lanes = opened.listing.lanes
-    changed = changed_files(opened.listing, entry.plan, entry.position)
     firsts = [files[1].name for files in lanes.values() if 1 in files and files[1].name in changed]
     newest = [files.get(entry.position.get(lane, 0)) for lane, files in lanes.items()]
     continued = any(file is not None and file.name not in changed for file in newest)
@@ -101,11 +109,3 @@ def began_again(work: Work, opened: Folder, entry: Entry | None) -> str:
         "applied file is not there as it was: the source may have started over. If it has, start the table "
         f"over: mirrorlib reset TARGET {work.table}"
     )
-
-
-def changed_warnings(work: Work, opened: Folder, entry: Entry | None) -> list[str]:
-    """Tell which numbered files are no longer what was applied."""
-    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
-        return []
-    changed = changed_files(opened.listing, entry.plan, entry.position)
-    return [told_changed(name) for name in changed]

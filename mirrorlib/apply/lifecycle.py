@@ -44,15 +44,17 @@ def known_tables(job: Job) -> tuple[TableName, ...]:
     return tuple(names)
 
 
-def absent_tables(job: Job, folders: Collection[TableFolder]) -> tuple[TableName, ...]:
-    """Name the tables that this zone has filled and no longer shows, of those that were asked for.
+def absent_tables(
+    job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
+) -> tuple[TableName, ...]:
+    """Name the *known* tables that this zone has filled and no longer shows, of those that were asked for.
 
     A zone without any table looks like one that is not mounted: nothing is gone from it.
     """
     present = {folder.name for folder in folders}
     if not present:
         return ()
-    asked = (n for n in known_tables(job) if n not in present and matches(n, job.options.tables))
+    asked = (n for n in known if n not in present and matches(n, job.options.tables))
     return tuple(name for name in asked if _is_of(job, Journal(job.state, name)))
 
 
@@ -159,13 +161,13 @@ def check_first(numbers: Iterable[tuple[int, int]], start_at: int, table: str) -
     ends = list(numbers)
     if not ends:
         return
-    first, last = min(low for low, _ in ends), max(high for _, high in ends)
-    if max(low for low, _ in ends) > start_at and start_at == 1:
-        first = max(low for low, _ in ends)
+    lows, highs = zip(*ends, strict=True)
+    if start_at == 1 < max(lows):  # of the folder that has lost most
+        first = max(lows)
         msg = "the table cannot start over: its first change files are gone from the landing zone"
         step = f"Publish them again, or begin with what is there: mirrorlib reset TARGET {table} --start-at {first}"
         raise JournalError(msg, table=table, found=f"number {first} as the first", next_step=step)
-    if not first <= start_at <= last + 1:
+    if not min(lows) <= start_at <= max(highs) + 1:
         msg = "the table cannot start at a number that is not there"
-        step = f"Choose one from {first} to {last}."
+        step = f"Choose one from {min(lows)} to {max(highs)}."
         raise JournalError(msg, table=table, found=f"number {start_at}", next_step=step)

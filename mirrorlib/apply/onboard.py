@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 _NAMED = 3  # how many names a warning lists
-_TEXT = ("csv", "tsv", "psv", "txt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +107,13 @@ def _ordered(
     if metadata.detection == "sequential":
         return order_by_number(seen, table)
     applied = history.applied() if history is not None else NOTHING_APPLIED
-    return order_by_time(seen, _extensions(metadata), applied)
+    return order_by_time(seen, _endings(metadata), applied)
 
 
-def _extensions(metadata: TableMetadata) -> tuple[str, ...]:
+def _endings(metadata: TableMetadata) -> tuple[str, ...]:
     """Return how the names of change files end, in lower case, where they have no number to be known by."""
-    if metadata.file_format != "delimited":
-        return (".parquet",)
-    stated = (metadata.file_extension,) if metadata.file_extension else _TEXT
-    return tuple(f".{end.lower()}{packed}" for end in stated for packed in ("", ".gz", ".zst"))
+    packed = ("", ".gz", ".zst") if metadata.file_format == "delimited" else ("",)
+    return tuple(f".{extension}{end}" for extension in metadata.extensions for end in packed)
 
 
 def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.landing.names import WHOLE_FOLDER, partition_of, sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mirrorlib.apply.journal import Plan
     from mirrorlib.landing.listing import FolderListing
@@ -174,24 +174,13 @@ def seen_until(plan: Plan) -> datetime:
 
 
 def position_after(
-    before: Mapping[str, int], files: Iterable[tuple[int, str]], *, by_time: bool
+    before: Mapping[str, int], files: Iterable[tuple[int, StoredFile]], *, by_time: bool
 ) -> dict[str, int]:
-    """Return the position once files, given by number and name, are applied."""
+    """Return the position once numbered files are applied."""
     after = dict(before)
-    for number, name in files:
-        after[lane_of(name, by_time=by_time)] = number
+    for number, file in files:
+        after[WHOLE_FOLDER if by_time else partition_of(file.name)] = number
     return after
-
-
-def numbered(
-    before: Mapping[str, int], names: Iterable[str], *, by_time: bool
-) -> Iterator[tuple[int, str]]:
-    """Give a plan's files their numbers again: they follow on the position before it."""
-    position = dict(before)
-    for name in names:
-        lane = lane_of(name, by_time=by_time)
-        position[lane] = position.get(lane, 0) + 1
-        yield position[lane], name
 
 
 def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
@@ -205,11 +194,6 @@ def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
     if lowest.keys() <= {WHOLE_FOLDER}:
         return {WHOLE_FOLDER: start_at - 1}
     return {lane: min(start_at, number) - 1 for lane, number in lowest.items()}
-
-
-def lane_of(name: str, *, by_time: bool) -> str:
-    """Return what a file's number is counted in: its partition folder, or all files that have no numbers."""
-    return WHOLE_FOLDER if by_time else partition_of(name)
 
 
 def _within(

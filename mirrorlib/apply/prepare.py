@@ -69,7 +69,7 @@ class Prepared:
 
 def prepare_files(
     source: Source,
-    files: Sequence[tuple[int, StoredFile]],
+    files: Sequence[StoredFile],
     before: Columns,
     *,
     rewritable: bool = True,
@@ -79,20 +79,20 @@ def prepare_files(
 
     Args:
         source: where they lie and by which policies they are read.
-        files: sequence numbers and listings.
+        files: their listings, in the order in which they count.
         before: the table's columns; empty when its content is to be replaced.
         rewritable: see `grow_columns`.
         suspect: the file that damaged an earlier plan; decoded whole before it may enter another.
 
     """
-    small = sum(file.size for _, file in files) <= SMALL_BYTES
+    small = sum(file.size for file in files) <= SMALL_BYTES
     landed: list[Landed] = []
     columns, decoded, fault = before, 0, None
-    for number, file in files:
+    for file in files:
         try:
             if not small and file.name == suspect:
                 decode_whole(source, file)
-            opened = read_landed(source, number, file, whole=small)
+            opened = read_landed(source, file, whole=small)
             columns = grow_columns(
                 source, before, columns, opened, earlier=landed, rewritable=rewritable
             )

@@ -21,7 +21,13 @@ from mirrorlib.apply.choose import (
     is_batch,
     position_of,
 )
-from mirrorlib.apply.continuity import began_again, check_detection, check_keys, check_zone
+from mirrorlib.apply.continuity import (
+    began_again,
+    changed_since,
+    check_detection,
+    check_keys,
+    check_zone,
+)
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
@@ -103,13 +109,12 @@ def plan_zone(
         start_at=start_at,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
-    folders = refuse_in_catalog(
-        choose_tables(list_tables(job.zone), options, known_tables(job)), job.target
-    )
+    known = known_tables(job)
+    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options, known), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
     planned += tuple(
         PlannedTable(table=name.shown, state="gone", reason=GONE)
-        for name in absent_tables(job, folders)
+        for name in absent_tables(job, folders, known)
     )
     return PlanReport(landing_zone=job.zone.url, target=job.target.shown, tables=planned)
 
@@ -145,7 +150,7 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     check_detection(work, opened, entry)
     standing = stand(work, entry)
     planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
-    evidence = began_again(work, opened, entry)
+    evidence = began_again(work, opened, entry, changed_since(work, opened, entry))
     if evidence:
         return replace(planned, state="blocked", reason=evidence)
     position = position_of(entry)
@@ -172,8 +177,8 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
             return replace(planned, state="waiting", reason=UNTYPED, file=file)
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
-        files = [(landed.number, landed.file.name) for landed in prepared.landed]
-        position = position_after(coming.position, files, by_time=work.source.policies.by_time)
+        taken = coming.files[: len(prepared.landed)]
+        position = position_after(coming.position, taken, by_time=work.source.policies.by_time)
 
 
 def _with_end(

@@ -18,7 +18,6 @@ from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.guard import find_outcome, life_is_over
 from mirrorlib.apply.journal import Done, new_attempt, now
 from mirrorlib.apply.merge import merge_changes
-from mirrorlib.apply.plan import numbered
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
 from mirrorlib.apply.ready import ready_table, refuse_others_table
@@ -128,10 +127,8 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
 
     """
     source = _source_of(work, plan)
-    files: list[tuple[int, StoredFile]] = []
-    names = [file.name for file in plan.files]
-    numbers = numbered(plan.before, names, by_time=plan.policies.by_time)
-    for (number, _), planned in zip(numbers, plan.files, strict=True):
+    files: list[StoredFile] = []
+    for planned in plan.files:
         stored = source.zone.stat(f"{source.folder}/{planned.name}")
         if stored is None or stored.etag != planned.etag:
             what = "removed" if stored is None else "replaced"
@@ -142,7 +139,7 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
                 file=planned.name,
                 next_step="Leave it in place; the next run reads it as it is then.",
             )
-        files.append((number, replace(stored, below=planned.name)))
+        files.append(replace(stored, below=planned.name))
     found = find_table(work.spark, work.ref) if plan.before else None
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:

@@ -53,7 +53,6 @@ class Landed:
     """A change file that was opened and found sound as far as it was read.
 
     Attributes:
-        number: its sequence number.
         file: its listing.
         schema: its footer.
         counts: rows by marker.
@@ -63,7 +62,6 @@ class Landed:
 
     """
 
-    number: int
     file: StoredFile
     schema: FileSchema
     counts: dict[int, int]
@@ -72,7 +70,7 @@ class Landed:
     markers: pa.ChunkedArray | None
 
 
-def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
+def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     """Open one change file; *whole* decodes all its rows, otherwise only its marker column is read.
 
     Raises:
@@ -82,14 +80,14 @@ def read_landed(source: Source, number: int, file: StoredFile, *, whole: bool) -
 
     """
     if source.policies.dialect is not None:
-        landed = _read_text(source, number, file, whole=whole)
+        landed = _read_text(source, file, whole=whole)
     else:
-        landed = _read_parquet(source, number, file, whole=whole)
+        landed = _read_parquet(source, file, whole=whole)
     check_identity(source, file)
     return landed
 
 
-def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
+def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     with source.zone.open_file(file.path) as handle:
         schema = _with_partition(
             source, file, read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
@@ -107,7 +105,6 @@ def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool)
             raise _damaged(source, file, exc) from exc
     untyped = _untyped_keys(source, schema) * schema.rows
     return Landed(
-        number=number,
         file=file,
         schema=schema,
         counts=counts,
@@ -117,7 +114,7 @@ def _read_parquet(source: Source, number: int, file: StoredFile, *, whole: bool)
     )
 
 
-def _read_text(source: Source, number: int, file: StoredFile, *, whole: bool) -> Landed:
+def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     """Read delimited text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     schema = _open_schema(source, file)
     counts: Counter[int] = Counter()
@@ -138,7 +135,6 @@ def _read_text(source: Source, number: int, file: StoredFile, *, whole: bool) ->
     fits = whole and size <= SMALL_DECODED
     chunks = [chunk for markers in marks for chunk in markers.chunks]
     return Landed(
-        number=number,
         file=file,
         schema=replace(schema, rows=seen),
         counts={marker: counts[marker] for marker in MARKER_NAMES},

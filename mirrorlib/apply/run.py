@@ -155,13 +155,12 @@ def apply_zone(
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
-    folders = refuse_in_catalog(
-        choose_tables(list_tables(job.zone), options, known_tables(job)), job.target
-    )
+    known = known_tables(job)
+    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options, known), job.target)
     open_state(job.state)
     reports = (
         *_apply_all(job, folders),
-        *(_end_one(job, name) for name in absent_tables(job, folders)),
+        *(_end_one(job, name) for name in absent_tables(job, folders, known)),
     )
     seconds = round(time.perf_counter() - began, 3)
     return ApplyReport(

@@ -56,10 +56,11 @@ def is_small(rows: int, table_bytes: int) -> bool:
 @contextlib.contextmanager
 def configured(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Set session configuration until the block ends; what was set before is put back."""
-    before = {name: session.conf.get(name, None) for name in conf}
+    known = {name: session.conf.get(name, None) for name in conf}
+    before = {name: old for name, old in known.items() if old != conf[name]}
     try:
-        for name, value in conf.items():
-            session.conf.set(name, value)
+        for name in before:
+            session.conf.set(name, conf[name])
         yield
     finally:
         for name, old in before.items():

@@ -25,7 +25,7 @@ from mirrorlib.landing.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from datetime import datetime
 
     from mirrorlib.store import Store, StoredFile
@@ -196,13 +196,13 @@ def order_by_number(seen: Seen, table: str) -> FolderListing:
     return FolderListing(lanes=ordered, foreign=tuple(foreign))
 
 
-def order_by_time(seen: Seen, extensions: Sequence[str], applied: Applied) -> FolderListing:
+def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> FolderListing:
     """Order files by when they were written, ties by name (LastUpdateTimeFileDetection).
 
     What has been applied stays so under its name, whatever is there now; what was written earlier
     and comes to light late is as new as the rest.
     """
-    data = [file for file in seen.files if file.name.lower().endswith(tuple(extensions))]
+    data = [file for file in seen.files if file.name.lower().endswith(endings)]
     data.sort(key=lambda file: (file.modified, file.name))
     old = [file for file in data if file.name in applied.etags]
     new = [file for file in data if file.name not in applied.etags]

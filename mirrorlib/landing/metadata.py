@@ -21,6 +21,7 @@ METADATA_NAME = "_metadata.json"
 Detection: TypeAlias = Literal["sequential", "last_update_time"]
 FileFormat: TypeAlias = Literal["parquet", "delimited"]
 
+TEXT_EXTENSIONS = ("csv", "tsv", "psv", "txt")  # of delimited text that states none
 DETECTION_NAMES: Mapping[Detection, str] = {
     "sequential": "SequentialFileName",
     "last_update_time": "LastUpdateTimeFileDetection",
@@ -100,6 +101,13 @@ class TableMetadata:
     conditional_update: str | None = None
     repairs: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """Return the extensions that the table's files may have, in lower case and without a dot."""
+        if self.file_format != "delimited":
+            return ("parquet",)  # what a table without FileFormat is read as
+        return (self.file_extension.lower(),) if self.file_extension else TEXT_EXTENSIONS
 
 
 @dataclass(frozen=True, slots=True)

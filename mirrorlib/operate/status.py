@@ -182,11 +182,11 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         )
     status = replace(status, life=len(lives))
     try:
-        if _has_left(status, name):
-            return _gone(status) if lives else None
         # Beside numbered files in one folder, only the metadata tells which files count.
         known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
         listing = _listing(status, name, journal, known=known)
+        if listing is not None and not listing.count and _has_left(status, name):
+            return _gone(status) if lives else None
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status

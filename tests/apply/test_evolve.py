@@ -14,6 +14,7 @@ from mirrorlib.apply.journal import Policies
 from mirrorlib.apply.prepare import Prepared, prepare_files, rows_of
 from mirrorlib.apply.read import Source
 from mirrorlib.errors import SchemaError
+from mirrorlib.landing.names import sequence_number
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def prepared(
         path = orders.file(file)
         stored = store.stat(f"orders/{path.name}")
         assert stored is not None
-        listed.append((orders.last, stored))
+        listed.append(stored)
     source = Source(
         zone=store,
         table="orders",
@@ -185,7 +186,7 @@ def test_what_came_before_a_fault_is_kept(
 
     found = prepared(zone, "v bigint", *files, pa.table({"v": [3]}))
 
-    assert [1, 2] == [one.number for one in found.landed]
+    assert [1, 2] == [sequence_number(one.file.name) for one in found.landed]
     assert "v bigint, w bigint" == shown(found.growth.columns)
     error = fault(found)
     assert ("v", 0, f"{3:020d}.parquet") == (error.column, error.row, error.file)
@@ -200,7 +201,7 @@ def test_a_bigint_is_not_rounded_by_a_later_file(
     monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", small)
     found = prepared(zone, "", pa.table({"v": [2**53 + 1]}), pa.table({"v": [5.5]}))
 
-    assert [1] == [one.number for one in found.landed]
+    assert [1] == [sequence_number(one.file.name) for one in found.landed]
     assert "v bigint" == shown(found.growth.columns)
     assert "does not fit" in str(fault(found))
     exact = prepared(zone, "", pa.table({"v": [2**53]}), pa.table({"v": [5.5]}))

@@ -41,6 +41,14 @@ def apply(
     return {table.table: table for table in report.tables}
 
 
+def re_create(orders: TableWriter) -> None:
+    """Make the table's folder again, with one file."""
+    orders.last = 0
+    orders.make()
+    orders.metadata(keys=["id"])
+    orders.file([{"id": 7, "v": "new"}])
+
+
 def values(spark: SparkSession, target: str) -> dict[object, object]:
     """Read the table: v by id."""
     return {row["id"]: row["v"] for row in read_rows(spark, Path(target) / "orders")}
@@ -90,10 +98,7 @@ def test_a_re_created_folder_begins_a_new_life(
     """Its content replaces the old in one commit; the feed goes on."""
     shutil.rmtree(orders.folder)
     apply(spark, zone, target)
-    orders.last = 0
-    orders.make()
-    orders.metadata(keys=["id"])
-    orders.file([{"id": 7, "v": "new"}])
+    re_create(orders)
     assert "replaces the table" in str(mirrorlib.plan(spark, str(zone), target))
 
     found = apply(spark, zone, target)["orders"]
@@ -146,10 +151,7 @@ def test_a_gone_table_is_dropped_when_that_is_asked_for(
     assert ("gone", "current") == (found["orders"].state, found["other"].state)
     assert "was dropped" in found["orders"].reason
     assert not (Path(target) / "orders").exists()
-    orders.last = 0
-    orders.make()
-    orders.metadata(keys=["id"])
-    orders.file([{"id": 7, "v": "new"}])
+    re_create(orders)
     assert "current" == apply(spark, zone, target, on_gone="drop")["orders"].state
     assert {7: "new"} == values(spark, target)
 

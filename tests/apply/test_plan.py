@@ -16,7 +16,6 @@ from mirrorlib.apply.plan import (
     changed_files,
     is_young,
     next_run,
-    numbered,
     position_after,
 )
 from mirrorlib.landing.listing import FolderListing
@@ -240,7 +239,7 @@ def test_text_is_young_until_it_has_lain_still(
 def in_folder(folder: str, *numbers: int) -> dict[int, StoredFile]:
     """Give the files of a partition folder."""
     return {
-        number: replace(stored(number), below=f"{folder}/{sequence_name(number)}")
+        number: replace(stored(number), below=f"{folder}/{sequence_name(number)}".lstrip("/"))
         for number in numbers
     }
 
@@ -266,10 +265,10 @@ def test_each_partition_folder_has_its_own_numbers() -> None:
 def test_the_position_keeps_other_folders() -> None:
     """What is applied counts in the files' own folders, or in all when they have no numbers."""
     before = {"p=a": 1, "p=b": 2}
-    files = [(3, f"p=b/{sequence_name(3)}"), (1, f"p=c/{sequence_name(1)}")]
+    files = [*in_folder("p=b", 3).items(), *in_folder("p=c", 1).items()]
 
     assert {"p=a": 1, "p=b": 3, "p=c": 1} == position_after(before, files, by_time=False)
-    assert {"": 2} == position_after({"": 1}, [(2, "p=b/x.parquet")], by_time=True)
+    assert {"": 2} == position_after({"": 1}, in_folder("p=b", 2).items(), by_time=True)
     assert {"p=a": 1, "p=b": 2} == before
 
 
@@ -277,18 +276,15 @@ def test_the_position_keeps_other_folders() -> None:
     st.dictionaries(st.sampled_from(["", "p=a", "p=b/q=c"]), st.integers(0, 5)),
     st.lists(st.sampled_from(["", "p=a", "p=b/q=c"]), max_size=8),
 )
-def test_a_plan_s_files_get_their_numbers_again(before: dict[str, int], lanes: list[str]) -> None:
-    """From nothing but the position before it and the names in order."""
+def test_the_position_follows_every_folder(before: dict[str, int], lanes: list[str]) -> None:
+    """Whatever folders a batch's files lie in, the last number of each counts."""
     at = dict(before)
-    files = []
+    files: list[tuple[int, StoredFile]] = []
     for lane in lanes:
         at[lane] = at.get(lane, 0) + 1
-        files.append((at[lane], f"{lane}/{sequence_name(at[lane])}".lstrip("/")))
+        files += in_folder(lane, at[lane]).items()
 
-    again = numbered(before, [name for _, name in files], by_time=False)
-
-    assert files == list(again)
-    assert {**before, **at} == position_after(before, files, by_time=False)
+    assert at == position_after(before, files, by_time=False)
 
 
 @pytest.mark.parametrize("limits", [{"max_files": 0}, {"max_files": -1}, {"max_bytes": 0}])

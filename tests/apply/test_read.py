@@ -60,7 +60,7 @@ def listed(orders: TableWriter, path: Path) -> StoredFile:
 
 def landed(orders: TableWriter, path: Path, *, whole: bool = True, **policies: object) -> Landed:
     """Open a file."""
-    return read_landed(source(orders, **policies), 1, listed(orders, path), whole=whole)
+    return read_landed(source(orders, **policies), listed(orders, path), whole=whole)
 
 
 @pytest.mark.parametrize("whole", [True, False])

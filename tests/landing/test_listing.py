@@ -255,7 +255,7 @@ def test_replacing_a_file_changes_its_identity(root: Path) -> None:
 
 def by_time(root: Path, folder: TableFolder, applied: Applied = NOTHING_APPLIED) -> FolderListing:
     """List a folder's Parquet files by when they were written."""
-    return order_by_time(see_folder(open_store(str(root)), folder), [".parquet"], applied)
+    return order_by_time(see_folder(open_store(str(root)), folder), (".parquet",), applied)
 
 
 def write(root: Path, name: str, second: float) -> Path:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from mirrorlib.landing.metadata import TEXT_EXTENSIONS
 from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
 from mirrorlib.landing.partner import PARTNER_FILE
 
@@ -26,7 +27,6 @@ MANY_FILES = 50  # from here on, their average size is worth a note
 SMALL_FILE = 64 << 10  # bytes: a file of hundred rows and its footer
 LARGE_FILE = 1 << 30
 _CLEANED = frozenset({"_ProcessedFiles", "_FilesReadyToDelete"})
-_TEXT = ("csv", "tsv", "psv", "txt")
 _DATA = frozenset({"parquet", "csv", "tsv", "psv", "gz", "zst", "snappy"})
 
 
@@ -89,13 +89,7 @@ class _Room:
     @property
     def extensions(self) -> tuple[str, ...]:
         """Return the extensions that the table's files may have, in lower case."""
-        stated = self.metadata.file_format if self.metadata else None
-        own = self.metadata.file_extension if self.metadata else None
-        if self.metadata is None:
-            return ("parquet", *_TEXT)
-        if stated == "delimited":
-            return (own.lower(),) if own else _TEXT
-        return ("parquet",)  # what a table without FileFormat is read as
+        return self.metadata.extensions if self.metadata else ("parquet", *TEXT_EXTENSIONS)
 
 
 def _levels(room: _Room, listed: Folder, partition: str) -> Iterator[tuple[str, Folder]]:
