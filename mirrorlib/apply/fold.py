@@ -47,8 +47,19 @@ def fold_rows(rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> 
     """
     if not keys or pc.all(pc.equal(markers, INSERT)).as_py() is not False:
         return rows.append_column(OP, pa.repeat(pa.scalar(ADD, pa.int8()), len(rows)))
-    places, ops = _fold_places(_key_numbers(rows, keys), markers)
+    numbers = _key_numbers(rows, keys)
+    if (
+        pc.max(numbers).as_py() == len(rows) - 1
+    ):  # every key once, as in most batches: nothing to fold
+        return rows.append_column(OP, _ops_alone(markers))
+    places, ops = _fold_places(numbers, markers)
     return rows.take(places).append_column(OP, ops)
+
+
+def _ops_alone(markers: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the op of rows that are the only ones of their keys."""
+    inserted = pc.if_else(pc.equal(markers, INSERT), ADD, PUT)
+    return pc.if_else(pc.equal(markers, DELETE), DROP, inserted).cast(pa.int8())
 
 
 def count_null_keys(rows: pa.Table, keys: Sequence[str]) -> int:
@@ -58,7 +69,10 @@ def count_null_keys(rows: pa.Table, keys: Sequence[str]) -> int:
 
 
 def _key_numbers(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """Give equal keys the same number, as Spark compares them: NULL equals NULL, -0.0 equals 0.0, NaN equals NaN."""
+    """Give equal keys the same number, 0 to the count of keys, as Spark compares them.
+
+    NULL equals NULL, -0.0 equals 0.0, NaN equals NaN.
+    """
     numbers: pa.Array | None = None
     for key in keys:
         values = _as_compared(rows.column(key)).combine_chunks()

@@ -128,6 +128,8 @@ def _merge_conf(
         "spark.databricks.delta.write.txnVersion": str(mark.version),
         "spark.databricks.delta.commitInfo.userMetadata": mark.text,
         "spark.databricks.delta.merge.materializeSource": "none",
+        # Rows and their feed are written side by side; else Spark sorts them apart first.
+        "spark.sql.maxConcurrentOutputFileWriters": "4",
     }
     if is_small(staged.rows, table_bytes):
         return {**conf, **SMALL_COMMIT, **_SMALL_MERGE}

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
+_ROWS_PER_GROUP = (
+    1 << 17
+)  # of a staged file: a task takes whole row groups, and there should be some for each
 _ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
@@ -179,7 +182,7 @@ def _frame_of_rows(
         stage.state.open_new(path) as file,
         pq.ParquetWriter(file, changes.schema, compression="zstd") as writer,
     ):
-        writer.write_table(changes)
+        writer.write_table(changes, row_group_size=_ROWS_PER_GROUP)
     staged = stage.state.stat(path)
     frame = _read(stage, columns, [stage.state.uri(path)], op=op)
     return frame, staged.size if staged else 0
