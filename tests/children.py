@@ -306,7 +306,7 @@ def kill_at_random(
 def _kill_in_the_middle(runner: Child, dice: random.Random) -> str:
     """Let some events pass, then a random moment, then kill; a runner that is done before is a moment too."""
     last = "before the first step"
-    for _ in range(dice.randrange(1, 70)):
+    for _ in range(dice.randrange(1, 40)):  # a file of each of two tables is some 36
         said = runner.next()
         if said is None or said["at"] == "report":
             break

@@ -25,11 +25,12 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 
-# The tests' own reading of small tables; what mirrorlib does in sessions of its own is as it is.
-READ_LITTLE = {
+# Tables of a few rows: compiling a query takes longer than running it. The demo, the commands that run
+# as processes and the benchmarks, which compare checksums, run as users do.
+LITTLE = {
+    "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
 }
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("patient", deadline=None)
@@ -47,11 +48,9 @@ def spark() -> Iterator[SparkSession]:
     """Start the one session; tests that do not ask for it never import pyspark."""
     import mirrorlib  # tests without Spark run in seconds
 
-    session = mirrorlib.local_spark(
-        cores=2, memory="3g", conf={"spark.sql.shuffle.partitions": "2"}
-    )
-    for name, value in READ_LITTLE.items():
-        session.conf.set(name, value)
+    session = mirrorlib.local_spark(cores=2, memory="3g", conf=LITTLE)
+    # What a test reads itself needs no adapting; what mirrorlib does in sessions of its own is as it is.
+    session.conf.set("spark.sql.adaptive.enabled", "false")
     yield session
     session.stop()
 

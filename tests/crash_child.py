@@ -25,6 +25,13 @@ import threading
 from collections import Counter
 from typing import Any, NoReturn
 
+# Every query has little to do; compiling it would take longer than running it.
+LITTLE = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 class Observer:
     """Tell every event, stop threads where they have to stop, and die once all are there."""
@@ -74,7 +81,7 @@ def main(task: dict[str, Any]) -> int:
     """Do what the task says."""
     import mirrorlib
 
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": task["java"]}
+    conf = {**LITTLE, "spark.driver.extraJavaOptions": task["java"]}
     spark = mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
     if task.get("large"):
         from mirrorlib.apply import prepare

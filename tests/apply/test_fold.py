@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -70,12 +71,14 @@ def merged(changes: Iterable[Change], existing: int) -> Counter[int]:
     return Counter(after)
 
 
-def judge(changes: Iterable[tuple[int, int, int]]) -> None:
+def judge(
+    changes: Iterable[tuple[int, int, int]], sequences: Sequence[Sequence[int]] = SEQUENCES
+) -> None:
     """Compare (key, op, value) rows with the replay of every sequence, for 0 to 2 existing rows."""
     by_key: dict[int, list[Change]] = {}
     for key, op, value in changes:
         by_key.setdefault(key, []).append((op, value))
-    for key, sequence in enumerate(SEQUENCES):
+    for key, sequence in enumerate(sequences):
         mine = by_key.get(key, [])
         matching = [op for op, _ in mine if op in {DROP, PUT, CHANGE}]
         assert len(matching) <= 1, (
@@ -111,6 +114,15 @@ def test_every_short_log_folds_in_memory(log: pa.Table) -> None:
     folded = fold_rows(log.select(["id", "v"]), log.column(MARKER), ["id"])
 
     judge(zip(*[folded.column(name).to_pylist() for name in ("id", OP, "v")], strict=True))
+
+
+def test_keys_that_come_once_fold_in_memory(log: pa.Table) -> None:
+    """A batch in which no key comes twice, on no, one and two existing rows."""
+    once = [sequence for sequence in SEQUENCES if len(sequence) == 1]
+    log = log.filter(pc.less(log.column("id"), len(once)))
+    folded = fold_rows(log.select(["id", "v"]), log.column(MARKER), ["id"])
+
+    judge(zip(*[folded.column(name).to_pylist() for name in ("id", OP, "v")], strict=True), once)
 
 
 def test_every_short_log_folds_on_spark(spark: SparkSession, log: pa.Table, tmp_path: Path) -> None:
