@@ -90,6 +90,7 @@ class Policies:
     quiet: bool = False
     dialect: Dialect | None = None  # how delimited text is written; None for Parquet
     detection: Detection = "sequential"
+    conditional: str | None = None  # an update counts only where this column is greater
 
     @property
     def by_time(self) -> bool:

@@ -97,7 +97,7 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
             rows = pq.read_table(handle, coerce_int96_timestamp_unit="us") if whole else None
             markers = _markers(source, file, schema, rows, handle)
             counts = _count(markers)
-            _check_keys(source, file, schema, counts, markers)
+            _check_columns(source, file, schema, counts, markers)
             keys = _typed_keys(source, schema)
             pieces = open_parquet(handle).iter_batches(columns=keys) if rows is None else [rows]
             nulls = sum(_count_nulls(piece, keys) for piece in pieces) if keys else 0
@@ -125,7 +125,7 @@ def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     for rows in _pieces(source, file, schema):
         markers = _markers(source, file, replace(schema, rows=len(rows)), rows, None, first=seen)
         found = _count(markers)
-        _check_keys(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
+        _check_columns(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
         counts.update(found)
         nulls += _count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
@@ -359,7 +359,7 @@ def _count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
     return sum(int(rows.column(name).null_count) for name in names)
 
 
-def _check_keys(
+def _check_columns(
     source: Source,
     file: StoredFile,
     schema: FileSchema,
@@ -380,6 +380,15 @@ def _check_keys(
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
         raise SchemaError(
             msg, table=source.table, file=file.name, column=missing[0], next_step=step
+        )
+    inserts = counts[INSERT] if source.policies.insert_policy == "append" else 0
+    updates = sum(counts.values()) - counts[DELETE] - inserts
+    conditional = source.policies.conditional
+    if conditional and updates and schema.column(conditional) is None:
+        msg = "the table's ConditionalUpdateColumn is missing in a file with updates"
+        step = "Publish the column, or apply without --conditional-updates."
+        raise SchemaError(
+            msg, table=source.table, file=file.name, column=conditional, next_step=step
         )
 
 

@@ -80,6 +80,7 @@ def apply_zone(
     allow_foreign_writes: bool = False,
     allow_empty: bool = False,
     quiet: bool = False,
+    conditional_updates: bool = False,
     moved_from: str | None = None,
     rewrite_limit: int = REWRITE_LIMIT,
     settle: float = SETTLE,
@@ -110,6 +111,8 @@ def apply_zone(
         allow_foreign_writes: go on although somebody else wrote to a table.
         allow_empty: let a reset table be replaced by no rows.
         quiet: leave rows alone that an update would not change; the change feed shrinks.
+        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
+            upsert counts only if its value there is greater than the row's; NULL is less than all.
         moved_from: the zone's former URL, when the same zone is now elsewhere.
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
@@ -144,6 +147,7 @@ def apply_zone(
         allow_foreign_writes=allow_foreign_writes,
         allow_empty=allow_empty,
         quiet=quiet,
+        conditional_updates=conditional_updates,
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
         settle=settle,
@@ -229,7 +233,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     history = History(journal)
     opened = open_folder(job.zone, folder, history)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
-    tally.warn(*opened.warnings)
+    tally.warn(*opened.warnings_under(job.options))
     if opened.waits_for:
         return tally.end("waiting", opened.waits_for)
     with (

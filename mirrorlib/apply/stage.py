@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.apply.columns import sql_type
+from mirrorlib.apply.columns import find_column, sql_type
+from mirrorlib.apply.conditional import fold_conditionally
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT, fold_frame, fold_rows
 from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.apply.prepare import fitted_rows, rows_of
@@ -64,6 +65,7 @@ class Staged:
         key_range: smallest and largest value of the first key column, where both are known.
         bytes: how many bytes were staged, 0 when the change files themselves are read.
         private: the frame reads staged files, not the landing zone.
+        conditional: the column whose value has to be greater for an update to count; None where all count.
 
     """
 
@@ -74,6 +76,7 @@ class Staged:
     null_keys: bool
     bytes: int
     private: bool
+    conditional: str | None = None
     key_range: tuple[object, object] | None = None
 
 
@@ -107,7 +110,8 @@ def stage_batch(
 
     """
     plain = not keys or prepared.rows == _inserts(source, prepared)
-    if prepared.small:
+    conditional = _spelled(prepared.growth.columns, source.policies.conditional)
+    if prepared.small and (plain or conditional is None):
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
     for landed in prepared.landed:
         check_identity(source, landed.file)
@@ -122,7 +126,12 @@ def stage_batch(
             bytes=0,
             private=False,
         )
-    folded = fold_frame(frame_of(stage, source, prepared, ordered=True), keys)
+    rows = frame_of(stage, source, prepared, ordered=True)
+    folded = (
+        fold_frame(rows, keys)
+        if conditional is None
+        else fold_conditionally(rows, keys, conditional)
+    )
     path = f"{stage.folder}/folded"
     if replaces:
         folded = _without_matches(folded)
@@ -139,6 +148,7 @@ def stage_batch(
         null_keys=any(landed.null_keys for landed in prepared.landed),
         bytes=size,
         private=True,
+        conditional=conditional,
     )
 
 
@@ -194,6 +204,12 @@ def _range_of(values: pa.ChunkedArray) -> tuple[object, object] | None:
         return None
     ends = pc.min_max(values).as_py()
     return None if ends["min"] is None else (ends["min"], ends["max"])
+
+
+def _spelled(columns: Columns, name: str | None) -> str | None:
+    """Name a column as the table does."""
+    found = find_column(columns, name) if name is not None else None
+    return found.name if found else None
 
 
 def _inserts(source: Source, prepared: Prepared) -> int:
