@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT
-from mirrorlib.apply.read import DELETE, INSERT, UPDATE, UPSERT
+from mirrorlib.apply.marks import DELETE, INSERT, UPDATE, UPSERT
 from mirrorlib.landing.names import quote
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.journal import Policies, now
+from mirrorlib.apply.record import Policies, now
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,

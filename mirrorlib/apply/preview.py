@@ -38,11 +38,12 @@ from mirrorlib.apply.job import (
     refuse_in_catalog,
     unexpected_error,
 )
-from mirrorlib.apply.journal import Journal, Life
+from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import position_after
+from mirrorlib.apply.record import Life
 from mirrorlib.apply.report import GONE, PlannedTable, PlanReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.target import Target

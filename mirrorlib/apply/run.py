@@ -26,7 +26,7 @@ from mirrorlib.apply.job import (
     refuse_in_catalog,
     unexpected_error,
 )
-from mirrorlib.apply.journal import Journal, now, open_state
+from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.apply.lifecycle import absent_tables, end_life, known_tables, lives_of
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.onboard import open_folder
@@ -41,6 +41,7 @@ from mirrorlib.apply.options import (
     OnGone,
     Options,
 )
+from mirrorlib.apply.record import now
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.tally import Tally, record_status
