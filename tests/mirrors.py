@@ -31,7 +31,7 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.journal import Plan
+    from mirrorlib.apply.record import Plan
     from mirrorlib.apply.work import Work
     from zones import TableWriter
 

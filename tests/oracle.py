@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from typing import Any
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 FEED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp"})
@@ -59,8 +60,12 @@ def replay(
     keys: Sequence[str],
     insert_policy: str = "append",
     upsert_default: bool = False,
+    conditional: str | None = None,
 ) -> Replayed:
-    """Apply every row of every file, in order, to an empty table."""
+    """Apply every row of every file, in order, to an empty table.
+
+    With *conditional*, an update or upsert counts only where its value there is greater than the row's.
+    """
     table = Replayed()
     lowered = [key.lower() for key in keys]
     default = UPSERT if upsert_default else INSERT
@@ -72,14 +77,17 @@ def replay(
             operation = default if marker is None else marker
             if operation == INSERT and insert_policy == "upsert":
                 operation = UPSERT
-            _apply_row(
-                table, {name.lower(): value for name, value in row.items()}, operation, lowered
-            )
+            lower = {name.lower(): value for name, value in row.items()}
+            _apply_row(table, lower, operation, lowered, conditional)
     return table
 
 
 def _apply_row(
-    table: Replayed, row: dict[str, object], operation: int, keys: Sequence[str]
+    table: Replayed,
+    row: dict[str, object],
+    operation: int,
+    keys: Sequence[str],
+    conditional: str | None,
 ) -> None:
     if operation == INSERT:
         table.rows.append(row)
@@ -90,12 +98,20 @@ def _apply_row(
         table.rows = [old for place, old in enumerate(table.rows) if place not in places]
     elif operation in {UPDATE, UPSERT}:
         for place in places:
-            table.rows[place] = row
+            if conditional is None or _is_greater(
+                row.get(conditional.lower()), table.rows[place].get(conditional.lower())
+            ):
+                table.rows[place] = row
         if not places:
             table.rows.append(row)
     else:
         msg = f"the oracle knows no marker {operation}"
         raise ValueError(msg)
+
+
+def _is_greater(new: Any, old: Any) -> bool:
+    """Compare two values of one column; NULL is less than every other."""
+    return new is not None and (old is None or new > old)
 
 
 def _key(row: Row, keys: Sequence[str]) -> tuple[object, ...]:

@@ -32,11 +32,11 @@ from mirrorlib.apply.continuity import (
     goes_on,
 )
 from mirrorlib.apply.guard import stand
-from mirrorlib.apply.journal import Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.onboard import open_folder, told_changed
 from mirrorlib.apply.plan import Limits, Watched, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
+from mirrorlib.apply.record import Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError, SchemaError
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirrorlib.apply.guard import Standing
-    from mirrorlib.apply.journal import Entry
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.plan import Run
     from mirrorlib.apply.prepare import Prepared
+    from mirrorlib.apply.record import Entry
     from mirrorlib.apply.report import State
     from mirrorlib.apply.work import Work
     from mirrorlib.errors import MirrorError

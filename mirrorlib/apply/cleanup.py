@@ -19,9 +19,9 @@ from mirrorlib.apply.plan import changed_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirrorlib.apply.journal import Entry
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Cleanup, Options
+    from mirrorlib.apply.record import Entry
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import Store, StoredFile
 

@@ -18,9 +18,9 @@ from mirrorlib.landing.names import WHOLE_FOLDER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from mirrorlib.apply.journal import Entry
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
+    from mirrorlib.apply.record import Entry
     from mirrorlib.apply.work import Work
 
 

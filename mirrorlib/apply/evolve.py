@@ -23,7 +23,8 @@ from mirrorlib.landing.values import first_misfit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.apply.read import Landed, Source
+    from mirrorlib.apply.read import Landed
+    from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileColumn
 
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())

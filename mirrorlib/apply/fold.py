@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.apply.read import DELETE, INSERT, UPDATE, UPSERT
+from mirrorlib.apply.marks import DELETE, INSERT, UPDATE, UPSERT
 from mirrorlib.landing.names import quote
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyEr
 
 if TYPE_CHECKING:
     from mirrorlib.apply.columns import Columns
-    from mirrorlib.apply.journal import Done, Entry, Plan
     from mirrorlib.apply.log import Commit
+    from mirrorlib.apply.record import Done, Entry, Plan
     from mirrorlib.apply.work import Work
 
 _NAMED = 3  # how many foreign commits an error names

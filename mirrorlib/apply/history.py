@@ -19,7 +19,8 @@ from mirrorlib.errors import JournalError
 from mirrorlib.landing.listing import Applied
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.journal import Entry, Journal, Life
+    from mirrorlib.apply.journal import Journal
+    from mirrorlib.apply.record import Entry, Life
 
 _EVERY = 100  # batches
 _SCHEMA = pa.schema(

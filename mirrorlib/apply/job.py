@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import policies_of
-from mirrorlib.apply.read import Source
+from mirrorlib.apply.source import Source
 from mirrorlib.apply.table import find_location, open_log, refer
 from mirrorlib.apply.work import Work
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.journal import Life
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
+    from mirrorlib.apply.record import Life
     from mirrorlib.apply.report import Event, Observer
     from mirrorlib.apply.target import Target
     from mirrorlib.landing.listing import TableFolder

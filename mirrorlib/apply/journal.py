@@ -21,172 +21,30 @@ Protocol: design §4.
 from __future__ import annotations
 
 import json
-import secrets
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from mirrorlib.apply.record import (
+    FORMAT,
+    Done,
+    Entry,
+    Life,
+    Plan,
+    V,
+    from_json,
+    json_bytes,
+    new_attempt,
+    now,
+    to_json,
+)
 from mirrorlib.errors import JournalError
-from mirrorlib.landing.delimited import Dialect
-from mirrorlib.landing.metadata import DefinedColumn, Detection
 
 if TYPE_CHECKING:
     from mirrorlib.landing.names import TableName
     from mirrorlib.store import Store
 
-FORMAT = 1
 _LAST = 10**12 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
-    """One life of a table folder.
-
-    Attributes:
-        ordinal: 1 for the first.
-        uuid: random; Delta's txn application id is made of it.
-        why: what began it: "first seen", "reset", "re-created" or "start at".
-        zone: the landing zone's URL when it began.
-        started_at: ISO 8601, UTC.
-        start_at: the number of its first change file.
-
-    """
-
-    ordinal: int
-    uuid: str
-    why: str
-    zone: str
-    started_at: str
-    start_at: int = 1
-
-    @property
-    def app_id(self) -> str:
-        """Return Delta's txn application id for every batch of this life."""
-        return f"mirrorlib:{self.uuid}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFile:
-    """A change file as it was when the batch was planned; *rows* is what its footer said, *modified* ISO 8601, UTC."""
-
-    name: str
-    size: int
-    etag: str
-    rows: int
-    modified: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policies:
-    """What a plan's outcome depends on beside its files; whoever carries it out uses these, not his own options."""
-
-    keys: tuple[str, ...]
-    upsert_default: bool
-    insert_policy: Literal["append", "upsert"]
-    evolution: Literal["widen", "add", "strict"]
-    ntz: Literal["utc", "keep"]
-    quiet: bool = False
-    dialect: Dialect | None = None  # how delimited text is written; None for Parquet
-    detection: Detection = "sequential"
-
-    @property
-    def by_time(self) -> bool:
-        """Say whether files have no numbers and count by when they were written."""
-        return self.detection == "last_update_time"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """One batch: consecutive change files to be applied in one Delta commit, or voided as a whole.
-
-    Attributes:
-        life: the life's uuid.
-        batch: 1 for the first.
-        attempt: random, names this plan in `userMetadata`.
-        zone: the landing zone's URL.
-        files: in order.
-        before: last applied number per partition folder; empty while the life has applied nothing.
-            Files that have no numbers are counted.
-        after: the same once this batch is applied.
-        table_version: the newest Delta version when it was planned, None when there was no table.
-        previous: how batch - 1 ended: applied or void, and its version.
-        listed_at: when the folder was listed, ISO 8601, UTC.
-
-    """
-
-    life: str
-    batch: int
-    attempt: str
-    zone: str
-    files: tuple[PlannedFile, ...]
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    policies: Policies
-    table_version: int | None
-    previous: Mapping[str, Any] | None
-    listed_at: str
-
-    @property
-    def rows(self) -> int:
-        """Return the rows of all files, as their footers said."""
-        return sum(file.rows for file in self.files)
-
-    @property
-    def bytes(self) -> int:
-        """Return the size of all files."""
-        return sum(file.size for file in self.files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """How a batch ended.
-
-    Attributes:
-        outcome: applied, or void: an empty commit has taken the plan's place.
-        version: the Delta version.
-        table_id: the Delta table's id.
-        columns: the table's columns after it, (name, Spark type).
-        table_bytes: the table's size after it, roughly: it decides only how the next commit is run.
-        kind: append, matched-only, merge, overwrite or empty.
-        rows: change rows by marker name.
-        seconds: per stage.
-        cause: what voided it: file, etag, error and reason.
-        finished_at: ISO 8601, UTC.
-
-    """
-
-    outcome: Literal["applied", "void"]
-    version: int
-    table_id: str | None
-    columns: tuple[tuple[str, str], ...]
-    table_bytes: int
-    kind: str
-    rows: Mapping[str, int] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    cause: Mapping[str, Any] | None = None
-    finished_at: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """The newest batch of a life: its plan, and its outcome once there is one."""
-
-    plan: Plan
-    done: Done | None
-
-    @property
-    def position(self) -> Mapping[str, int]:
-        """Return the last applied number per partition folder, after this batch."""
-        return (
-            self.plan.after
-            if self.done is not None and self.done.outcome == "applied"
-            else self.plan.before
-        )
-
-
-V = TypeVar("V", Life, Plan, Done)
 
 
 class Journal:
@@ -217,14 +75,14 @@ class Journal:
             start_at=start_at,
         )
         path = f"{self._folder}/lives/{ordinal:06d}.json"
-        self._state.put_new(path, _text(life))
+        self._state.put_new(path, to_json(life))
         return self._value(
             Life, path
         )  # never ours by belief: an answer of put-if-absent may have been lost
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
-        said = _json_bytes({"format": FORMAT, "seen_at": now()})
+        said = json_bytes({"format": FORMAT, "seen_at": now()})
         self._state.put_new(self._gone(life), said)
 
     def is_gone(self, life: Life) -> bool:
@@ -248,13 +106,13 @@ class Journal:
     def write_plan(self, life: Life, plan: Plan) -> Plan:
         """Write a plan unless its batch has one; return the plan that counts."""
         path = self._path(life, plan.batch, "plan")
-        self._state.put_new(path, _text(plan))
+        self._state.put_new(path, to_json(plan))
         return self._value(Plan, path)
 
     def write_done(self, life: Life, batch: int, done: Done) -> Done:
         """Write an outcome unless the batch has one; return the one that counts."""
         path = self._path(life, batch, "done")
-        self._state.put_new(path, _text(done))
+        self._state.put_new(path, to_json(done))
         return self._value(Done, path)
 
     def entry(self, life: Life, batch: int) -> Entry:
@@ -286,7 +144,7 @@ class Journal:
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the table."""
-        self._state.put(f"{self._folder}/status.json", _json_bytes({"format": FORMAT, **status}))
+        self._state.put(f"{self._folder}/status.json", json_bytes({"format": FORMAT, **status}))
 
     def _gone(self, life: Life) -> str:
         return f"{self._folder}/gone/{life.ordinal:06d}.json"
@@ -303,20 +161,10 @@ class Journal:
     def _value(self, kind: type[V], path: str) -> V:
         value = self._json(path)
         try:
-            return _from_json(kind, value)
+            return from_json(kind, value)
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             msg = "the journal lacks a value"
             raise JournalError(msg, table=self._table, file=path, found=str(exc)) from exc
-
-
-def new_attempt() -> str:
-    """Return a random name for one attempt."""
-    return secrets.token_hex(8)
-
-
-def now() -> str:
-    """Return this moment as the journal writes it."""
-    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def open_state(state: Store) -> None:
@@ -341,7 +189,7 @@ def open_state(state: Store) -> None:
             f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
         )
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
-    state.put_new("state.json", _json_bytes({"format": FORMAT, "created_at": now()}))
+    state.put_new("state.json", json_bytes({"format": FORMAT, "created_at": now()}))
 
 
 def _check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
@@ -362,29 +210,3 @@ def _check_format(data: bytes | None, path: str, table: str | None = None) -> di
         step = "Use the mirrorlib version that wrote it, or a newer one."
         raise JournalError(msg, table=table, file=path, next_step=step)
     return value
-
-
-def _from_json(kind: type[V], value: Mapping[str, Any]) -> V:
-    known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
-    if kind is Plan:
-        known["files"] = tuple(PlannedFile(**file) for file in known["files"])
-        known["policies"] = _policies(known["policies"])
-    if kind is Done:
-        known["columns"] = tuple((name, sql_type) for name, sql_type in known["columns"])
-    return kind(**known)
-
-
-def _policies(stored: Mapping[str, Any]) -> Policies:
-    dialect = stored.get("dialect")
-    if dialect is not None:
-        columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
-        dialect = Dialect(**{**dialect, "columns": columns})
-    return Policies(**{**stored, "keys": tuple(stored["keys"]), "dialect": dialect})
-
-
-def _text(value: Life | Plan | Done) -> bytes:
-    return _json_bytes({"format": FORMAT, **asdict(value)})
-
-
-def _json_bytes(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from mirrorlib.apply.job import Job
-    from mirrorlib.apply.journal import Life
+    from mirrorlib.apply.record import Life
     from mirrorlib.landing.listing import FolderListing, TableFolder
 
 _LOG = logging.getLogger(__name__)

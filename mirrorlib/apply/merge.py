@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.conditional import is_greater
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, OP, PUT
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.landing.names import quote
@@ -97,7 +98,9 @@ def _merge_sql(
     if ops & {PUT, CHANGE}:
         sets = ", ".join(f"t.{name} = s.{name}" for name in names)
         unlike = " OR ".join(f"NOT (t.{name} <=> s.{name})" for name in names)
-        clauses.append(f"WHEN MATCHED{f' AND ({unlike})' if quiet else ''} THEN UPDATE SET {sets}")
+        greater = f" AND {is_greater(staged.conditional)}" if staged.conditional else ""
+        changed = f" AND ({unlike})" if quiet else ""
+        clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {sets}")
     if ops & {PUT, ADD}:
         values = ", ".join(f"s.{name}" for name in names)
         clauses.append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.journal import Policies, now
+from mirrorlib.apply.record import Policies, now
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 
 _NAMED = 3  # how many names a warning lists
+_UNHEEDED = (
+    "ConditionalUpdateColumn is not honoured: changes apply in file order. "
+    "Ask for it with --conditional-updates."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +66,13 @@ class Folder:
         if self.metadata is None:
             return "_metadata.json is missing. The table waits until its publisher writes it."
         return "" if self.listing.count else "No change file has been published yet."
+
+    def warnings_under(self, options: Options) -> tuple[str, ...]:
+        """Add to the warnings what these options leave unheeded."""
+        stated = self.metadata.conditional_update if self.metadata else None
+        if stated is None or options.conditional_updates:
+            return self.warnings
+        return (*self.warnings, _UNHEEDED)
 
 
 def open_folder(zone: Store, folder: TableFolder, history: History | None = None) -> Folder:
@@ -127,14 +138,13 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
         quiet=options.quiet,
         dialect=dialect,
         detection=metadata.detection,
+        conditional=metadata.conditional_update if options.conditional_updates else None,
     )
 
 
 def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...]:
     told = [f"_metadata.json was repaired: {repair}" for repair in metadata.repairs]
     told += [f"_metadata.json has an unknown property: {name}" for name in metadata.unknown]
-    if metadata.conditional_update:
-        told.append("ConditionalUpdateColumn is not honoured: changes apply in file order")
     if listing.late:
         told.append(
             f"{listing.late} files came late: they were written before files that have been applied already"

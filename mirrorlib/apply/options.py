@@ -36,6 +36,8 @@ class Options:
         allow_foreign_writes: go on after somebody else wrote to a table.
         allow_empty: let a new life replace a table by no rows.
         quiet: leave rows alone that an update would not change.
+        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
+            upsert counts only if its value there is greater than the row's.
         moved_from: the zone's former URL, when the same zone is now elsewhere.
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
@@ -61,6 +63,7 @@ class Options:
     allow_foreign_writes: bool = False
     allow_empty: bool = False
     quiet: bool = False
+    conditional_updates: bool = False
     moved_from: str | None = None
     rewrite_limit: int = REWRITE_LIMIT
     settle: float = SETTLE

@@ -16,7 +16,7 @@ from mirrorlib.landing.names import WHOLE_FOLDER, partition_of, sequence_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mirrorlib.apply.journal import Plan
+    from mirrorlib.apply.record import Plan
     from mirrorlib.landing.listing import FolderListing
     from mirrorlib.store import StoredFile
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.apply.evolve import Growth, grow_columns, growth_of
+from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.read import (
-    MARKER_NAMES,
     SMALL_BYTES,
     SMALL_DECODED,
     column_values,
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorlib.apply.columns import Columns
-    from mirrorlib.apply.read import Landed, Source
+    from mirrorlib.apply.read import Landed
+    from mirrorlib.apply.source import Source
     from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError)

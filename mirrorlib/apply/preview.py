@@ -38,11 +38,12 @@ from mirrorlib.apply.job import (
     refuse_in_catalog,
     unexpected_error,
 )
-from mirrorlib.apply.journal import Journal, Life
+from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
 from mirrorlib.apply.plan import position_after
+from mirrorlib.apply.record import Life
 from mirrorlib.apply.report import GONE, PlannedTable, PlanReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.target import Target
@@ -75,6 +76,7 @@ def plan_zone(
     insert_policy: InsertPolicy = "append",
     evolution: Evolution = "widen",
     ntz: Ntz = "utc",
+    conditional_updates: bool = False,
     max_files: int | None = None,
     max_bytes: int | None = None,
     catalog: str | None = None,
@@ -99,6 +101,7 @@ def plan_zone(
         insert_policy=insert_policy,
         evolution=evolution,
         ntz=ntz,
+        conditional_updates=conditional_updates,
         max_files=max_files,
         max_bytes=max_bytes,
         retry=retry,
@@ -128,7 +131,10 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         opened = open_folder(job.zone, folder, History(journal, planned=True))
         if opened.waits_for:
             return PlannedTable(
-                table=table, state="waiting", reason=opened.waits_for, warnings=opened.warnings
+                table=table,
+                state="waiting",
+                reason=opened.waits_for,
+                warnings=opened.warnings_under(job.options),
             )
         lives = coming_lives(job, folder.name, opened.listing, _UNBORN)
         with lend_session(job.spark) as spark:
@@ -149,7 +155,8 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     check_keys(work, entry)
     check_detection(work, opened, entry)
     standing = stand(work, entry)
-    planned = PlannedTable(table=work.table, state="current", warnings=opened.warnings)
+    warned = opened.warnings_under(options)
+    planned = PlannedTable(table=work.table, state="current", warnings=warned)
     evidence = began_again(work, opened, entry, changed_since(work, opened, entry))
     if evidence:
         return replace(planned, state="blocked", reason=evidence)

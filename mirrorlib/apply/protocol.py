@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
+from mirrorlib.apply.frame import Stage
 from mirrorlib.apply.guard import find_outcome, life_is_over
-from mirrorlib.apply.journal import Done, new_attempt, now
+from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
-from mirrorlib.apply.read import MARKER_NAMES, check_identity, decode_whole
+from mirrorlib.apply.read import check_identity, decode_whole
 from mirrorlib.apply.ready import ready_table, refuse_others_table
+from mirrorlib.apply.record import Done, new_attempt, now
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.apply.stage import Stage, stage_batch
+from mirrorlib.apply.stage import stage_batch
 from mirrorlib.apply.table import create_table, find_table
 from mirrorlib.apply.work import mark_of
 from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
@@ -30,11 +32,11 @@ from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirrorlib.apply.journal import Plan
     from mirrorlib.apply.log import Commit
     from mirrorlib.apply.prepare import Prepared
-    from mirrorlib.apply.read import Source
+    from mirrorlib.apply.record import Plan
     from mirrorlib.apply.report import Kind
+    from mirrorlib.apply.source import Source
     from mirrorlib.apply.work import Work
     from mirrorlib.store import StoredFile
 

@@ -13,39 +13,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError, first_line
+from mirrorlib.apply.marks import MARKER_NAMES, check_columns, count_marks, read_marks
+from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError, first_line
 from mirrorlib.landing.columns import FileSchema, check_names, with_given
 from mirrorlib.landing.delimited import iter_tables, read_header
 from mirrorlib.landing.footer import open_parquet, read_footer, spark_decodes
-from mirrorlib.landing.markers import small_markers
 from mirrorlib.landing.names import partition_values
 from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirrorlib.apply.journal import Policies
+    from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileColumn
-    from mirrorlib.store import Store, StoredFile
+    from mirrorlib.store import StoredFile
 
-INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
-MARKER_NAMES = {INSERT: "inserts", UPDATE: "updates", DELETE: "deletes", UPSERT: "upserts"}
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
 SMALL_DECODED = 1 << 30  # of Arrow memory: dictionary pages can hold far more than their size says
 _ROWS_AT_A_TIME = 1 << 17
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Where one table's change files lie and by which policies they are read."""
-
-    zone: Store
-    table: str
-    folder: str
-    policies: Policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +82,9 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
         handle.seek(0)
         try:
             rows = pq.read_table(handle, coerce_int96_timestamp_unit="us") if whole else None
-            markers = _markers(source, file, schema, rows, handle)
-            counts = _count(markers)
-            _check_keys(source, file, schema, counts, markers)
+            markers = read_marks(source, file, schema, rows, handle)
+            counts = count_marks(markers)
+            check_columns(source, file, schema, counts, markers)
             keys = _typed_keys(source, schema)
             pieces = open_parquet(handle).iter_batches(columns=keys) if rows is None else [rows]
             nulls = sum(_count_nulls(piece, keys) for piece in pieces) if keys else 0
@@ -123,9 +110,9 @@ def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     keys = _typed_keys(source, schema)
     seen = size = nulls = 0
     for rows in _pieces(source, file, schema):
-        markers = _markers(source, file, replace(schema, rows=len(rows)), rows, None, first=seen)
-        found = _count(markers)
-        _check_keys(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
+        markers = read_marks(source, file, replace(schema, rows=len(rows)), rows, None, first=seen)
+        found = count_marks(markers)
+        check_columns(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
         counts.update(found)
         nulls += _count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
@@ -237,7 +224,7 @@ def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.
     """
     for rows in _pieces(source, landed.file, landed.schema):
         schema = replace(landed.schema, rows=len(rows))
-        yield rows, _markers(source, landed.file, schema, rows, None)
+        yield rows, read_marks(source, landed.file, schema, rows, None)
 
 
 def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
@@ -299,49 +286,6 @@ def _canonical(
         ) from exc
 
 
-def _markers(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    rows: pa.Table | None,
-    handle: object,
-    *,
-    first: int = 0,
-) -> pa.ChunkedArray:
-    """Return every row's marker as int8; a file without the column gives the table's default to all."""
-    default = UPSERT if source.policies.upsert_default else INSERT
-    if schema.marker is None:
-        return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), schema.rows)])
-    if rows is None:
-        rows = pq.read_table(handle, columns=[schema.marker])
-    values = rows.column(schema.marker)
-    if values.null_count and not source.policies.upsert_default:
-        msg = "the row marker is NULL"
-        row = first + pc.index(pc.is_null(values), value=True).as_py()
-        raise _marker_error(source, file, schema, msg, "NULL", row)
-    if values.null_count == len(values):
-        return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
-    markers = small_markers(values)
-    known = pc.is_in(markers, value_set=pa.array(list(MARKER_NAMES), pa.int8()))
-    bad = pc.and_(pc.invert(known), pc.is_valid(values))
-    if pc.any(bad).as_py():
-        row = pc.index(bad, value=True).as_py()
-        raise _marker_error(
-            source,
-            file,
-            schema,
-            "the row marker is not 0, 1, 2 or 4",
-            str(values[row].as_py())[:20],
-            first + row,
-        )
-    return pc.fill_null(markers, default)
-
-
-def _count(markers: pa.ChunkedArray) -> dict[int, int]:
-    counted = {pair["values"]: pair["counts"] for pair in pc.value_counts(markers).to_pylist()}
-    return {marker: counted.get(marker, 0) for marker in MARKER_NAMES}
-
-
 def _typed_keys(source: Source, schema: FileSchema) -> list[str]:
     """Name a file's own key columns as the file does, but for those that hold nothing but NULL."""
     columns = [schema.own.column(key) for key in source.policies.keys]
@@ -357,50 +301,6 @@ def _untyped_keys(source: Source, schema: FileSchema) -> int:
 def _count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
     """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
     return sum(int(rows.column(name).null_count) for name in names)
-
-
-def _check_keys(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    counts: dict[int, int],
-    markers: pa.ChunkedArray,
-    *,
-    first: int = 0,
-) -> None:
-    keys = source.policies.keys
-    if not keys and sum(counts.values()) > counts[INSERT]:
-        row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
-        msg, found = "updates, upserts and deletes need keys", str(markers[row].as_py())
-        step = "Declare keyColumns in _metadata.json."
-        raise _marker_error(source, file, schema, msg, found, first + row, step)
-    missing = [key for key in keys if schema.rows and schema.column(key) is None]
-    if missing:
-        msg = "a key column of the table is missing in the file"
-        step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
-        raise SchemaError(
-            msg, table=source.table, file=file.name, column=missing[0], next_step=step
-        )
-
-
-def _marker_error(
-    source: Source,
-    file: StoredFile,
-    schema: FileSchema,
-    msg: str,
-    found: str,
-    row: int,
-    next_step: str | None = None,
-) -> MarkerError:
-    return MarkerError(
-        msg,
-        table=source.table,
-        file=file.name,
-        column=schema.marker,
-        row=row,
-        found=found,
-        next_step=next_step,
-    )
 
 
 def _damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:

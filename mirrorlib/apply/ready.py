@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorlib.apply.columns import Columns
-    from mirrorlib.apply.journal import Life, Plan
     from mirrorlib.apply.prepare import Prepared
+    from mirrorlib.apply.record import Life, Plan
     from mirrorlib.apply.table import Found
     from mirrorlib.apply.work import Work
 

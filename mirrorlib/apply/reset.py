@@ -18,7 +18,7 @@ from mirrorlib.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.journal import Life
+    from mirrorlib.apply.record import Life
     from mirrorlib.landing.names import TableName
 
 

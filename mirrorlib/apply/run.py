@@ -26,7 +26,7 @@ from mirrorlib.apply.job import (
     refuse_in_catalog,
     unexpected_error,
 )
-from mirrorlib.apply.journal import Journal, now, open_state
+from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.apply.lifecycle import absent_tables, end_life, known_tables, lives_of
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.onboard import open_folder
@@ -41,6 +41,7 @@ from mirrorlib.apply.options import (
     OnGone,
     Options,
 )
+from mirrorlib.apply.record import now
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.tally import Tally, record_status
@@ -80,6 +81,7 @@ def apply_zone(
     allow_foreign_writes: bool = False,
     allow_empty: bool = False,
     quiet: bool = False,
+    conditional_updates: bool = False,
     moved_from: str | None = None,
     rewrite_limit: int = REWRITE_LIMIT,
     settle: float = SETTLE,
@@ -110,6 +112,8 @@ def apply_zone(
         allow_foreign_writes: go on although somebody else wrote to a table.
         allow_empty: let a reset table be replaced by no rows.
         quiet: leave rows alone that an update would not change; the change feed shrinks.
+        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
+            upsert counts only if its value there is greater than the row's; NULL is less than all.
         moved_from: the zone's former URL, when the same zone is now elsewhere.
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
@@ -144,6 +148,7 @@ def apply_zone(
         allow_foreign_writes=allow_foreign_writes,
         allow_empty=allow_empty,
         quiet=quiet,
+        conditional_updates=conditional_updates,
         moved_from=moved_from,
         rewrite_limit=rewrite_limit,
         settle=settle,
@@ -229,7 +234,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     history = History(journal)
     opened = open_folder(job.zone, folder, history)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
-    tally.warn(*opened.warnings)
+    tally.warn(*opened.warnings_under(job.options))
     if opened.waits_for:
         return tally.end("waiting", opened.waits_for)
     with (

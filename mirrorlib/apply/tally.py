@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.journal import now
+from mirrorlib.apply.record import now
 from mirrorlib.apply.report import BatchReport, Position, State, TableReport, shown_position
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.journal import Done, Entry, Journal, Plan
+    from mirrorlib.apply.journal import Journal
     from mirrorlib.apply.plan import Watched
+    from mirrorlib.apply.record import Done, Entry, Plan
     from mirrorlib.errors import MirrorError
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.read import UPDATE, UPSERT
+from mirrorlib.apply.marks import UPDATE, UPSERT
 
 if TYPE_CHECKING:
     from mirrorlib.apply.prepare import Prepared

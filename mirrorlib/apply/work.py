@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.journal import Journal, Life, Plan
+    from mirrorlib.apply.journal import Journal
     from mirrorlib.apply.log import TableLog
-    from mirrorlib.apply.read import Source
+    from mirrorlib.apply.record import Life, Plan
     from mirrorlib.apply.report import Observer
+    from mirrorlib.apply.source import Source
     from mirrorlib.apply.table import TableRef
     from mirrorlib.store import Store
 

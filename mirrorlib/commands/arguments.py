@@ -73,6 +73,7 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "insert_policy": arguments.insert_policy,
         "evolution": arguments.evolution,
         "ntz": arguments.ntz,
+        "conditional_updates": arguments.conditional_updates,
         "max_files": arguments.max_files,
         "max_bytes": arguments.max_bytes,
         "catalog": arguments.catalog,
@@ -131,6 +132,11 @@ def _add_meaning(command: argparse.ArgumentParser) -> None:
         choices=("utc", "keep"),
         default="utc",
         help="timestamps without zone are instants in UTC, or stay without zone",
+    )
+    command.add_argument(
+        "--conditional-updates",
+        action="store_true",
+        help="honour ConditionalUpdateColumn: an update counts only if its value there is greater than the row's",
     )
 
 

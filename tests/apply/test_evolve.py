@@ -10,9 +10,9 @@ import pytest
 
 from mirrorlib.apply.columns import Column, Columns, to_columns, to_pairs
 from mirrorlib.apply.evolve import growth_of
-from mirrorlib.apply.journal import Policies
 from mirrorlib.apply.prepare import Prepared, prepare_files, rows_of
-from mirrorlib.apply.read import Source
+from mirrorlib.apply.record import Policies
+from mirrorlib.apply.source import Source
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.names import sequence_number
 from mirrorlib.store import open_store

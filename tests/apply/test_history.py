@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.apply.history import History
-from mirrorlib.apply.journal import Done, Journal, Life, Plan, PlannedFile, Policies
+from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.record import Done, Life, Plan, PlannedFile, Policies
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import LocalStore
 

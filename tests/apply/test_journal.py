@@ -9,16 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.apply.journal import (
-    Done,
-    Entry,
-    Journal,
-    Life,
-    Plan,
-    PlannedFile,
-    Policies,
-    open_state,
-)
+from mirrorlib.apply.journal import Journal, open_state
+from mirrorlib.apply.record import Done, Entry, Life, Plan, PlannedFile, Policies
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import LocalStore

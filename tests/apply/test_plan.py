@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlib.apply.journal import Plan, PlannedFile, Policies
 from mirrorlib.apply.plan import (
     Limits,
     Watched,
@@ -18,6 +17,7 @@ from mirrorlib.apply.plan import (
     next_run,
     position_after,
 )
+from mirrorlib.apply.record import Plan, PlannedFile, Policies
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.landing.names import sequence_name
 from mirrorlib.store import StoredFile

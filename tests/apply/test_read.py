@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.apply import read
-from mirrorlib.apply.journal import Policies
 from mirrorlib.apply.read import (
     Landed,
-    Source,
     check_identity,
     column_values,
     decode_whole,
     open_batches,
     read_landed,
 )
+from mirrorlib.apply.record import Policies
+from mirrorlib.apply.source import Source
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
 from mirrorlib.store import StoredFile, open_store
 from tests.zones import marker_array

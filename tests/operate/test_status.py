@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.apply.journal import Done, Journal, Plan, PlannedFile, Policies
+from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.record import Done, Plan, PlannedFile, Policies
 from mirrorlib.cli import main
 from mirrorlib.errors import ChangeFileError, JournalError
 from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder

@@ -58,7 +58,7 @@ METADATA_RULES = (
         severity="warning",
         title="ConditionalUpdateColumn is declared",
         fabric="It stood in one edition of the documentation and is gone from the next.",
-        mirrorlib="Changes apply in file order unless it is asked to honour the column.",
+        mirrorlib="Changes apply in file order; with --conditional-updates, an update only where its value is greater.",
         fix="Publish changes in the order in which they have to apply.",
     ),
     Rule(

@@ -1,0 +1,213 @@
+"""What the journal holds: a table's lives, the plans of its batches, and how they ended.
+
+In: nothing. Out: frozen values and their JSON, which a person can read. A value that an older version
+wrote lacks what came later, and takes its default. Protocol: design §4.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.metadata import DefinedColumn, Detection
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life of a table folder.
+
+    Attributes:
+        ordinal: 1 for the first.
+        uuid: random; Delta's txn application id is made of it.
+        why: what began it: "first seen", "reset", "re-created" or "start at".
+        zone: the landing zone's URL when it began.
+        started_at: ISO 8601, UTC.
+        start_at: the number of its first change file.
+
+    """
+
+    ordinal: int
+    uuid: str
+    why: str
+    zone: str
+    started_at: str
+    start_at: int = 1
+
+    @property
+    def app_id(self) -> str:
+        """Return Delta's txn application id for every batch of this life."""
+        return f"mirrorlib:{self.uuid}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFile:
+    """A change file as it was when the batch was planned; *rows* is what its footer said, *modified* ISO 8601, UTC."""
+
+    name: str
+    size: int
+    etag: str
+    rows: int
+    modified: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """What a plan's outcome depends on beside its files; whoever carries it out uses these, not his own options."""
+
+    keys: tuple[str, ...]
+    upsert_default: bool
+    insert_policy: Literal["append", "upsert"]
+    evolution: Literal["widen", "add", "strict"]
+    ntz: Literal["utc", "keep"]
+    quiet: bool = False
+    dialect: Dialect | None = None  # how delimited text is written; None for Parquet
+    detection: Detection = "sequential"
+    conditional: str | None = None  # an update counts only where this column is greater
+
+    @property
+    def by_time(self) -> bool:
+        """Say whether files have no numbers and count by when they were written."""
+        return self.detection == "last_update_time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One batch: consecutive change files to be applied in one Delta commit, or voided as a whole.
+
+    Attributes:
+        life: the life's uuid.
+        batch: 1 for the first.
+        attempt: random, names this plan in `userMetadata`.
+        zone: the landing zone's URL.
+        files: in order.
+        before: last applied number per partition folder; empty while the life has applied nothing.
+            Files that have no numbers are counted.
+        after: the same once this batch is applied.
+        table_version: the newest Delta version when it was planned, None when there was no table.
+        previous: how batch - 1 ended: applied or void, and its version.
+        listed_at: when the folder was listed, ISO 8601, UTC.
+
+    """
+
+    life: str
+    batch: int
+    attempt: str
+    zone: str
+    files: tuple[PlannedFile, ...]
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    policies: Policies
+    table_version: int | None
+    previous: Mapping[str, Any] | None
+    listed_at: str
+
+    @property
+    def rows(self) -> int:
+        """Return the rows of all files, as their footers said."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of all files."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a batch ended.
+
+    Attributes:
+        outcome: applied, or void: an empty commit has taken the plan's place.
+        version: the Delta version.
+        table_id: the Delta table's id.
+        columns: the table's columns after it, (name, Spark type).
+        table_bytes: the table's size after it, roughly: it decides only how the next commit is run.
+        kind: append, matched-only, merge, overwrite or empty.
+        rows: change rows by marker name.
+        seconds: per stage.
+        cause: what voided it: file, etag, error and reason.
+        finished_at: ISO 8601, UTC.
+
+    """
+
+    outcome: Literal["applied", "void"]
+    version: int
+    table_id: str | None
+    columns: tuple[tuple[str, str], ...]
+    table_bytes: int
+    kind: str
+    rows: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    cause: Mapping[str, Any] | None = None
+    finished_at: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The newest batch of a life: its plan, and its outcome once there is one."""
+
+    plan: Plan
+    done: Done | None
+
+    @property
+    def position(self) -> Mapping[str, int]:
+        """Return the last applied number per partition folder, after this batch."""
+        return (
+            self.plan.after
+            if self.done is not None and self.done.outcome == "applied"
+            else self.plan.before
+        )
+
+
+V = TypeVar("V", Life, Plan, Done)
+
+
+def new_attempt() -> str:
+    """Return a random name for one attempt."""
+    return secrets.token_hex(8)
+
+
+def now() -> str:
+    """Return this moment as the journal writes it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def from_json(kind: type[V], value: Mapping[str, Any]) -> V:
+    """Read a value back.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: the JSON is not one that `to_json` wrote.
+
+    """
+    known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
+    if kind is Plan:
+        known["files"] = tuple(PlannedFile(**file) for file in known["files"])
+        known["policies"] = _policies(known["policies"])
+    if kind is Done:
+        known["columns"] = tuple((name, sql_type) for name, sql_type in known["columns"])
+    return kind(**known)
+
+
+def _policies(stored: Mapping[str, Any]) -> Policies:
+    dialect = stored.get("dialect")
+    if dialect is not None:
+        columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
+        dialect = Dialect(**{**dialect, "columns": columns})
+    return Policies(**{**stored, "keys": tuple(stored["keys"]), "dialect": dialect})
+
+
+def to_json(value: Life | Plan | Done) -> bytes:
+    """Write a value as a file of the journal."""
+    return json_bytes({"format": FORMAT, **asdict(value)})
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Write JSON for people, a line a value."""
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
