@@ -86,6 +86,10 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Otherwise `${env:HOME}` in a name would be replaced inside SQL, quoted or not.
         "spark.sql.variable.substitute": "false",
+        # Hadoop's checked file system keeps a checksum file beside every file, and forks a chmod for each
+        # of both: half the time of a small commit.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Every failure comes back as an exception; logging it as well would print it three times.
@@ -207,6 +211,6 @@ def _last_words(said: list[bytes]) -> str:
     ]
     return (
         "It said: "
-        + (" | ".join(telling[:5]) or "nothing")
+        + (" | ".join(line.rstrip(".") for line in telling[:5]) or "nothing")
         + ". Delta's jars come from Maven Central: is it in reach?"
     )

@@ -91,6 +91,7 @@ def markers_of_any_type_at_any_place(zone: ZoneWriter) -> Iterator[Want]:
         pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint64(), pa.float32(), pa.float64(),
         pa.decimal128(1, 0), pa.decimal128(10, 2), pa.string(), pa.large_string(),
         pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.int32()),
+        pa.float16(), pa.decimal256(50, 0), pa.string_view(),
     ]  # fmt: skip
     places = ("first", "middle", "last")
     t.file([{"id": i, "v": 0} for i in range(len(kinds) + 1)])
@@ -110,7 +111,40 @@ def markers_of_any_type_at_any_place(zone: ZoneWriter) -> Iterator[Want]:
             marker_required=i % 2 == 0,
         )
     rows = [{"id": i, "v": 1} for i in range(len(kinds))] + [{"id": len(kinds), "v": 0}]
-    yield Want(rows=rows + [{"id": 200 + i, "v": i} for i in range(len(kinds))], position=15)
+    rows += [{"id": 200 + i, "v": i} for i in range(len(kinds))]
+    yield Want(rows=rows, position=len(kinds) + 1)
+
+
+@case
+def white_space_around_markers(zone: ZoneWriter) -> Iterator[Want]:
+    """What Unicode calls white space around a digit means nothing, on either road."""
+    t = zone.table("white_space_around_markers", keys=["id"])
+    t.file(pairs(a1="a", a2="a"))
+    markers = pa.array(["\u00a01", " 2\t"])
+    t.file(pa.table({"id": [1, 2], "v": ["b", None], "__rowMarker__": markers}))
+    yield Want(rows=pairs(a1="b"), position=2)
+
+
+@case_before_the_fork
+def marker_that_python_cannot_show(zone: ZoneWriter) -> Iterator[Want]:
+    """Nanoseconds are no marker; the message says so, and the file before is kept."""
+    t = zone.table("marker_that_python_cannot_show", keys=["id"])
+    t.file(pairs(a1="a"))
+    markers = pa.array([1], pa.timestamp("ns"))
+    t.file(pa.table({"id": [1], "v": ["b"], "__rowMarker__": markers}))
+    reason = (SECOND, "row 0", "found a timestamp[ns]", "not 0, 1, 2 or 4")
+    yield Want(rows=pairs(a1="a"), state="failed", reason=reason, file=SECOND, position=1)
+
+
+@case
+def dates_that_python_has_not(zone: ZoneWriter) -> Iterator[Want]:
+    """A key may be later than the year 9999; nobody looks at it in Python."""
+    t = zone.table("dates_that_python_has_not", keys=["id"])
+    days = pa.array([5_865_794, 0], pa.int32()).cast(pa.date32())
+    t.file(pa.table({"id": days, "v": ["a", "a"]}))
+    markers = pa.array([2, 4], pa.int8())
+    t.file(pa.table({"id": days, "v": ["b", "b"], "__rowMarker__": markers}))
+    yield Want(rows=[{"id": date(1970, 1, 1), "v": "b"}], position=2)
 
 
 @case

@@ -168,7 +168,10 @@ def _marker(source: Source, schema: FileSchema) -> SparkColumn:
     if schema.marker is None or schema.marker_type is None or pa.types.is_null(schema.marker_type):
         marker = f.lit(default)
     else:
-        marker = f.coalesce(f.col(quote(schema.marker)).cast("double").cast("int"), f.lit(default))
+        value = f.col(quote(schema.marker))
+        if _spark_reads(schema.marker_type) == "string":
+            value = f.regexp_extract(value, "[0-9]", 0)  # what is around the digit is white space
+        marker = f.coalesce(value.cast("double").cast("int"), f.lit(default))
     return _as_upsert(source, marker)
 
 

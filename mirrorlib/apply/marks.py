@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, SchemaError
-from mirrorlib.landing.markers import small_markers
+from mirrorlib.landing.markers import show_marker, small_markers
 
 if TYPE_CHECKING:
     from mirrorlib.apply.source import Source
@@ -56,7 +56,7 @@ def read_marks(
             file,
             schema,
             "the row marker is not 0, 1, 2 or 4",
-            str(values[row].as_py())[:20],
+            show_marker(values, row),
             first + row,
         )
     return pc.fill_null(markers, default)

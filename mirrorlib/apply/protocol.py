@@ -363,5 +363,5 @@ def _spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
         msg,
         table=work.table,
         found=f"{type(exc).__name__}: {text[:300]}",
-        next_step="Run again; the log has the whole story.",
+        next_step="The log has the whole story. The next run tries again.",
     )

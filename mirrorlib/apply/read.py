@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlib.apply.columns import sql_type
 from mirrorlib.apply.marks import MARKER_NAMES, check_columns, count_marks, read_marks
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError, first_line
 from mirrorlib.landing.columns import FileSchema, check_names, with_given
@@ -255,9 +256,12 @@ def _repeated(value: str, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray
 
 
 def can_spark_read(source: Source, landed: Landed) -> bool:
-    """Say whether Spark's own reader gives the same values for all columns of a file."""
+    """Say whether Spark's own reader gives the same values for all columns of a file, and its markers."""
     typed = [column for column in landed.schema.own.columns if not pa.types.is_null(column.type)]
     if not typed or not all(column.native for column in typed):
+        return False
+    marker = landed.schema.marker_type
+    if marker is not None and (pa.types.is_decimal256(marker) or pa.types.is_float16(marker)):
         return False
     with source.zone.open_file(landed.file.path) as handle:
         return spark_decodes(handle)
@@ -273,8 +277,11 @@ def _canonical(
     try:
         return cast(values)
     except pa.ArrowInvalid as exc:
-        step = "Publish timestamps in microseconds, under the same name."
-        msg = f"a {column.stored} value has no place in a Delta {column.type}"
+        kind = sql_type(column.type)
+        step = f"Publish values that a Delta {kind} can hold, under the same name."
+        if getattr(column.stored, "unit", "") == "ns":
+            step = "Publish whole microseconds, under the same name."
+        msg = f"a {column.stored} value has no place in a Delta {kind}"
         raise SchemaError(
             msg,
             table=source.table,

@@ -174,7 +174,10 @@ def _range_of(values: pa.ChunkedArray) -> tuple[object, object] | None:
     """Return the smallest and the largest value of a type in which Arrow and Spark agree on the order."""
     if not (pa.types.is_integer(values.type) or pa.types.is_date(values.type)):
         return None
-    ends = pc.min_max(values).as_py()
+    try:
+        ends = pc.min_max(values).as_py()
+    except OverflowError:  # a date that Python has not
+        return None
     return None if ends["min"] is None else (ends["min"], ends["max"])
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
 from typing import Any
 
 from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE
@@ -52,7 +54,11 @@ def add_zone(command: argparse.ArgumentParser) -> None:
     _add_exceptions(command)
     add_start(command)
     command.add_argument(
-        "--memory", default="2g", metavar="SIZE", help="heap of the local Spark (default: 2g)"
+        "--memory",
+        type=heap,
+        default="2g",
+        metavar="SIZE",
+        help="heap of the local Spark (default: 2g)",
     )
 
 
@@ -89,20 +95,19 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def positive(text: str) -> int:
     """Read a whole number from 1 on."""
-    number = int(text)
-    if number < 1:
-        msg = f"{text} is not 1 or more"
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is not a whole number from 1 on"
         raise argparse.ArgumentTypeError(msg)
-    return number
+    return int(text)
 
 
 def seconds(text: str) -> float:
     """Read a number of seconds, which is not endless."""
-    number = float(text)
-    if not 0 <= number < float("inf"):
-        msg = f"{text} is not a number of seconds"
-        raise argparse.ArgumentTypeError(msg)
-    return number
+    with contextlib.suppress(ValueError):
+        if 0 <= (number := float(text)) < float("inf"):
+            return number
+    msg = f"{text!r} is not a number of seconds"
+    raise argparse.ArgumentTypeError(msg)
 
 
 def size(text: str) -> int:
@@ -111,6 +116,14 @@ def size(text: str) -> int:
     unit = text[-1:].lower()
     number = positive(text[:-1] if unit in shifts else text)
     return number << shifts.get(unit, 0)
+
+
+def heap(text: str) -> str:
+    """Read the size of a Java heap: megabytes or gigabytes."""
+    if not re.fullmatch(r"[1-9][0-9]*[mMgG]", text):
+        msg = f"{text!r} is not a size such as 2g or 900m"
+        raise argparse.ArgumentTypeError(msg)
+    return text
 
 
 def _add_meaning(command: argparse.ArgumentParser) -> None:

@@ -118,6 +118,6 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
                 msg,
                 table=table,
                 file=file,
-                column=name,
+                column=name or None,
                 next_step="Rename the column at its publisher.",
             )

@@ -119,7 +119,7 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
     top = zone.list_folder("")
     if top is None:
         msg = f"there is no landing zone at {zone.url}"
-        raise LandingZoneError(msg, next_step="give the folder that holds the table folders")
+        raise LandingZoneError(msg, next_step="Give the folder that holds the table folders")
     found: list[TableFolder] = []
     for folder in top.folders:
         if is_ignored(folder):

@@ -12,11 +12,21 @@ import pyarrow.compute as pc
 KNOWN_MARKERS = (0, 1, 2, 4)  # insert, update, delete, upsert
 
 
+def show_marker(values: pa.ChunkedArray, row: int) -> str:
+    """Show one marker for a message; its type where Python has no such value."""
+    try:
+        return str(values[row].as_py())[:20]
+    except (ArithmeticError, ValueError):
+        return f"a {values.type}"
+
+
 def small_markers(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Give markers as int8; -1 stands for what is no small whole number."""
     kind = values.type
     if pa.types.is_dictionary(kind):
         return small_markers(values.cast(kind.value_type))
+    if pa.types.is_string_view(kind):
+        return small_markers(values.cast(pa.string()))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         text = pc.utf8_trim_whitespace(values)
         return pc.if_else(pc.match_substring_regex(text, r"^[0-9]$"), text, "-1").cast(pa.int8())

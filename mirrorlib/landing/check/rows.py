@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.landing.markers import KNOWN_MARKERS, small_markers
+from mirrorlib.landing.markers import KNOWN_MARKERS, show_marker, small_markers
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings
@@ -55,7 +55,7 @@ class Rows:
         if count and self.first is None:
             place = pc.index(mask, value=True).as_py()
             self.first = start + place
-            self.shown = str(values[place].as_py())[:20]
+            self.shown = show_marker(values, place)
         self.count += count
 
     @property
