@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +42,7 @@ def local_spark(
     cores: int | None = None,
     memory: str = "2g",
     conf: Mapping[str, str] = NO_CONF,
+    packages: Sequence[str] = (),
 ) -> SparkSession:
     """Start, or give back, a local Spark session that reads and writes Delta tables.
 
@@ -53,6 +54,7 @@ def local_spark(
         cores: How many cores it may use; all of this machine's by default.
         memory: The heap of its one Java process.
         conf: More Spark confs; they win over the ones chosen here.
+        packages: Maven packages beside Delta's, `group:artifact:version`: connectors of object stores.
 
     Raises:
         LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
@@ -69,7 +71,7 @@ def local_spark(
         builder = builder.config(key, value)
     with _java_output() as said:
         try:
-            return configure_spark_with_delta_pip(builder).getOrCreate()
+            return configure_spark_with_delta_pip(builder, list(packages)).getOrCreate()
         except PySparkRuntimeError as exc:
             msg = "Java started, but Spark did not"
             raise LocalSparkError(msg, next_step=_last_words(said)) from exc
@@ -86,9 +88,7 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         # Otherwise `${env:HOME}` in a name would be replaced inside SQL, quoted or not.
         "spark.sql.variable.substitute": "false",
-        # Hadoop's checked file system keeps a checksum file beside every file, and forks a chmod for each
-        # of both: half the time of a small commit.
-        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        # Delta's log files need no checksum files beside them, for each of which Hadoop forks a chmod.
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

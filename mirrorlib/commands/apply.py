@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.options import RETENTION
 from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
+from mirrorlib.commands.spark import start_spark
 from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
@@ -73,9 +74,8 @@ def _add_gone(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.apply.run import apply_zone
-    from mirrorlib.session import local_spark
 
-    spark = local_spark(memory=arguments.memory)
+    spark = start_spark(arguments)
     stop = _stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
     while True:
         with show_progress(quiet=arguments.json) as observe:

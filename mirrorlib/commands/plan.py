@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commands.arguments import add_zone, zone_options
 from mirrorlib.commands.say import say_report
+from mirrorlib.commands.spark import start_spark
 
 if TYPE_CHECKING:
     import argparse
@@ -22,9 +23,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Plan; say whether no table is stopped."""
     from mirrorlib.apply.preview import plan_zone
-    from mirrorlib.session import local_spark
 
-    spark = local_spark(memory=arguments.memory)
+    spark = start_spark(arguments)
     report = plan_zone(spark, arguments.landing_zone, arguments.target, **zone_options(arguments))
     say_report(report, as_json=arguments.json)
     return report.ok

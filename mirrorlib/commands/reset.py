@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commands.arguments import add_start, add_target
 from mirrorlib.commands.say import say_json
+from mirrorlib.commands.spark import start_spark
 
 if TYPE_CHECKING:
     import argparse
@@ -28,10 +29,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Begin a new life of the table, and say what comes of it."""
     from mirrorlib.apply.reset import reset_table
-    from mirrorlib.session import local_spark
 
     life = reset_table(
-        local_spark(memory=arguments.memory),
+        start_spark(arguments),
         arguments.target,
         arguments.table,
         catalog=arguments.catalog,

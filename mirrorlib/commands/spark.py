@@ -1,0 +1,20 @@
+"""Start the local Spark that a command needs, with connectors for the stores that it was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import SparkSession
+
+
+def start_spark(arguments: argparse.Namespace) -> SparkSession:
+    """Start it; a zone, target or state in an object store costs a download the first time."""
+    from mirrorlib.connectors import connectors_for
+    from mirrorlib.session import local_spark
+
+    zone = getattr(arguments, "landing_zone", None)
+    found = connectors_for(zone, arguments.target, arguments.state)
+    return local_spark(memory=arguments.memory, packages=found.packages, conf=found.conf)

@@ -1,0 +1,41 @@
+"""What every store promises, whatever is behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlib.errors import StoreError
+from mirrorlib.store import Store
+
+
+def check_promises(store: Store) -> None:
+    """Put, put-if-absent, move, list in order over several pages, read, delete; the store is empty before."""
+    assert (None, None, None) == (store.stat("a"), store.read("a"), store.list_folder("d"))
+    store.put("a b/ü#1.json", b"1")
+    store.put("a b/ü#1.json", b"22")
+    assert b"22" == store.read("a b/ü#1.json")
+    assert (False, True) == (store.put_new("a b/ü#1.json", b"3"), store.put_new("n", b"3"))
+    found = store.stat("a b/ü#1.json")
+    assert found is not None
+    assert (2, "ü#1.json") == (found.size, found.name)
+    assert (False, False) == (store.move_new("n", "a b/ü#1.json"), store.move_new("none", "x"))
+    assert store.move_new("n", "m")
+    assert (None, b"3") == (store.read("n"), store.read("m"))
+    for name in "gcaebdf":
+        store.put(f"d/{name}", b"")
+    store.put("d/in/x", b"")
+    listed = store.list_folder("d")
+    assert listed is not None
+    assert (list("abcdefg"), ("in",)) == ([file.name for file in listed.files], listed.folders)
+    assert ("a", "b") == store.first_names("d", 2)
+    with store.open_new("w") as file:
+        file.write(b"12")
+        file.write(b"3")
+    with store.open_file("w") as file:
+        assert b"123" == file.read()
+    store.delete("w")
+    store.delete("w")
+    with pytest.raises(StoreError, match="cannot open"):
+        store.open_file("w")
+    store.delete_folder("d")
+    assert store.list_folder("d") is None
