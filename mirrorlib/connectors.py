@@ -36,13 +36,13 @@ class Connectors:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-def connectors_for(*urls: str | None) -> Connectors:
+def connectors_for(*urls: str) -> Connectors:
     """Choose connectors by the URLs' schemes; local paths need none.
 
     The packages have the version of PySpark's own Hadoop, which they have to match. What lies among
     PySpark's jars already is not asked for again.
     """
-    schemes = {urlsplit(url).scheme for url in urls if url and "://" in url}
+    schemes = {urlsplit(url).scheme for url in urls if "://" in url}
     modules = sorted({_MODULES[scheme] for scheme in schemes if scheme in _MODULES})
     jars = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
     version = next((found[1] for jar in jars if (found := _HADOOP.fullmatch(jar))), None)

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from mirrorlib.connectors import connectors_for
 from mirrorlib.errors import LocalSparkError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def local_spark(
     cores: int | None = None,
     memory: str = "2g",
     conf: Mapping[str, str] = NO_CONF,
-    packages: Sequence[str] = (),
+    stores: Sequence[str] = (),
 ) -> SparkSession:
     """Start, or give back, a local Spark session that reads and writes Delta tables.
 
@@ -54,7 +55,8 @@ def local_spark(
         cores: How many cores it may use; all of this machine's by default.
         memory: The heap of its one Java process.
         conf: More Spark confs; they win over the ones chosen here.
-        packages: Maven packages beside Delta's, `group:artifact:version`: connectors of object stores.
+        stores: URLs that it has to reach, such as `s3://bucket`: Spark's connectors for them come along,
+            half a gigabyte the first time.
 
     Raises:
         LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
@@ -67,11 +69,12 @@ def local_spark(
 
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
-    for key, value in {**_confs(cores, memory), **conf}.items():
+    reach = connectors_for(*stores)
+    for key, value in {**_confs(cores, memory), **reach.conf, **conf}.items():
         builder = builder.config(key, value)
     with _java_output() as said:
         try:
-            return configure_spark_with_delta_pip(builder, list(packages)).getOrCreate()
+            return configure_spark_with_delta_pip(builder, list(reach.packages)).getOrCreate()
         except PySparkRuntimeError as exc:
             msg = "Java started, but Spark did not"
             raise LocalSparkError(msg, next_step=_last_words(said)) from exc

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 def start_spark(arguments: argparse.Namespace) -> SparkSession:
     """Start it; a zone, target or state in an object store costs a download the first time."""
-    from mirrorlib.connectors import connectors_for
     from mirrorlib.session import local_spark
 
-    zone = getattr(arguments, "landing_zone", None)
-    found = connectors_for(zone, arguments.target, arguments.state)
-    return local_spark(memory=arguments.memory, packages=found.packages, conf=found.conf)
+    places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state)
+    return local_spark(memory=arguments.memory, stores=[place for place in places if place])

@@ -125,7 +125,7 @@ def test_a_url_says_which_connector_spark_needs(monkeypatch: pytest.MonkeyPatch)
     """Of PySpark's own Hadoop version; local paths need none, and no credential gets into a conf."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    assert ((), {}) == (connectors_for("/data/zone", None).packages, connectors_for("x").conf)
+    assert ((), {}) == (connectors_for("/data/zone").packages, connectors_for("x").conf)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
