@@ -59,6 +59,8 @@ machine:
 
 .venv/dev.stamp: pyproject.toml .venv/local.stamp | machine
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,dev]'
+	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3 || \
+		echo "azurite could not be installed: the tests of Azure are left out"
 	@touch $@
 
 .venv35/dev.stamp: pyproject.toml | machine

@@ -1,25 +1,38 @@
-"""S3 as a store: a real server of its protocol, from the listing to a whole mirror."""
+"""Stores: a folder and real servers of S3's and Azure Blob's protocols, from the listing to a whole mirror."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
+import shutil
+import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
 import mirrorlib
+from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.connectors import connectors_for
+from mirrorlib.landing.names import parse_name
 from mirrorlib.store import open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
 from promises import check_promises
 
 CHILD = Path(__file__).with_name("s3_child.py")
+AZURE_ACCOUNT = "devstoreaccount1"  # account and key that Azurite documents
+AZURE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
 PATIENCE = 900  # seconds: the first start downloads half a gigabyte of connector
 FILES = (
     [{"id": 1, "v": "a"}, {"id": 2, "v": "a"}, {"id": 3, "v": "a"}],
@@ -33,8 +46,8 @@ FILES = (
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """Start a server and give its address."""
+def s3() -> Iterator[str]:
+    """Start a server of S3's protocol and give its address."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -42,31 +55,93 @@ def endpoint() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def azure() -> Iterator[str]:
+    """Start a server of Azure Blob's protocol and give its address; `make` installs it where there is npm."""
+    installed = Path(sys.prefix) / "azurite" / "node_modules" / ".bin"
+    command = shutil.which("azurite-blob", path=f"{installed}{os.pathsep}{os.environ['PATH']}")
+    if command is None:
+        pytest.skip("azurite is not installed: npm install -g azurite")
+    options = ["--skipApiVersionCheck", "--silent", "--inMemoryPersistence", "--disableTelemetry"]
+    port = _free_port()
+    with subprocess.Popen([command, *options, "--blobPort", str(port)]) as server:
+        _wait_for(port)
+        yield f"http://127.0.0.1:{port}/{AZURE_ACCOUNT}"
+        server.terminate()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def _wait_for(port: int) -> None:
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    msg = "azurite does not answer"
+    raise AssertionError(msg)
+
+
 @pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
     """Make a bucket, and let the environment lead to it."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "somebody",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL": s3,
         "AWS_ALLOW_HTTP": "true",
     }.items():
         monkeypatch.setenv(name, value)
-    name = request.node.name.replace("_", "-")[:60].strip("-")
-    make = urllib.request.Request(f"{endpoint}/{name}", method="PUT")  # noqa: S310  # our own server
+    name = _place_name(request)
+    make = urllib.request.Request(f"{s3}/{name}", method="PUT")  # noqa: S310  # our own server
     urllib.request.urlopen(make).close()  # noqa: S310  # the same
     return f"s3://{name}"
 
 
-def test_the_store_keeps_every_promise(bucket: str) -> None:
+@pytest.fixture
+def container(azure: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Make a container, and let the environment lead to it."""
+    for name, value in {
+        "AZURE_STORAGE_ACCOUNT_NAME": AZURE_ACCOUNT,
+        "AZURE_STORAGE_ACCOUNT_KEY": AZURE_KEY,
+        "AZURE_STORAGE_ENDPOINT": azure,
+        "AZURE_ALLOW_HTTP": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    name = _place_name(request)
+    with BlobServiceClient(azure, credential=AZURE_KEY) as client:
+        client.create_container(name)
+    return f"az://{name}"
+
+
+def _place_name(request: pytest.FixtureRequest) -> str:
+    return re.sub("[^a-z0-9]+", "-", request.node.name.lower())[:60].strip("-")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Give a folder of this machine."""
+    return str(tmp_path)
+
+
+@pytest.fixture(params=["folder", "bucket", "container"])
+def place(request: pytest.FixtureRequest) -> str:
+    """Give a place in each store in turn."""
+    return str(request.getfixturevalue(request.param))
+
+
+def test_the_store_keeps_every_promise(place: str) -> None:
     """Put-if-absent is the server's own."""
-    check_promises(open_store(f"{bucket}/somewhere"))
+    check_promises(open_store(f"{place}/somewhere"))
 
 
-def test_a_folder_of_many_pages_is_listed_whole(bucket: str) -> None:
+def test_a_folder_of_many_pages_is_listed_whole(place: str) -> None:
     """A page holds a thousand names; the newest plan is on the first."""
-    store = open_store(f"{bucket}/many")
+    store = open_store(f"{place}/many")
     names = [f"{number:04d}.json" for number in range(1_100)]
     for name in names:
         store.put(f"f/{name}", b"")
@@ -78,16 +153,28 @@ def test_a_folder_of_many_pages_is_listed_whole(bucket: str) -> None:
     assert tuple(names[:2]) == store.first_names("f", 2)
 
 
-def test_a_zone_is_published_and_checked(bucket: str) -> None:
+def test_a_zone_is_published_and_checked(place: str) -> None:
     """Metadata first, then numbered files; a strict reader finds nothing."""
-    table = mirrorlib.LandingZoneWriter(f"{bucket}/zone").table("dbo/orders", keys="id")
+    table = mirrorlib.LandingZoneWriter(f"{place}/zone").table("dbo/orders", keys="id")
     for rows in FILES:
         table.write(pa.Table.from_pylist(rows))
 
-    assert [] == list(mirrorlib.check(f"{bucket}/zone").findings)
-    listed = open_store(f"{bucket}/zone").list_folder("dbo.schema/orders")
+    assert [] == list(mirrorlib.check(f"{place}/zone").findings)
+    listed = open_store(f"{place}/zone").list_folder("dbo.schema/orders")
     assert listed is not None
     assert [1, 2, 3] == [int(f.name[:20]) for f in listed.files if f.name.endswith(".parquet")]
+
+
+def test_of_two_who_write_one_plan_the_second_reads_the_first(place: str) -> None:
+    """The journal's put-if-absent is the store's, and is tried before anything rests on it."""
+    state = open_store(f"{place}/state")
+    open_state(state)
+    journal = Journal(state, parse_name("dbo/orders"))
+
+    first, second = (journal.begin_life("first seen", place, 1) for _ in range(2))
+
+    assert first == second
+    assert (first,) == journal.lives()
 
 
 @pytest.mark.slow
