@@ -100,6 +100,9 @@ def test_a_re_created_folder_begins_a_new_life(
     apply(spark, zone, target)
     re_create(orders)
     assert "replaces the table" in str(mirrorlib.plan(spark, str(zone), target))
+    back = next(t for t in mirrorlib.status(target).tables if t.table == "orders")
+    assert ("behind", 1) == (back.state, back.unapplied)
+    assert "folder is back" in back.reason
 
     found = apply(spark, zone, target)["orders"]
 
