@@ -44,6 +44,8 @@ def connectors_for(*urls: str) -> Connectors:
     """
     schemes = {urlsplit(url).scheme for url in urls if "://" in url}
     modules = sorted({_MODULES[scheme] for scheme in schemes if scheme in _MODULES})
+    if not modules:
+        return Connectors()
     jars = [path.name for path in _spark_jars().glob("hadoop-*.jar")]
     version = next((found[1] for jar in jars if (found := _HADOOP.fullmatch(jar))), None)
     packages = [

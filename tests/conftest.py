@@ -15,6 +15,7 @@ from hypothesis import settings
 # `from oracle import …` works in every test, and in the scripts beside them, wherever pytest is started.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from little import LITTLE
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
@@ -25,16 +26,6 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 
-# Tables of a few rows: compiling a query takes longer than running it. The demo, the commands that run
-# as processes and the benchmarks, which compare checksums, run as users do.
-LITTLE = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Hadoop forks a chmod for every file and every checksum file beside it. Not for everybody: S3's
-    # connector wants the checked file system.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-}
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

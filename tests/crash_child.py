@@ -25,13 +25,7 @@ import threading
 from collections import Counter
 from typing import Any, NoReturn
 
-# Every query has little to do; compiling it would take longer than running it.
-LITTLE = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-}
+from little import LITTLE
 
 
 class Observer:

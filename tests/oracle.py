@@ -98,7 +98,7 @@ def _apply_row(
         table.rows = [old for place, old in enumerate(table.rows) if place not in places]
     elif operation in {UPDATE, UPSERT}:
         for place in places:
-            if conditional is None or _is_greater(
+            if conditional is None or is_greater(
                 row.get(conditional.lower()), table.rows[place].get(conditional.lower())
             ):
                 table.rows[place] = row
@@ -109,7 +109,7 @@ def _apply_row(
         raise ValueError(msg)
 
 
-def _is_greater(new: Any, old: Any) -> bool:
+def is_greater(new: Any, old: Any) -> bool:
     """Compare two values of one column; NULL is less than every other."""
     return new is not None and (old is None or new > old)
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT
-from mirrorlib.apply.marks import DELETE, INSERT, UPDATE, UPSERT
+from mirrorlib.apply.fold import ADD, DELETED, DROP, ORDER, find_tail, give_ops, ops_of_winner
 from mirrorlib.landing.names import quote
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-_HELPERS = ("deleted", "winner", "first", "insert", "better", "final", "copies", "ops")
+_HELPERS = ("winner", "first", "insert", "better", "final", "copies")
 
 
 def is_greater(column: str) -> str:
@@ -40,12 +39,8 @@ def fold_conditionally(rows: DataFrame, keys: Sequence[str], column: str) -> Dat
     names = [f.col(quote(name)) for name in keys]
     key = Window.partitionBy(*names)
     behind = key.orderBy(ORDER).rowsBetween(1, Window.unboundedFollowing)
-    marker, place = f.col(MARKER), f.col(ORDER)
-    deletes = f.coalesce(f.max(f.when(marker == DELETE, place)).over(key), f.lit(-1))
-    rows = rows.withColumn(_named("deleted"), deletes)
-    tail = place > _helper("deleted")
-    is_update = tail & marker.isin(UPDATE, UPSERT)
-    is_insert = tail & (marker == INSERT)
+    place = f.col(ORDER)
+    rows, is_update, is_insert = find_tail(rows, key)
     # Spark compares structs field by field and takes NULL for the least; the first of equals wins.
     value = f.struct(f.col(quote(column)).alias("value"), (-place).alias("place"))
     update = f.when(is_update, value)
@@ -64,11 +59,7 @@ def fold_conditionally(rows: DataFrame, keys: Sequence[str], column: str) -> Dat
     copies = f.sum(f.when(is_insert, 1).otherwise(0)).over(shared)
     rows = rows.withColumn(_named("copies"), copies)
     ops = _ops(is_update=is_update, is_insert=is_insert)
-    return (
-        rows.withColumn(_named("ops"), ops)
-        .withColumn(OP, f.explode(_helper("ops").cast("array<tinyint>")))
-        .drop(*map(_named, _HELPERS), MARKER, ORDER)
-    )
+    return give_ops(rows, ops).drop(*map(_named, _HELPERS))
 
 
 def _ops(*, is_update: Column, is_insert: Column) -> Column:
@@ -77,18 +68,11 @@ def _ops(*, is_update: Column, is_insert: Column) -> Column:
 
     place = f.col(ORDER)
     alone = f.coalesce(_helper("first") < _helper("insert"), f.expr("true"))
-    deleted = _helper("deleted") >= 0
-    won = (
-        f.when(deleted & alone, f.array(f.lit(ADD)))
-        .when(deleted, f.array())
-        .when(alone, f.array(f.lit(PUT)))
-        .otherwise(f.array(f.lit(CHANGE)))
-    )
-    own = f.when(is_update & (place == _helper("winner")), won).otherwise(f.array())
+    own = f.when(place == _helper("winner"), ops_of_winner(alone)).otherwise(f.array())
     # An inserted row that an update beats is that update once more.
     adds = f.array_repeat(f.lit(ADD), _helper("copies").cast("int"))
     return (
-        f.when(place == _helper("deleted"), f.array(f.lit(DROP)))
+        f.when(place == f.col(DELETED), f.array(f.lit(DROP)))
         .when(is_update, f.concat(own, adds))
         .when(is_insert & (_helper("final") == place), f.array(f.lit(ADD)))
         .otherwise(f.array())

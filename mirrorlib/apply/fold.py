@@ -24,11 +24,13 @@ from mirrorlib.landing.names import quote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, WindowSpec
 
 OP = "_mirror_op"
 MARKER = "_mirror_marker"
 ORDER = "_mirror_order"
+DELETED = "_mirror_deleted"
 DROP, PUT, CHANGE, ADD = (
     1,
     2,
@@ -48,9 +50,8 @@ def fold_rows(rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> 
     if not keys or pc.all(pc.equal(markers, INSERT)).as_py() is not False:
         return rows.append_column(OP, pa.repeat(pa.scalar(ADD, pa.int8()), len(rows)))
     numbers = _key_numbers(rows, keys)
-    if (
-        pc.max(numbers).as_py() == len(rows) - 1
-    ):  # every key once, as in most batches: nothing to fold
+    once = pc.max(numbers).as_py() == len(rows) - 1
+    if once:  # every key, as in most batches: nothing to fold
         return rows.append_column(OP, _ops_alone(markers))
     places, ops = _fold_places(numbers, markers)
     return rows.take(places).append_column(OP, ops)
@@ -152,12 +153,8 @@ def fold_frame(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions as f
 
     key = Window.partitionBy(*[f.col(quote(name)) for name in keys])
-    marker, place = f.col(MARKER), f.col(ORDER)
-    deletes = f.coalesce(f.max(f.when(marker == DELETE, place)).over(key), f.lit(-1))
-    rows = rows.withColumn("_mirror_deleted", deletes)
-    tail = place > f.col("_mirror_deleted")
-    is_update = tail & marker.isin(UPDATE, UPSERT)
-    is_insert = tail & (marker == INSERT)
+    place = f.col(ORDER)
+    rows, is_update, is_insert = find_tail(rows, key)
     rows = rows.withColumns(
         {
             "_mirror_last": f.coalesce(f.max(f.when(is_update, place)).over(key), f.lit(-1)),
@@ -170,30 +167,48 @@ def fold_frame(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         "_mirror_copies", f.sum(f.when(is_insert & (place < last), 1).otherwise(0)).over(key)
     )
     alone = f.col("_mirror_first") < f.col("_mirror_insert")
-    deleted = f.col("_mirror_deleted") >= 0
     adds = f.array_repeat(f.lit(ADD), f.col("_mirror_copies").cast("int"))
-    of_v = (
-        f.when(deleted & alone, f.concat(f.array(f.lit(ADD)), adds))
-        .when(deleted, adds)
-        .when(alone, f.concat(f.array(f.lit(PUT)), adds))
-        .otherwise(f.concat(f.array(f.lit(CHANGE)), adds))
-    )
     ops = (
-        f.when(place == f.col("_mirror_deleted"), f.array(f.lit(DROP)))
-        .when(place == last, of_v)
+        f.when(place == f.col(DELETED), f.array(f.lit(DROP)))
+        .when(place == last, f.concat(ops_of_winner(alone), adds))
         .when(is_insert & (place > last), f.array(f.lit(ADD)))
     )
-    helpers = (
-        "_mirror_deleted",
-        "_mirror_last",
-        "_mirror_first",
-        "_mirror_insert",
-        "_mirror_copies",
-        "_mirror_ops",
-    )
+    helpers = ("_mirror_last", "_mirror_first", "_mirror_insert", "_mirror_copies")
+    return give_ops(rows, ops).drop(*helpers)
+
+
+def find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, SparkColumn, SparkColumn]:
+    """Add `DELETED`, the place of the key's last delete, -1 where there is none.
+
+    Returns:
+        the rows, and what tells the updates and the inserts behind it.
+
+    """
+    from pyspark.sql import functions as f
+
+    marker, place = f.col(MARKER), f.col(ORDER)
+    deletes = f.coalesce(f.max(f.when(marker == DELETE, place)).over(key), f.lit(-1))
+    tail = place > f.col(DELETED)
+    is_update = tail & marker.isin(UPDATE, UPSERT)
+    return rows.withColumn(DELETED, deletes), is_update, tail & (marker == INSERT)
+
+
+def ops_of_winner(alone: SparkColumn) -> SparkColumn:
+    """Return what the update that counts does to the rows before the batch, as a list of at most one op."""
+    from pyspark.sql import functions as f
+
+    deleted = f.col(DELETED) >= 0
     return (
-        rows.withColumn("_mirror_ops", ops)
-        .where(f.col("_mirror_ops").isNotNull())
-        .withColumn(OP, f.explode(f.col("_mirror_ops").cast("array<tinyint>")))
-        .drop(*helpers, MARKER, ORDER)
+        f.when(deleted & alone, f.array(f.lit(ADD)))
+        .when(deleted, f.array())
+        .when(alone, f.array(f.lit(PUT)))
+        .otherwise(f.array(f.lit(CHANGE)))
     )
+
+
+def give_ops(rows: DataFrame, ops: SparkColumn) -> DataFrame:
+    """Give a row for each op of its list, none for none; `OP` takes the place of `MARKER`, `ORDER` and `DELETED`."""
+    from pyspark.sql import functions as f
+
+    exploded = rows.withColumn(OP, f.explode(ops.cast("array<tinyint>")))
+    return exploded.drop(MARKER, ORDER, DELETED)

@@ -20,7 +20,7 @@ from mirrorlib.apply.marks import MARKER_NAMES, check_columns, count_marks, read
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError, first_line
 from mirrorlib.landing.columns import FileSchema, check_names, with_given
 from mirrorlib.landing.delimited import iter_tables, read_header
-from mirrorlib.landing.footer import open_parquet, read_footer, spark_decodes
+from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
 from mirrorlib.landing.names import partition_values
 from mirrorlib.landing.values import canonical_values, first_refused
 
@@ -261,7 +261,7 @@ def can_spark_read(source: Source, landed: Landed) -> bool:
     if not typed or not all(column.native for column in typed):
         return False
     marker = landed.schema.marker_type
-    if marker is not None and (pa.types.is_decimal256(marker) or pa.types.is_float16(marker)):
+    if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
         return False
     with source.zone.open_file(landed.file.path) as handle:
         return spark_decodes(handle)

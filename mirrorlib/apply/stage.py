@@ -87,17 +87,28 @@ def stage_batch(
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
     for landed in prepared.landed:
         check_identity(source, landed.file)
-    if plain:
-        frame = frame_of(stage, source, prepared, ordered=False)
-        return Staged(
-            frame=frame,
-            plain=True,
-            ops=frozenset({ADD}),
-            rows=prepared.rows,
-            null_keys=False,
-            bytes=0,
-            private=False,
-        )
+    if not plain:
+        return _stage_large(stage, source, prepared, keys, conditional, replaces=replaces)
+    return Staged(
+        frame=frame_of(stage, source, prepared, ordered=False),
+        plain=True,
+        ops=frozenset({ADD}),
+        rows=prepared.rows,
+        null_keys=False,
+        bytes=0,
+        private=False,
+    )
+
+
+def _stage_large(
+    stage: Stage,
+    source: Source,
+    prepared: Prepared,
+    keys: Sequence[str],
+    conditional: str | None,
+    *,
+    replaces: bool,
+) -> Staged:
     rows = frame_of(stage, source, prepared, ordered=True)
     folded = (
         fold_frame(rows, keys)

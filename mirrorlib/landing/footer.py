@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
-from mirrorlib.landing.types import NtzPolicy, mirror_type
+from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -107,17 +107,21 @@ def _file_column(
         raise SchemaError(
             msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step
         )
-    return FileColumn(
-        name=field.name, stored=stored, type=kind, native=_is_native(stored, physical)
-    )
+    return FileColumn(name=field.name, stored=stored, type=kind, native=is_native(stored, physical))
 
 
-def _is_native(stored: pa.DataType, physical: str) -> bool:
-    """Spark refuses TIME, float16 and nanoseconds, and reads an all-null column as int (landing-zone §2.3)."""
+def is_native(stored: pa.DataType, physical: str = "") -> bool:
+    """Say whether Spark's own reader gives the same values for a type, stored in a physical one.
+
+    Spark refuses TIME, float16, nanoseconds and more than 38 digits, and reads an all-null column as
+    int (landing-zone §2.3).
+    """
     if pa.types.is_timestamp(stored):
         return stored.unit != "ns" or physical == "INT96"
     if isinstance(stored, pa.BaseExtensionType):
         return False
+    if pa.types.is_decimal(stored):
+        return bool(stored.precision <= MAX_PRECISION)
     return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mirrorlib.landing.listing import FolderListing
     from mirrorlib.store import Store
 
-BACK = (
+_BACK = (
     "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"
 )
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -198,9 +198,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         )
     if listing is None:
         return status
-    if status.state == "gone":  # and back: whatever was applied belongs to the life before
-        back = replace(status, state="behind", reason=BACK, file=None)
-        return _with_listing(back, listing, {}, moment)
+    if status.state == "gone":  # and back: what was applied belongs to the life before
+        return _with_listing(status, listing, {}, moment)
     begin = first_position(listing, lives[-1].start_at) if lives else {}
     return _with_listing(status, listing, (entry.position if entry else {}) or begin, moment)
 
@@ -252,8 +251,8 @@ def _with_listing(
         return status
     if run.gap is not None and not run.files:
         return replace(status, state="blocked", reason=str(run.gap), file=run.gap.awaited)
-    if status.reason == BACK:
-        return status
+    if status.state == "gone":
+        return replace(status, state="behind", reason=_BACK, file=None)
     if run.files and status.state != "waiting":
         files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"

@@ -25,7 +25,7 @@ def told(verb: str, place: object) -> Iterator[None]:
         raise StoreError(
             msg,
             found=str(exc),
-            next_step="see that the place is reachable and may be read and written",
+            next_step="See that the place is reachable and may be read and written",
         ) from exc
 
 

@@ -16,7 +16,7 @@ import pytest
 import mirrorlib
 from mirrorlib.apply.conditional import fold_conditionally
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, MARKER, OP, ORDER, PUT
-from oracle import ChangeFile, assert_same_rows, multiset, replay
+from oracle import ChangeFile, assert_same_rows, is_greater, multiset, replay
 from tables import assert_feed_replays, read_rows
 from zones import ZoneWriter
 
@@ -28,11 +28,6 @@ STEPS = tuple(itertools.product((0, 1, 2, 4), (None, 1, 2)))  # a marker and a v
 Step = tuple[int, int | None]
 Held = tuple[int | None, int]  # a row's value and where it comes from; below 0: from the table
 EXISTING: tuple[tuple[Held, ...], ...] = ((), ((1, -1),), ((None, -1), (2, -2)))
-
-
-def is_greater(new: int | None, old: int | None) -> bool:
-    """Compare as the option does."""
-    return new is not None and (old is None or new > old)
 
 
 def replayed(sequence: Sequence[Step], existing: Sequence[Held]) -> Counter[Held]:

@@ -1,0 +1,14 @@
+"""How Spark is started for tables of a few rows, in the tests' own session and in their children."""
+
+from __future__ import annotations
+
+# Tables of a few rows: compiling a query takes longer than running it. The demo, the commands that run
+# as processes and the benchmarks, which compare checksums, run as users do.
+LITTLE = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Hadoop forks a chmod for every file and every checksum file beside it. Not for everybody: S3's
+    # connector wants the checked file system.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
