@@ -1,8 +1,7 @@
 """Start runners as real processes, follow what they do, kill them, and make the zones that they work on.
 
 In: a zone and a target. Out: `Child`, whose every end this module sees to; `BusyZone`, whose tables
-change all the time in ways that a repeated or lost batch would show. Used by `test_exactly_once.py`
-and by `torture.py`.
+change all the time in ways that a repeated or lost batch would show.
 """
 
 from __future__ import annotations
@@ -21,11 +20,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
 from oracle import ChangeFile, assert_same_rows, multiset, replay
+from shared_java import SharedJava
 from tables import assert_feed_replays, assert_one_effect_per_file, batches_of, read_rows
 from zones import TableWriter, ZoneWriter
 
@@ -41,19 +42,30 @@ _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xlog:
 class Child:
     """A runner in a process of its own, with its Java process in one group."""
 
-    def __init__(self, zone: object, target: object, *, java: str = "", **task: Any) -> None:
-        """Start it; see `crash_child.py` for what a task can hold."""
+    def __init__(
+        self,
+        zone: object,
+        target: object,
+        *,
+        java: str = "",
+        shared: SharedJava | None = None,
+        **task: Any,
+    ) -> None:
+        """Start it, in a group of its own or in *shared*'s; see `crash_child.py` for what a task can hold."""
         java = f"{_SHORT_LIVED} {java}"
-        text = json.dumps({"zone": str(zone), "target": str(target), "java": java, **task})
+        task = {"zone": str(zone), "target": str(target), "java": java, **task}
+        if shared is not None:
+            task["shared"] = str(shared.place)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the child
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), text],
+            [sys.executable, str(SCRIPT), json.dumps(task)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            start_new_session=True,
+            process_group=shared.group if shared else 0,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
+        self._group = shared.group if shared else self.process.pid
         self.told: list[dict[str, Any]] = []
         self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -95,7 +107,7 @@ class Child:
         """Kill Python alone, or Java at the same instant too."""
         with contextlib.suppress(ProcessLookupError):
             if whole:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                os.killpg(self._group, signal.SIGKILL)
             else:
                 self.process.kill()
 
@@ -120,7 +132,7 @@ class Child:
         return {said["table"] for said in self.told if said["at"] == "parked"}
 
     def close(self) -> None:
-        """See that nothing of it is left, and give its pipes back."""
+        """See that nothing of it is left, shared Java included, and give its pipes back."""
         self.kill(whole=True)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self._stderr):
@@ -271,47 +283,65 @@ def kill_at_random(
     kills: int,
     dice: random.Random,
     java: str,
-    tables: int = 2,
+    at_once: int = 4,
 ) -> list[str]:
-    """Kill one runner after another at random moments on one target, which has to come out right all the same.
+    """Kill runners at random moments, one after another on each target, and all targets come out right all the same.
 
-    Each runner finds what its predecessors left, and new files. The next one gets ready while one works.
+    Each runner finds what its predecessors left, and new files. *at_once* runners share a Java process,
+    whose start costs more than all their work; the next ones get ready while they work. In half of the
+    rounds one kill takes them all with Java, in the others each is killed alone, and Java outlives it.
 
     Returns:
         where each was when it was killed.
 
     """
-    zone, target = BusyZone(folder / "zone", dice, tables), folder / "target"
-    options = {"max_files": 1, "parallelism": 2}
+    zones = [BusyZone(folder / f"zone{number}", dice, tables=1) for number in range(at_once)]
     moments: list[str] = []
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(at_once) as pool:
 
-        def start() -> Child:
-            return stack.enter_context(child(zone, target, java=java, wait=True, options=options))
+        def start() -> list[Child]:
+            shared = SharedJava(memory="2g", java=f"{_SHORT_LIVED} {java}")
+            stack.callback(shared.stop)
+            stack.callback(shared.kill)
+            task = {"shared": shared, "wait": True, "options": {"max_files": 1}}
+            return [
+                stack.enter_context(child(zone, folder / f"target{number}", **task))
+                for number, zone in enumerate(zones)
+            ]
 
         coming = start()
-        for number in range(kills):
-            runner = coming
-            zone.publish(2 if number == 0 else 1)
-            runner.until("ready")
-            if number + 1 < kills:
+        while len(moments) < kills:
+            runners, whole = coming, dice.random() < 0.5
+            for zone in zones:
+                zone.publish(1 if moments else 2)
+            for runner in runners:
+                runner.until("ready")
+            if len(moments) + at_once < kills:
                 coming = start()
-            runner.go()
-            moments.append(_kill_in_the_middle(runner, dice))
-            runner.close()
-    zone.check(spark, target)
+            for runner in runners:
+                runner.go()
+            deadly = dice.choice(runners) if whole else None
+            seeds = [throw_dice(dice.randrange(1 << 32)) for _ in runners]
+            moments += pool.map(partial(_kill_in_the_middle, deadly=deadly), runners, seeds)
+            for runner in runners:
+                runner.close()
+    for number, zone in enumerate(zones):
+        zone.check(spark, folder / f"target{number}")
     return moments
 
 
-def _kill_in_the_middle(runner: Child, dice: random.Random) -> str:
-    """Let some events pass, then a random moment, then kill; a runner that is done before is a moment too."""
+def _kill_in_the_middle(runner: Child, dice: random.Random, *, deadly: Child | None) -> str:
+    """Let some events pass, then a random moment, then kill; a runner that is done before is a moment too.
+
+    Where one runner is *deadly*, its moment is everybody's, and Java's.
+    """
+    kills = deadly in {None, runner}
+    events = dice.randrange(1, 40) if kills else sys.maxsize  # a file of a table is some 18
     last = "before the first step"
-    for _ in range(dice.randrange(1, 40)):  # a file of each of two tables is some 36
-        said = runner.next()
-        if said is None or said["at"] == "report":
-            break
+    while events > 0 and (said := runner.next()) is not None and said["at"] == "event":
         last = f"{said['when']} {said['step']} of {said['table']}"
-    time.sleep(dice.random() * 0.3)  # the moment itself: nothing is waited for
-    whole = dice.random() < 0.5
-    runner.kill(whole=whole)
-    return f"{last}, {'with its Java process' if whole else 'Python alone'}"
+        events -= 1
+    if kills:
+        time.sleep(dice.random() * 0.3)  # the moment itself: nothing is waited for
+        runner.kill(whole=deadly is not None)
+    return f"{last}, {'Python alone' if deadly is None else 'with its Java process'}"

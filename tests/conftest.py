@@ -15,6 +15,7 @@ from hypothesis import settings
 # `from oracle import …` works in every test, and in the scripts beside them, wherever pytest is started.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import shared_java
 from little import LITTLE
 from zones import ZoneWriter
 
@@ -26,9 +27,26 @@ os.environ["TZ"] = "UTC"
 time.tzset()
 
 
+_JAVA = pytest.StashKey[shared_java.SharedJava]()
+
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start one Java process for all workers, if there are workers."""
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        config.stash[_JAVA] = shared_java.SharedJava(memory="5g")
+        os.environ[shared_java.PLACE] = str(config.stash[_JAVA].place)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the workers' Java process."""
+    java = config.stash.get(_JAVA, None)
+    if java is not None:
+        java.stop()
+        del os.environ[shared_java.PLACE]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -42,11 +60,17 @@ def spark() -> Iterator[SparkSession]:
     """Start the one session; tests that do not ask for it never import pyspark."""
     import mirrorlib  # tests without Spark run in seconds
 
-    session = mirrorlib.local_spark(cores=2, memory="3g", conf=LITTLE)
+    shared = os.environ.get(shared_java.PLACE)
+    session = (
+        shared_java.attach(shared)
+        if shared
+        else mirrorlib.local_spark(cores=2, memory="3g", conf=LITTLE)
+    )
     # What a test reads itself needs no adapting; what mirrorlib does in sessions of its own is as it is.
     session.conf.set("spark.sql.adaptive.enabled", "false")
     yield session
-    session.stop()
+    if not shared:
+        session.stop()
 
 
 @pytest.fixture

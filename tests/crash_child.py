@@ -10,6 +10,7 @@ Run by the tests with one argument, a JSON object:
     whole           it dies with its Java process at the same instant; otherwise only Python is killed, and Java follows
     wait            it gets ready and waits for a line on its standard input before it applies
     java            options of its Java process
+    shared          where a Java process tells of itself that it joins, instead of starting one
     large           batches are folded by Spark, as large ones are
 
 It says what it does on its standard output, a JSON object a line, "at" being: ready, event, parked, report.
@@ -26,6 +27,7 @@ from collections import Counter
 from typing import Any, NoReturn
 
 from little import LITTLE
+from shared_java import attach
 
 
 class Observer:
@@ -76,8 +78,9 @@ def main(task: dict[str, Any]) -> int:
     """Do what the task says."""
     import mirrorlib
 
+    shared = task.get("shared")
     conf = {**LITTLE, "spark.driver.extraJavaOptions": task["java"]}
-    spark = mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
+    spark = attach(shared) if shared else mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
     if task.get("large"):
         from mirrorlib.apply import prepare
 
@@ -89,7 +92,8 @@ def main(task: dict[str, Any]) -> int:
     options = task.get("options", {})
     report = mirrorlib.apply(spark, task["zone"], task["target"], observe=observe, **options)
     tell("report", ok=report.ok, text=str(report))
-    spark.stop()
+    if not shared:
+        spark.stop()
     return 0 if report.ok else 1
 
 

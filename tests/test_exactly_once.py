@@ -182,7 +182,7 @@ def begin_a_new_life(
 def test_killed_at_random_moments_every_file_has_one_effect(
     spark: SparkSession, tmp_path: Path, java: str
 ) -> None:
-    """One runner after another is killed in the middle, on one target; after the last, a plain apply ends right."""
+    """One runner after another is killed in the middle, on each of four targets; after the last, a plain apply ends right."""
     moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=throw_dice(4), java=java)
 
     assert RANDOM_KILLS == len(moments)
