@@ -181,7 +181,8 @@ def open_state(state: Store) -> None:
         return
     probe = f"probe-{new_attempt()}.json"
     try:
-        kept_out = state.put_new(probe, b"{}") and not state.put_new(probe, b"{}")
+        state.put_new(probe, b"1")  # not by its answer, which may have been lost
+        kept_out = not state.put_new(probe, b"2") and state.read(probe) == b"1"
     finally:
         state.delete(probe)
     if not kept_out:

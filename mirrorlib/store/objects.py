@@ -1,20 +1,31 @@
-"""Files in an object store: S3, Azure, Google Cloud, and whatever else obstore knows."""
+"""Files in an object store: S3, Azure, Google Cloud, and whatever else obstore knows.
+
+obstore repeats a request that met a lost connection, a 5xx or "too many requests", within the bounds
+that `open` states. Here the few calls are repeated whose broken answer it takes for the last word.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
-from typing import TYPE_CHECKING, BinaryIO, cast
+import time
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import obstore
 import obstore.store
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, GenericError
 
 from mirrorlib.store.protocol import Folder, StoredFile
 from mirrorlib.store.trouble import told, told_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
+
+_T = TypeVar("_T")
+_REPEATS = 3
+_PATIENCE = 120.0  # seconds after which nothing is repeated any more
 
 
 class ObjectStore:
@@ -33,7 +44,9 @@ class ObjectStore:
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with as many requests as the store has pages."""
         with told("list", f"{self._url}/{folder}"):
-            result = obstore.list_with_delimiter(self._store, prefix=folder or None)
+            result = _repeated(
+                lambda: obstore.list_with_delimiter(self._store, prefix=folder or None)
+            )
             files = tuple(
                 sorted((_listed(meta) for meta in result["objects"]), key=lambda file: file.path)
             )
@@ -47,8 +60,9 @@ class ObjectStore:
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Read one page: object stores list in byte order."""
         with told("list", f"{self._url}/{folder}"):
-            page = next(
-                iter(obstore.list(self._store, prefix=folder, chunk_size=max(count, 50))), []
+            size = max(count, 50)
+            page = _repeated(
+                lambda: next(iter(obstore.list(self._store, prefix=folder, chunk_size=size)), [])
             )
             return tuple(sorted(meta["path"].rpartition("/")[2] for meta in page)[:count])
 
@@ -105,19 +119,22 @@ class ObjectStore:
     def move(self, source: str, target: str) -> None:
         """Let the store copy the object, then remove the old one."""
         with told("write", f"{self._url}/{target}"):
-            obstore.copy(self._store, source, target)
+            _repeated(lambda: obstore.copy(self._store, source, target))
         self.delete(source)
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
         with told("delete", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._store, path)
+            _repeated(lambda: obstore.delete(self._store, path))
 
     def delete_folder(self, folder: str) -> None:
         """Remove every object below the prefix, a page at a time."""
         with told("delete", f"{self._url}/{folder}"):
-            for page in obstore.list(self._store, prefix=folder):
-                obstore.delete(self._store, [meta["path"] for meta in page])
+            _repeated(lambda: self._delete_below(folder))
+
+    def _delete_below(self, folder: str) -> None:
+        for page in obstore.list(self._store, prefix=folder):
+            obstore.delete(self._store, [meta["path"] for meta in page])
 
     def uri(self, path: str) -> str:
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""
@@ -145,6 +162,18 @@ class _Upload(io.RawIOBase):
             super().close()
             with told("write", self._place):
                 self._file.close()
+
+
+def _repeated(call: Callable[[], _T]) -> _T:
+    """Make a call that does no harm when it is made again, a few times while it fails."""
+    begun = time.monotonic()
+    for _ in range(_REPEATS - 1):
+        try:
+            return call()
+        except GenericError:
+            if time.monotonic() - begun > _PATIENCE:
+                raise
+    return call()
 
 
 def _listed(meta: obstore.ObjectMeta) -> StoredFile:

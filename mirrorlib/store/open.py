@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,22 @@ from mirrorlib.store.objects import ObjectStore
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from obstore.store import RetryConfig
+
     from mirrorlib.store.protocol import Store
+
+# How long obstore goes on repeating a request that met a lost connection, a 5xx or "too many requests".
+# How long one request may take is obstore's own default, 30 s, which a variable may change
+# (AWS_TIMEOUT, AZURE_TIMEOUT): stating it here would put every other such variable out of effect.
+RETRIES: RetryConfig = {
+    "max_retries": 10,
+    "retry_timeout": timedelta(minutes=2),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=15),
+        "base": 2,
+    },
+}
 
 
 def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
@@ -38,7 +54,7 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
         return LocalStore(Path(url))
     more: dict[str, Any] = dict(options or {})
     try:
-        return ObjectStore(url, obstore.store.from_url(url, **more))
+        return ObjectStore(url, obstore.store.from_url(url, retry_config=RETRIES, **more))
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         step = "Use a local path or a URL of s3, abfss, gs or file."

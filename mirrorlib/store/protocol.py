@@ -69,7 +69,11 @@ class Store(Protocol):
         """Write the file, replacing what is there as a whole."""
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Write the file unless there is one already; False when there was."""
+        """Write the file unless there is one already; False when there was.
+
+        The one that was there may be this very call's: a store that repeats a call whose answer was
+        lost meets its own file. Who has to know looks at what is there.
+        """
 
     def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
         """Give a file another name unless that is taken; False when it is, or when there is no such file.

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from obstore.exceptions import BaseError
 
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import StoreError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_TOLD = 400  # characters: what was asked of whom, how often, and the answer
 
 
 @contextlib.contextmanager
@@ -24,7 +26,7 @@ def told(verb: str, place: object) -> Iterator[None]:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         raise StoreError(
             msg,
-            found=str(exc),
+            found=first_line(exc, _TOLD),  # obstore adds pages for those who debug it
             next_step="See that the place is reachable and may be read and written",
         ) from exc
 
