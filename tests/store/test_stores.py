@@ -29,6 +29,7 @@ from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, 
 from promises import check_promises
 
 CHILD = Path(__file__).with_name("s3_child.py")
+ROUND_TRIPS = Path(__file__).parents[1] / "round_trips.py"
 AZURE_ACCOUNT = "devstoreaccount1"  # account and key that Azurite documents
 AZURE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -199,6 +200,20 @@ def test_a_zone_in_a_bucket_becomes_a_table_in_a_bucket(bucket: str) -> None:
     assert_same_rows(expected, state_at(states, max(states)))
     state = mirrorlib.status(f"{bucket}/target").tables[0]
     assert ("current", 3, "") == (state.state, state.position, state.reason)
+
+
+@pytest.mark.slow
+def test_every_type_comes_back_from_a_bucket(bucket: str) -> None:
+    """Published, applied and read back in S3, in both formats: see `tests/test_round_trip.py` for a folder."""
+    ran = subprocess.run(
+        [sys.executable, str(ROUND_TRIPS), "3", bucket],
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+        text=True,
+    )
+
+    assert 0 == ran.returncode, ran.stderr[-3000:]
 
 
 def change_file(rows: list[dict[str, object]]) -> ChangeFile:
