@@ -13,11 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, SchemaError
+from mirrorlib.landing.delimited import line_of
 from mirrorlib.landing.markers import show_marker, small_markers
 
 if TYPE_CHECKING:
     from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileSchema
+    from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
@@ -106,6 +108,26 @@ def check_columns(
         raise SchemaError(
             msg, table=source.table, file=file.name, column=conditional, next_step=step
         )
+
+
+def with_line(
+    source: Source, dialect: Dialect, file: StoredFile, schema: FileSchema, exc: MarkerError
+) -> MarkerError:
+    """Give an error about a row of text the line on which the row begins."""
+    if exc.row is None:
+        return exc
+    with source.zone.open_file(file.path) as handle:
+        line = line_of(handle, file, dialect, schema.own, exc.row, table=source.table)
+    return MarkerError(
+        exc.reason,
+        table=exc.table,
+        file=exc.file,
+        column=exc.column,
+        row=exc.row,
+        line=line,
+        found=exc.found,
+        next_step=exc.next_step,
+    )
 
 
 def _marker_error(

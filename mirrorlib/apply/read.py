@@ -9,15 +9,28 @@ before anything is planned; whole columns pass through memory only for batches t
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.columns import sql_type
-from mirrorlib.apply.marks import MARKER_NAMES, check_columns, count_marks, read_marks
-from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError, first_line
+from mirrorlib.apply.marks import MARKER_NAMES, check_columns, count_marks, read_marks, with_line
+from mirrorlib.apply.nulls import (
+    count_missing,
+    count_nulls,
+    required_columns,
+    typed_keys,
+    untyped_keys,
+)
+from mirrorlib.errors import (
+    ChangeFileError,
+    FileChangedError,
+    MarkerError,
+    SchemaError,
+    first_line,
+)
 from mirrorlib.landing.columns import FileSchema, check_names, with_given
 from mirrorlib.landing.delimited import iter_tables, read_header
 from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
@@ -25,10 +38,11 @@ from mirrorlib.landing.names import partition_values
 from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileColumn
+    from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
 
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
@@ -47,6 +61,7 @@ class Landed:
         null_keys: NULLs in its key columns, all together.
         rows: the decoded rows; None for a large batch, whose rows Spark reads.
         markers: the rows' markers as int8, with `rows`.
+        missing: NULLs in columns of text that are declared to have none, by column.
 
     """
 
@@ -56,6 +71,7 @@ class Landed:
     null_keys: int
     rows: pa.Table | None
     markers: pa.ChunkedArray | None
+    missing: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
@@ -67,8 +83,9 @@ def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
         SchemaError: a column cannot be mirrored, or a key column is missing.
 
     """
-    if source.policies.dialect is not None:
-        landed = _read_text(source, file, whole=whole)
+    dialect = source.policies.dialect
+    if dialect is not None:
+        landed = _read_text(source, dialect, file, whole=whole)
     else:
         landed = _read_parquet(source, file, whole=whole)
     check_identity(source, file)
@@ -86,12 +103,12 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
             markers = read_marks(source, file, schema, rows, handle)
             counts = count_marks(markers)
             check_columns(source, file, schema, counts, markers)
-            keys = _typed_keys(source, schema)
+            keys = typed_keys(source, schema)
             pieces = open_parquet(handle).iter_batches(columns=keys) if rows is None else [rows]
-            nulls = sum(_count_nulls(piece, keys) for piece in pieces) if keys else 0
+            nulls = sum(count_nulls(piece, keys) for piece in pieces) if keys else 0
         except (pa.ArrowException, OSError) as exc:
             raise _damaged(source, file, exc) from exc
-    untyped = _untyped_keys(source, schema) * schema.rows
+    untyped = untyped_keys(source, schema) * schema.rows
     return Landed(
         file=file,
         schema=schema,
@@ -102,20 +119,27 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     )
 
 
-def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
+def _read_text(source: Source, dialect: Dialect, file: StoredFile, *, whole: bool) -> Landed:
     """Read delimited text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     schema = _open_schema(source, file)
     counts: Counter[int] = Counter()
+    missing: Counter[str] = Counter()
+    required = required_columns(source, dialect, schema)
     kept: list[pa.Table] = []
     marks: list[pa.ChunkedArray] = []
-    keys = _typed_keys(source, schema)
+    keys = typed_keys(source, schema)
     seen = size = nulls = 0
     for rows in _pieces(source, file, schema):
-        markers = read_marks(source, file, replace(schema, rows=len(rows)), rows, None, first=seen)
-        found = count_marks(markers)
-        check_columns(source, file, replace(schema, rows=len(rows)), found, markers, first=seen)
+        part = replace(schema, rows=len(rows))
+        try:
+            markers = read_marks(source, file, part, rows, None, first=seen)
+            found = count_marks(markers)
+            check_columns(source, file, part, found, markers, first=seen)
+        except MarkerError as exc:
+            raise with_line(source, dialect, file, schema, exc) from exc
         counts.update(found)
-        nulls += _count_nulls(rows, keys)
+        missing.update(count_missing(rows, markers, required))
+        nulls += count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
         if whole and size <= SMALL_DECODED:
             kept.append(rows)
@@ -129,6 +153,7 @@ def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
         null_keys=nulls,
         rows=pa.concat_tables(kept) if fits else None,
         markers=pa.chunked_array(chunks, pa.int8()) if fits else None,
+        missing=missing,
     )
 
 
@@ -291,23 +316,6 @@ def _canonical(
             found=str(column.stored),
             next_step=step,
         ) from exc
-
-
-def _typed_keys(source: Source, schema: FileSchema) -> list[str]:
-    """Name a file's own key columns as the file does, but for those that hold nothing but NULL."""
-    columns = [schema.own.column(key) for key in source.policies.keys]
-    return [column.name for column in columns if column and not pa.types.is_null(column.type)]
-
-
-def _untyped_keys(source: Source, schema: FileSchema) -> int:
-    """Count the key columns that are NULL in every row."""
-    columns = [schema.column(key) for key in source.policies.keys]
-    return sum(1 for column in columns if column is None or pa.types.is_null(column.type))
-
-
-def _count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
-    """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
-    return sum(int(rows.column(name).null_count) for name in names)
 
 
 def _damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:

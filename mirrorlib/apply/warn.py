@@ -1,4 +1,4 @@
-"""Tell what a publisher may not have meant: NULL keys, and updates that lack columns.
+"""Tell what a publisher may not have meant: NULLs, updates that lack columns, fewer digits than before.
 
 In: a prepared batch. Out: sentences, each once a table. Nothing here stops anything.
 """
@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from mirrorlib.apply.marks import UPDATE, UPSERT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mirrorlib.apply.prepare import Prepared
 
 _NAMED = 3
@@ -23,16 +27,49 @@ def warnings_of(prepared: Prepared) -> tuple[str, ...]:
             told.append(
                 f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
             )
-        if landed.schema.undeclared:
-            named = ", ".join(landed.schema.undeclared[:_NAMED])
-            more = " …" if len(landed.schema.undeclared) > _NAMED else ""
+        if landed.missing:
             told.append(
-                f"columns that SchemaDefinition does not declare are strings: {named}{more}"
+                f"{landed.file.name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
+                f"says IsNullable false, which are applied as NULL: {_named(landed.missing)}"
+            )
+        if landed.schema.undeclared:
+            told.append(
+                "columns that SchemaDefinition does not declare are strings: "
+                f"{_named(landed.schema.undeclared)}"
             )
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
-            named = ", ".join(missing[:_NAMED]) + (" …" if len(missing) > _NAMED else "")
             told.append(
-                f"updates lack columns of the table, which become NULL in the updated rows: {named}"
+                "updates lack columns of the table, which become NULL in the updated rows: "
+                f"{_named(missing)}"
             )
+    narrowed = dict.fromkeys(_narrowed(prepared))
+    if narrowed:
+        told.append(
+            "columns of doubles came in single precision, in which 0.1 is another number; "
+            f"the values are applied as their file has them: {_named(narrowed)}"
+        )
     return tuple(dict.fromkeys(told))
+
+
+def _narrowed(prepared: Prepared) -> Iterator[str]:
+    """Name the columns of doubles that a later file has as singles: 0.1 is not the same number in both."""
+    growth = prepared.growth
+    changed = {column.name for column in (*growth.added, *growth.widened, *growth.rewritten)}
+    double = {
+        column.name.lower()
+        for column in growth.columns
+        if column.type == pa.float64() and column.name not in changed
+    }
+    for landed in prepared.landed:
+        for column in landed.schema.columns:
+            if column.type == pa.float32() and column.name.lower() in double:
+                yield column.name
+            elif column.type == pa.float64():
+                double.add(column.name.lower())
+
+
+def _named(names: Iterable[str]) -> str:
+    """Name the first few."""
+    first = list(names)
+    return ", ".join(first[:_NAMED]) + (" …" if len(first) > _NAMED else "")

@@ -22,6 +22,7 @@ from mirrorlib.apply.read import (
 from mirrorlib.apply.record import Policies
 from mirrorlib.apply.source import Source
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
+from mirrorlib.landing.delimited import Dialect
 from mirrorlib.store import StoredFile, open_store
 from tests.zones import marker_array
 
@@ -294,3 +295,35 @@ def test_markers_of_zero_rows_are_no_markers(orders: TableWriter) -> None:
 def test_the_marker_helper_writes_what_it_says() -> None:
     """The tests' own tool is tested where it could fool them."""
     assert ["1", None] == marker_array([1, None], pa.string()).to_pylist()
+
+
+@pytest.mark.parametrize(
+    "markers, policies, found",
+    [
+        (["0", "3"], {}, "3"),
+        (["0", ""], {}, "NULL"),
+        (["0", "2"], {"keys": ()}, "2"),
+        (["", "x"], {"upsert_default": True}, "x"),
+    ],
+    ids=["unknown", "null", "without-keys", "behind-a-default"],
+)
+@pytest.mark.parametrize("rows_before", [0, 200_000])
+def test_a_bad_marker_in_text_is_named_with_its_line(
+    orders: TableWriter,
+    markers: list[str],
+    policies: dict[str, object],
+    found: str,
+    rows_before: int,
+) -> None:
+    """As an editor counts lines: values have line ends too, and the file is read in pieces."""
+    head = "id,v,__rowMarker__\n" + '1,"a\nb",4\n' * rows_before
+    rows = "".join(f'1,"a\nb",{marker}\n' for marker in markers)
+    path = orders.path(1).with_suffix(".csv")
+    path.write_text((head if policies.get("keys") != () else head.replace(",4", ",0")) + rows)
+
+    with pytest.raises(MarkerError) as caught:
+        landed(orders, path, **{"dialect": Dialect(), **policies})
+
+    row = rows_before + 1
+    assert (row, 2 + 2 * row, found) == (caught.value.row, caught.value.line, caught.value.found)
+    assert f"line {2 + 2 * row}, column __rowMarker__" in str(caught.value)

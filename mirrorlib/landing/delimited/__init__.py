@@ -8,6 +8,6 @@ what each declared type is written like.
 from __future__ import annotations
 
 from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
-from mirrorlib.landing.delimited.tables import iter_tables, read_header
+from mirrorlib.landing.delimited.tables import iter_tables, line_of, read_header
 
-__all__ = ["Dialect", "dialect_of", "iter_tables", "read_header"]
+__all__ = ["Dialect", "dialect_of", "iter_tables", "line_of", "read_header"]

@@ -69,14 +69,22 @@ class Dialect:
 
     def declared(self, name: str) -> DataType | None:
         """Return the declared type of a column, found without regard to case; None when there is none."""
-        folded = name.strip().casefold()
-        found = (column for column in self.columns if column.name.strip().casefold() == folded)
-        column = next(found, None)
+        column = self._defined(name)
         return None if column is None else DATA_TYPES[column.data_type.strip().casefold()]
+
+    def required(self, name: str) -> bool:
+        """Say whether a column is declared with `IsNullable` false."""
+        column = self._defined(name)
+        return column is not None and column.nullable is False
 
     def data_type(self, name: str) -> DataType:
         """Return the type that a column is read as: the declared one, else String."""
         return self.declared(name) or STRING
+
+    def _defined(self, name: str) -> DefinedColumn | None:
+        folded = name.strip().casefold()
+        found = (column for column in self.columns if column.name.strip().casefold() == folded)
+        return next(found, None)
 
 
 def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:

@@ -120,6 +120,29 @@ def iter_tables(
         yield arrow_schema(reading.names, schema).empty_table()
 
 
+def line_of(
+    handle: BinaryIO,
+    file: StoredFile,
+    dialect: Dialect,
+    schema: FileSchema,
+    row: int,
+    *,
+    table: str,
+) -> int | None:
+    """Return the line on which a row begins; None when there is no such row.
+
+    Reads the file again up to there, and raises what `iter_tables` raises.
+    """
+    reading = _reading(handle, file, dialect, schema, table, BLOCK_BYTES)
+    seen = 0
+    for piece in iter_pieces(reading.opened, reading.origin):
+        count = len(_parse(reading, piece, seen))
+        if row < seen + count:
+            return reading.line(piece, row - seen)
+        seen += count
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
     """A file under way.
@@ -149,6 +172,11 @@ class _Reading:
         for line, fields in self.opened.grammar.split(piece):
             if len(self.names) == 1 or len(fields) > 1 or fields[0].strip(b"\r"):
                 yield line, len(fields)
+
+    def line(self, piece: Piece, row: int) -> int:
+        """Return the line of a row of a piece, both counted from the piece's first."""
+        line, _ = next(islice(self.lines(piece), row, None))
+        return line
 
 
 def _reading(
@@ -260,13 +288,12 @@ def _misfit(
     reading: _Reading, piece: Piece, value: str, name: str, row: int, first_row: int
 ) -> ChangeFileError:
     declared = reading.types[name]
-    line, _ = next(islice(reading.lines(piece), row, None))
     msg, step = declared.complaint(value, reading.kinds[name])
     return reading.origin.fault(
         msg,
         column=name,
         row=first_row + row,
-        line=line,
+        line=reading.line(piece, row),
         found=shape_of(value),
         next_step=step,
     )
