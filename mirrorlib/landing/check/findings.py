@@ -33,6 +33,7 @@ class Findings:
         file: str | None = None,
         column: str | None = None,
         row: int | None = None,
+        line: int | None = None,
         fix: str | None = None,
     ) -> None:
         """Note that a rule is broken; *fix* when it is more than the rule's own advice."""
@@ -45,6 +46,7 @@ class Findings:
             file=None if file is None else printable(file),
             column=None if column is None else printable(column),
             row=row,
+            line=line,
             found=found,
             fix=broken.fix if fix is None else fix,
         )
@@ -55,6 +57,15 @@ class Findings:
             listed.append(finding)
         elif file != listed[-1].file:
             self._more[same] = self._more.get(same, 0) + 1
+
+    def has_error(self, file: str) -> bool:
+        """Say whether an error was found in a file."""
+        name = printable(file)
+        return any(
+            finding.severity == "error" and finding.file == name
+            for listed in self._listed.values()
+            for finding in listed
+        )
 
     def all(self) -> tuple[Finding, ...]:
         """Return the findings, the worst first, else in the order in which they were found."""

@@ -25,6 +25,7 @@ class Finding:
         file: relative to the table's folder, or to the zone where *table* is None.
         column: the column's name.
         row: the first such row, counted from 0 without the header.
+        line: the line of delimited text on which that row begins, counted from 1, where it is known.
         found: what is there; never a value of the data, except row markers.
         fix: what the publisher should do.
         more: how many other files of the table show the same and are not listed.
@@ -41,10 +42,12 @@ class Finding:
     found: str
     fix: str
     more: int = 0
+    line: int | None = None
 
     def __str__(self) -> str:
         """Say it in one line."""
         row = None if self.row is None else f"row {self.row}"
+        row = row if self.line is None else f"line {self.line}"
         column = None if self.column is None else f"column {self.column}"
         place = ", ".join(part for part in (self.file, row, column) if part)
         files = "file" if self.more == 1 else "files"

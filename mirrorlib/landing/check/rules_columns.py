@@ -169,6 +169,22 @@ COLUMN_RULES = (
         fix="Close every quote, and declare the separators that are used.",
     ),
     Rule(
+        id="text-value",
+        severity="error",
+        title="a value is not of its declared DataType, or beyond its range",
+        fabric="Ingestion was seen to fail, over an empty date and over a number beyond Int16.",
+        mirrorlib="The table stops at the file, with line and column.",
+        fix="Write values as their DataType asks for, or declare a type that holds them.",
+    ),
+    Rule(
+        id="text-null",
+        severity="warning",
+        title="a column that is declared with IsNullable false is NULL in a row",
+        fabric="Not documented for text; nullability is part of a type.",
+        mirrorlib="It applies the NULL, and says so.",
+        fix="Write a value, or declare IsNullable true.",
+    ),
+    Rule(
         id="text-open-quote",
         severity="error",
         title="the number of quote characters is odd, so that one is not closed",

@@ -22,6 +22,7 @@ from mirrorlib.landing.check.parquet import misfit, review_parquet
 from mirrorlib.landing.check.report import CheckedTable, CheckStep
 from mirrorlib.landing.check.rows import Policy
 from mirrorlib.landing.check.text import review_text
+from mirrorlib.landing.check.values import review_values
 from mirrorlib.landing.metadata import METADATA_NAME
 from mirrorlib.landing.names import refuse_uncarriable
 
@@ -121,7 +122,10 @@ def _review_file(
     """Read one file; None when it cannot be compared with others."""
     try:
         if file.text:
-            return review_text(zone, file, metadata, policy, found)
+            facts = review_text(zone, file, metadata, policy, found)
+            if facts is not None and metadata is not None:
+                review_values(zone, file, metadata, policy, found)
+            return facts
         return review_parquet(zone, file, policy, found)
     except UnreadableError as exc:
         if _has_changed(zone, file):

@@ -1,8 +1,8 @@
 """Review delimited text: header, fields of each row, encoding, line ends, markers, keys. A lint, no reader.
 
 In: one listed file. Out: its `Facts`, None when its rows cannot be told, and findings on the way.
-pyarrow cuts the text into fields, as it does where the file is applied; what typed values they are is
-not looked at. Everything passes once, in pieces.
+pyarrow cuts the text into fields, and goes on where a reader stops; what typed values they are is
+for `values`. Everything passes in pieces.
 """
 
 from __future__ import annotations

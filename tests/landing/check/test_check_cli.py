@@ -139,6 +139,7 @@ def test_json_is_a_contract(zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
                 "found": "1 row, the first with the marker '3'",
                 "fix": "Write 0 for insert, 1 for update, 2 for delete, 4 for upsert.",
                 "more": 0,
+                "line": None,
             }
         ],
     } == report

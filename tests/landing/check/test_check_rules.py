@@ -645,6 +645,25 @@ def _text_column_missing(zone: ZoneWriter, broken: bool) -> None:
     text(zone, "id,__rowMarker__\r\n1,0\r\n" if broken else WHOLE)
 
 
+@breaks("text-value")
+def _text_value(zone: ZoneWriter, broken: bool) -> None:
+    text(zone, f"{HEADER}{'x' if broken else 1},a,0\r\n")
+
+
+@breaks("text-value")
+def _text_value_out_of_range(zone: ZoneWriter, broken: bool) -> None:
+    text(zone, f"{HEADER}{2**31 - 1 + broken},a,0\r\n")
+
+
+@breaks("text-null")
+def _text_null(zone: ZoneWriter, broken: bool) -> None:
+    columns = [COLUMNS[0], {"Name": "v", "DataType": "String", "IsNullable": False}]
+    content = (
+        f"{HEADER}1,{'' if broken else chr(34) * 2},0\r\n2,,2\r\n"  # a delete needs its key alone
+    )
+    text(zone, content, SchemaDefinition={"Columns": columns})
+
+
 @breaks("text-row-separator")
 def _text_row_separator(zone: ZoneWriter, broken: bool) -> None:
     declared = {} if broken else {"RowSeparator": "\n"}

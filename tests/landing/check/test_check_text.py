@@ -178,3 +178,47 @@ def test_text_without_metadata_is_still_read(zone: ZoneWriter) -> None:
     findings = check_zone(str(zone)).findings
 
     assert {"metadata-missing", "marker-unknown"} == rules(findings)
+
+
+def test_a_value_that_is_not_of_its_type_is_named_with_its_line(zone: ZoneWriter) -> None:
+    """As it is read where it is applied; what the lint has found beside it stays, and no value is shown."""
+    columns = [{"Name": "id", "DataType": "Int32"}, {"Name": "d", "DataType": "IDate"}]
+    metadata = {"FileFormat": "csv", "SchemaDefinition": {"Columns": columns}}
+    table = zone.table("orders", keys=["id"], metadata=metadata)
+    rows = ['"1\n",2026-01-02,0', "2,2026-01-02,9", "3,2026-02-30,0"]
+    text = "\r\n".join(["id,d,__rowMarker__", *rows, ""])
+    (table.folder / f"{1:020d}.csv").write_text(text, newline="")
+
+    found = {one.rule: one for one in check_zone(str(zone)).findings}
+
+    assert {"marker-unknown", "text-value"} == set(found)
+    value = found["text-value"]
+    assert (f"{1:020d}.csv", "d", 2, 5) == (value.file, value.column, value.row, value.line)
+    assert "10 characters, digits and signs; IDate is declared" == value.found
+    assert "line 5, column d" in str(value)
+
+
+def test_a_null_where_none_may_be_is_found_in_any_piece(zone: ZoneWriter) -> None:
+    """Counted through the file; the first is named with its line."""
+    columns = [COLUMNS[0], {"Name": "v", "DataType": "Int64", "IsNullable": False}]
+    metadata = {"FileFormat": "csv", "SchemaDefinition": {"Columns": columns}}
+    table = zone.table("orders", keys=["id"], metadata=metadata)
+    long = "1" * 200  # several pieces of 4 MiB
+    content = "id,v\r\n" + f"{long},1\r\n" * 50_000 + '2,""\r\n3,\r\n'
+    (table.folder / f"{1:020d}.csv").write_bytes(content.encode())
+
+    (finding,) = check_zone(str(zone)).findings
+
+    assert ("text-null", "2 rows") == (finding.rule, finding.found)
+    assert (50_000, 50_002) == (finding.row, finding.line)
+
+
+@pytest.mark.parametrize("properties", [{"RowSeparator": ";"}, {"ColumnSeparator": "||"}])
+def test_what_no_reader_takes_is_an_error(zone: ZoneWriter, properties: dict[str, object]) -> None:
+    """Nothing passes here that stops the table there; it is told once, not once a file."""
+    (zone.root / "orders").mkdir()
+    (zone.root / "orders" / f"{2:020d}.csv").write_text(f"{HEADER}\r\n1,a,0\r\n")
+
+    found = lint(zone, f"{HEADER}\r\n1,a,0\r\n", **properties)
+
+    assert ["metadata-unreadable"] == [one.rule for one in found if one.severity == "error"]
