@@ -80,7 +80,7 @@ def advance_table(
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
     if pending or work.source.policies.by_time:
         # What was listed before the journal was read may be applied by now.
-        opened = open_folder(work.source.zone, folder, history)
+        opened = open_folder(work.source.zone, folder, history, options)
         if not goes_on(work, opened, options):
             return tally.end("behind", CHANGED)
     check_zone(work, options, entry)
@@ -134,7 +134,7 @@ def _apply_batches(
         bars |= bars_of_void(entry)
         if work.source.policies.by_time:
             history.compact()
-        opened = open_folder(work.source.zone, folder, history)
+        opened = open_folder(work.source.zone, folder, history, options)
         if not goes_on(work, opened, options):
             return tally.end("behind", CHANGED)
 

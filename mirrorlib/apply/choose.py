@@ -129,7 +129,7 @@ def next_files(
 ) -> Next:
     """Choose files; a partition folder ends before a file that is barred, and the others go on.
 
-    It ends before delimited text that was written a moment ago too: without a footer, half a file
+    It ends before text that was written a moment ago too: without a footer, half a file
     looks whole.
     """
     lanes: dict[str, dict[int, StoredFile]] = {}
@@ -143,7 +143,7 @@ def next_files(
             if ahead and bar is not None and bar.etag == file.etag:
                 barred.append(file)
                 break
-            text = opened.dialect is not None
+            text = opened.is_text(file.name)
             if ahead and text and is_young(file, opened.listed_at, options.settle, opened.watched):
                 young.append(file)
                 break

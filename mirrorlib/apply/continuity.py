@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.decode import count_rows
 from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.plan import changed_files, seen_until
-from mirrorlib.apply.read import count_rows
 from mirrorlib.errors import JournalError
 from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.landing.names import WHOLE_FOLDER
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
     """Take another zone than recorded only if it proves to be the same one, or is said to be."""
     zone = work.source.zone
-    if entry is None or not entry.position or entry.plan.zone in (zone.url, options.moved_from):
+    if entry is None or not entry.position or entry.plan.zone == zone.url:
+        return
+    if options.allow_overwrites and work.source.policies.plain is not None:
+        msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
+        step = f"Apply without --allow-overwrites, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(
+            msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+        )
+    if entry.plan.zone == options.moved_from:
         return
     newest = entry.plan.files[-1]
     stored = zone.stat(f"{work.source.folder}/{newest.name}")
@@ -68,6 +76,10 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
     """A position means nothing in another order, nor one in partition folders without them."""
     if entry is None or not entry.position:
         return
+    if (entry.plan.policies.plain is None) != (work.source.policies.plain is None):
+        msg = "_metadata.json has come to a plain folder, and what is there was appended without it"
+        step = f"Remove it, or start the table over by it: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
     lanes = entry.position.keys() - {WHOLE_FOLDER}
     if lanes and opened.metadata is not None and not opened.metadata.partitioned:
         msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"

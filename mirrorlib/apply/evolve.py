@@ -16,6 +16,7 @@ import pyarrow as pa
 from mirrorlib.apply.columns import Column, Columns, find_column, needs_mapping, sql_type
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
 from mirrorlib.apply.read import column_values
+from mirrorlib.apply.rescue import RESCUED_COLUMN
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.types import widen_type, widens_in_place
 from mirrorlib.landing.values import first_misfit
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorlib.apply.read import Landed
+    from mirrorlib.apply.record import Policies
     from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileColumn
 
@@ -88,20 +90,36 @@ def grow_columns(
 
     """
     known = columns  # not *before*: a policy must not depend on which files share a batch
+    rescued = source.policies.plain == "rescue"
     for file_column in landed.schema.columns:
         mine = find_column(columns, file_column.name)
         if pa.types.is_null(file_column.type):
             continue
         if mine is None:
+            if known and source.policies.plain in {"rescue", "none"}:
+                continue
             if known and source.policies.evolution == "strict":
                 raise _strict(source, landed, file_column)
             columns = (*columns, _added(source, before, landed, file_column))
         elif _has_misfit(source, landed, file_column, mine) is not None:
+            if _is_rescued(source, file_column, mine):
+                rescued = True
+                continue
             wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
             wide = replace(mine, type=wider)
             _check_earlier(source, earlier, landed, file_column, mine, wide)
             columns = tuple(wide if column is mine else column for column in columns)
+    if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
+        return (*columns, RESCUED_COLUMN)
     return columns
+
+
+def _is_rescued(source: Source, column: FileColumn, mine: Column) -> bool:
+    """Say whether the values that do not fit a column of a plain folder's table are kept beside it."""
+    policies = source.policies
+    wider = widen_type(mine.type, column.type)
+    keeps_type = wider in {None, mine.type} or policies.evolution != "widen"
+    return policies.plain == "rescue" or (policies.plain == "add" and keeps_type)
 
 
 def growth_of(before: Columns, after: Columns) -> Growth:
@@ -127,9 +145,17 @@ def _in_place(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _strict(source: Source, landed: Landed, column: FileColumn) -> SchemaError:
-    msg = "the file has a column that the table lacks, and evolution is strict"
-    step = "Allow it with --evolution add or widen, or publish the file without it."
+    policy, option = _refusing(source.policies, "--evolution add or widen")
+    msg = f"the file has a column that the table lacks, and {policy}"
+    step = f"Allow it with {option}, or publish the file without it."
     return _error(source, landed, column, msg, sql_type(column.type), step)
+
+
+def _refusing(policies: Policies, option: str) -> tuple[str, str]:
+    """Name the policy that refuses a change of columns, and the option that would allow it."""
+    if policies.plain is None:
+        return f"evolution is {policies.evolution}", option
+    return f"plain evolution is {policies.plain}", "--plain-evolution add"
 
 
 def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
@@ -167,8 +193,9 @@ def _widened(
         step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
         raise _error(source, landed, column, msg, types, step, row)
     if source.policies.evolution != "widen":
-        msg = f"the column would have to become {sql_type(wider)}, and evolution is {source.policies.evolution}"
-        raise _error(source, landed, column, msg, types, "Allow it with --evolution widen.", row)
+        policy, option = _refusing(source.policies, "--evolution widen")
+        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
+        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
     return wider
 
 

@@ -20,6 +20,7 @@ from mirrorlib.apply.fold import MARKER, OP, ORDER
 from mirrorlib.apply.marks import INSERT, UPSERT
 from mirrorlib.apply.prepare import fitted_rows
 from mirrorlib.apply.read import can_spark_read, open_batches
+from mirrorlib.apply.rescue import needs_rescue
 from mirrorlib.landing.names import quote
 from mirrorlib.landing.types import mirror_type
 
@@ -60,10 +61,10 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     """
     columns = prepared.growth.columns
     frames = []
-    for group in _same_shape(prepared.landed):
+    for group in _same_shape(prepared.landed, ordered=ordered):
         native = []
         for landed in group:
-            if can_spark_read(source, landed):
+            if can_spark_read(source, landed) and not needs_rescue(source, landed, columns):
                 native.append(landed)
             else:
                 frames.append(_rewritten(stage, source, prepared, landed, ordered=ordered))
@@ -76,12 +77,14 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     return whole.select(*names, MARKER, ORDER) if ordered else whole.select(*names)
 
 
-def _same_shape(landed: Sequence[Landed]) -> Iterator[list[Landed]]:
+def _same_shape(landed: Sequence[Landed], *, ordered: bool) -> Iterator[list[Landed]]:
+    """Group files that one scan can read; where rows have an order, by names that tell them apart."""
     groups: dict[object, list[Landed]] = {}
     for one in landed:
         schema = one.schema
         folder, _, name = one.file.path.rpartition("/")  # names repeat over folders
         place = folder if _PLAIN_NAME.fullmatch(name) else one.file.path
+        place = place if ordered else ""
         shape = (schema.columns, schema.marker, str(schema.marker_type), place)
         groups.setdefault(str(shape), []).append(one)
     yield from groups.values()

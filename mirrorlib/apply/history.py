@@ -19,13 +19,25 @@ from mirrorlib.errors import JournalError
 from mirrorlib.landing.listing import Applied
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirrorlib.apply.journal import Journal
     from mirrorlib.apply.record import Entry, Life
+    from mirrorlib.store import StoredFile
 
 _EVERY = 100  # batches
 _SCHEMA = pa.schema(
     [("name", pa.string()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
 )
+
+
+def passed_files(files: Iterable[StoredFile]) -> bytes:
+    """Write down files that a life is to pass over."""
+    rows = [(file.name, file.etag, file.modified) for file in files]
+    columns = [pa.array(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=_SCHEMA), sink, compression="zstd")
+    return sink.getvalue()
 
 
 class History:
@@ -61,6 +73,38 @@ class History:
         etags = {name: etag for name, (etag, _) in self._files.items()}
         latest = max((modified for _, modified in self._files.values()), default=None)
         return Applied(etags=etags, newest=latest, count=self._count)
+
+    def passed(self) -> dict[str, str]:
+        """Return what identified the files that the present life passes over, by name.
+
+        Raises:
+            JournalError: nobody can tell which ones they are.
+
+        """
+        lives = self._journal.lives()
+        if not lives or lives[-1].include_existing:
+            return {}
+        data = self._journal.read_passed(lives[-1])
+        try:
+            table = pq.read_table(io.BytesIO(data or b""))
+            names, etags = (table.column(name).to_pylist() for name in _SCHEMA.names[:2])
+        except (pa.ArrowException, OSError, KeyError) as exc:
+            msg = "the journal cannot say which files were there when the table was first seen"
+            step = (
+                "Restore the file from a backup, or reset the table, which then takes every file."
+            )
+            raise JournalError(
+                msg, file=f"{lives[-1].ordinal:06d}.passed.parquet", next_step=step
+            ) from exc
+        return dict(zip(names, etags, strict=True))
+
+    def is_plain(self) -> bool | None:
+        """Say whether the present life's files are those of a plain folder; None while it has none."""
+        lives = self._journal.lives()
+        newest = self._journal.newest(lives[-1]) if lives else None
+        if newest is None or (newest.done is not None and not newest.position):
+            return None if not lives or lives[-1].include_existing else True
+        return newest.plan.policies.plain is not None
 
     def watched(self) -> Watched | None:
         """Return the file that the last run has left because it may have been an upload under way."""

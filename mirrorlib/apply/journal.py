@@ -10,6 +10,8 @@ that a person can read:
     journal/<table>/000001/<inverse>-<batch>.done.json      how it ended; written once
     journal/<table>/000001.applied/<inverse>-<batch>.parquet  which files were applied until then,
                                                             where names have no numbers to tell
+    journal/<table>/000001.passed.parquet                   which files of a plain folder were there
+                                                            when the life began and do not count
     journal/<table>/status.json                             the last word about the table, for
                                                             people; nothing rests on it
 
@@ -64,7 +66,15 @@ class Journal:
             self._value(Life, path) for path in paths if path.endswith(".json") and "/." not in path
         )
 
-    def begin_life(self, why: str, zone: str, ordinal: int, start_at: int = 1) -> Life:
+    def begin_life(
+        self,
+        why: str,
+        zone: str,
+        ordinal: int,
+        start_at: int = 1,
+        *,
+        include_existing: bool = True,
+    ) -> Life:
         """Begin life *ordinal*, or return the one that another runner began first."""
         life = Life(
             ordinal=ordinal,
@@ -73,12 +83,21 @@ class Journal:
             zone=zone,
             started_at=now(),
             start_at=start_at,
+            include_existing=include_existing,
         )
         path = f"{self._folder}/lives/{ordinal:06d}.json"
         self._state.put_new(path, to_json(life))
         return self._value(
             Life, path
         )  # never ours by belief: an answer of put-if-absent may have been lost
+
+    def write_passed(self, ordinal: int, data: bytes) -> None:
+        """Write down, before a life begins, which files it passes over; what was written first counts."""
+        self._state.put_new(self._passed(ordinal), data)
+
+    def read_passed(self, life: Life) -> bytes | None:
+        """Return what `write_passed` has written for a life."""
+        return self._state.read(self._passed(life.ordinal))
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
@@ -145,6 +164,9 @@ class Journal:
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the table."""
         self._state.put(f"{self._folder}/status.json", json_bytes({"format": FORMAT, **status}))
+
+    def _passed(self, ordinal: int) -> str:
+        return f"{self._folder}/{ordinal:06d}.passed.parquet"
 
     def _gone(self, life: Life) -> str:
         return f"{self._folder}/gone/{life.ordinal:06d}.json"

@@ -13,6 +13,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.history import passed_files
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.ready import refuse_others_table
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from mirrorlib.apply.job import Job
+    from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.record import Life
     from mirrorlib.landing.listing import FolderListing, TableFolder
 
@@ -102,25 +104,36 @@ def end_life(job: Job, name: TableName) -> str | None:
     return DROPPED
 
 
-def lives_of(job: Job, name: TableName, listing: FolderListing) -> tuple[Life, ...]:
+def lives_of(job: Job, name: TableName, opened: Folder) -> tuple[Life, ...]:
     """Return a table's lives for a runner; begin the first, or the one after its folder was gone."""
     journal = Journal(job.state, name)
     lives = journal.lives()
-    coming = _next_life(job, journal, lives, listing)
+    coming = _next_life(job, journal, lives, opened.listing)
     if coming is None:
         return lives
     why, start = coming
-    return (*lives, journal.begin_life(why, job.zone.url, len(lives) + 1, start))
+    ordinal, existing = len(lives) + 1, _includes_existing(job, lives, opened)
+    if not existing:  # first of all: what comes from here on must not be taken for what was there
+        files = (file for lane in opened.listing.lanes.values() for file in lane.values())
+        journal.write_passed(ordinal, passed_files(files))
+    life = journal.begin_life(why, job.zone.url, ordinal, start, include_existing=existing)
+    return (*lives, life)
 
 
-def coming_lives(
-    job: Job, name: TableName, listing: FolderListing, unborn: Life
-) -> tuple[Life, ...]:
+def coming_lives(job: Job, name: TableName, opened: Folder, unborn: Life) -> tuple[Life, ...]:
     """Return the lives that `lives_of` would, and write nothing."""
     journal = Journal(job.state, name)
     lives = journal.lives()
-    coming = _next_life(job, journal, lives, listing)
-    return lives if coming is None else (*lives, replace(unborn, start_at=coming[1]))
+    coming = _next_life(job, journal, lives, opened.listing)
+    if coming is None:
+        return lives
+    existing = _includes_existing(job, lives, opened)
+    return (*lives, replace(unborn, start_at=coming[1], include_existing=existing))
+
+
+def _includes_existing(job: Job, lives: tuple[Life, ...], opened: Folder) -> bool:
+    """Say whether a life begins with what is there; what a table that starts over shows has come since."""
+    return bool(lives) or not opened.plain or job.options.include_existing
 
 
 def _next_life(

@@ -6,7 +6,7 @@ what was repaired is told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import Policies, now
@@ -19,12 +19,19 @@ from mirrorlib.landing.listing import (
     see_partitions,
 )
 from mirrorlib.landing.metadata import TableMetadata, parse_metadata
+from mirrorlib.landing.plain import (
+    PLAIN_DIALECT,
+    PLAIN_METADATA,
+    kind_of,
+    order_plain,
+    see_below,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from mirrorlib.apply.history import History
-    from mirrorlib.apply.options import Options
+    from mirrorlib.apply.options import Evolution, Options
     from mirrorlib.apply.plan import Watched
     from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
     from mirrorlib.store import Store
@@ -49,6 +56,7 @@ class Folder:
         listed_at: a moment just before it was listed, ISO 8601, UTC.
         metadata_written: when `_metadata.json` was written last.
         watched: a file that an earlier run has left because it may have been an upload under way.
+        passed: how many files are passed over, as they were there when the table was first seen.
 
     """
 
@@ -59,12 +67,24 @@ class Folder:
     listed_at: str
     metadata_written: datetime | None = None
     watched: Watched | None = None
+    passed: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Say whether the folder is read without metadata."""
+        return self.metadata is not None and self.metadata.plain
+
+    def is_text(self, name: str) -> bool:
+        """Say whether a file has no footer, so that half of it looks whole."""
+        return kind_of(name) != "parquet" if self.plain else self.dialect is not None
 
     @property
     def waits_for(self) -> str:
         """Say what has to come before anything can be applied, "" when nothing has to."""
         if self.metadata is None:
             return "_metadata.json is missing. The table waits until its publisher writes it."
+        if self.passed and not self.listing.count:
+            return f"{self.passed} files were there when the table was first seen; none has come since."
         return "" if self.listing.count else "No change file has been published yet."
 
     def warnings_under(self, options: Options) -> tuple[str, ...]:
@@ -75,13 +95,19 @@ class Folder:
         return (*self.warnings, _UNHEEDED)
 
 
-def open_folder(zone: Store, folder: TableFolder, history: History | None = None) -> Folder:
+def open_folder(
+    zone: Store,
+    folder: TableFolder,
+    history: History | None = None,
+    options: Options | None = None,
+) -> Folder:
     """List a table folder and read its metadata.
 
     Args:
         zone: the landing zone.
         folder: the table's folder.
         history: what has been applied; files without numbers are all new without it.
+        options: whether and how a folder without metadata is read; without them, as it was until now.
 
     Raises:
         MetadataError: the metadata cannot be understood.
@@ -93,6 +119,8 @@ def open_folder(zone: Store, folder: TableFolder, history: History | None = None
     listed_at = now()
     seen = see_folder(zone, folder)
     data = zone.read(seen.metadata.path) if seen.metadata else None
+    if data is None and history is not None and _takes_plain(history, options):
+        return _open_plain(zone, folder, seen, history, listed_at, options)
     if data is None:
         listing = order_by_number(seen, table)
         return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
@@ -110,6 +138,45 @@ def open_folder(zone: Store, folder: TableFolder, history: History | None = None
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
     )
+
+
+def _takes_plain(history: History, options: Options | None) -> bool:
+    """Say whether a folder without metadata is read all the same.
+
+    One whose files were applied by metadata has lost it for a moment, or for good (Q25): it waits.
+    """
+    if options is None:
+        return history.is_plain() is True
+    return options.plain_folders == "append" and history.is_plain() is not False
+
+
+def _open_plain(
+    zone: Store,
+    folder: TableFolder,
+    seen: Seen,
+    history: History,
+    listed_at: str,
+    options: Options | None,
+) -> Folder:
+    overwrites = options is not None and options.allow_overwrites
+    listing, left = order_plain(
+        see_below(zone, folder, seen), history.applied(), history.passed(), overwrites=overwrites
+    )
+    return Folder(
+        listing=listing,
+        metadata=PLAIN_METADATA,
+        dialect=PLAIN_DIALECT,
+        warnings=_warnings(PLAIN_METADATA, listing),
+        listed_at=listed_at,
+        watched=history.watched(),
+        passed=len(left),
+    )
+
+
+def pass_over(opened: Folder) -> Folder:
+    """Take a folder's files for those that were there when its table was first seen."""
+    listing = replace(opened.listing, lanes={})
+    return replace(opened, listing=listing, passed=opened.passed + opened.listing.count)
 
 
 def _ordered(
@@ -133,13 +200,23 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
         keys=metadata.key_columns,
         upsert_default=metadata.upsert_default,
         insert_policy=options.insert_policy,
-        evolution=options.evolution,
+        evolution=_evolution(metadata, options),
         ntz=options.ntz,
         quiet=options.quiet,
         dialect=dialect,
         detection=metadata.detection,
         conditional=metadata.conditional_update if options.conditional_updates else None,
+        plain=options.plain_evolution if metadata.plain else None,
     )
+
+
+def _evolution(metadata: TableMetadata, options: Options) -> Evolution:
+    """Say how types may change; in a plain folder they do where new columns are added."""
+    if metadata.plain and options.plain_evolution != "add":
+        return "strict"
+    if metadata.plain and options.evolution == "strict":
+        return "add"
+    return options.evolution
 
 
 def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ Evolution = Literal["widen", "add", "strict"]
 Ntz = Literal["utc", "keep"]
 OnGone = Literal["keep", "drop"]
 Cleanup = Literal["move", "delete"]
+PlainFolders = Literal["wait", "append"]
+PlainEvolution = Literal["add", "rescue", "fail", "none"]
 RETENTION = 7  # days
 REWRITE_LIMIT = 1 << 30  # bytes
 SETTLE = 10.0  # seconds
@@ -49,6 +51,13 @@ class Options:
         cleanup: where applied files are moved to: `_ProcessedFiles` ("move") or
             `_FilesReadyToDelete` ("delete"); None leaves them where they are.
         retention: days after which moved files are removed.
+        plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
+            rows to be appended, each file once ("append").
+        plain_evolution: what such a table does with a column that it lacks or a type that does not
+            fit: "add" columns, widen types as *evolution* says and rescue what does not fit;
+            "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
+        include_existing: append the files too that a plain folder has when it is first seen.
+        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
 
     """
 
@@ -71,6 +80,10 @@ class Options:
     on_gone: OnGone = "keep"
     cleanup: Cleanup | None = None
     retention: int = RETENTION
+    plain_folders: PlainFolders = "wait"
+    plain_evolution: PlainEvolution = "add"
+    include_existing: bool = True
+    allow_overwrites: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -97,6 +110,8 @@ class Options:
             ("ntz", self.ntz, get_args(Ntz)),
             ("on_gone", self.on_gone, get_args(OnGone)),
             ("cleanup", self.cleanup, (None, *get_args(Cleanup))),
+            ("plain_folders", self.plain_folders, get_args(PlainFolders)),
+            ("plain_evolution", self.plain_evolution, get_args(PlainEvolution)),
         ):
             if word not in words:
                 msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.apply.decode import decode_whole
 from mirrorlib.apply.evolve import Growth, grow_columns, growth_of
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.read import (
     SMALL_BYTES,
     SMALL_DECODED,
     column_values,
-    decode_whole,
     read_landed,
 )
+from mirrorlib.apply.rescue import rescued_rows
 from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError
 from mirrorlib.landing.values import fit_values
 
@@ -125,6 +126,8 @@ def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArr
 
 def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
     """Return one decoded file's rows in the table's types; a column that it lacks is NULL."""
+    if source.policies.rescues:
+        return rescued_rows(source, landed, columns)
     arrays = []
     for column in columns:
         mine = landed.schema.column(column.name)

@@ -40,8 +40,17 @@ from mirrorlib.apply.job import (
 )
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables
-from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.options import REWRITE_LIMIT, SETTLE, Evolution, InsertPolicy, Ntz, Options
+from mirrorlib.apply.onboard import open_folder, pass_over
+from mirrorlib.apply.options import (
+    REWRITE_LIMIT,
+    SETTLE,
+    Evolution,
+    InsertPolicy,
+    Ntz,
+    Options,
+    PlainEvolution,
+    PlainFolders,
+)
 from mirrorlib.apply.plan import position_after
 from mirrorlib.apply.record import Life
 from mirrorlib.apply.report import GONE, PlannedTable, PlanReport
@@ -87,6 +96,10 @@ def plan_zone(
     rewrite_limit: int = REWRITE_LIMIT,
     settle: float = SETTLE,
     start_at: int | None = None,
+    plain_folders: PlainFolders = "wait",
+    plain_evolution: PlainEvolution = "add",
+    include_existing: bool = True,
+    allow_overwrites: bool = False,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
@@ -110,6 +123,10 @@ def plan_zone(
         rewrite_limit=rewrite_limit,
         settle=settle,
         start_at=start_at,
+        plain_folders=plain_folders,
+        plain_evolution=plain_evolution,
+        include_existing=include_existing,
+        allow_overwrites=allow_overwrites,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     known = known_tables(job)
@@ -128,7 +145,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:
         journal = Journal(job.state, folder.name)
-        opened = open_folder(job.zone, folder, History(journal, planned=True))
+        opened = open_folder(job.zone, folder, History(journal, planned=True), job.options)
         if opened.waits_for:
             return PlannedTable(
                 table=table,
@@ -136,7 +153,10 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
                 reason=opened.waits_for,
                 warnings=opened.warnings_under(job.options),
             )
-        lives = coming_lives(job, folder.name, opened.listing, _UNBORN)
+        lives = coming_lives(job, folder.name, opened, _UNBORN)
+        if not (lives[-1].uuid or lives[-1].include_existing):
+            reason = pass_over(opened).waits_for
+            return PlannedTable(table=table, state="waiting", reason=reason)
         with lend_session(job.spark) as spark:
             return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
     except MirrorError as exc:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
+from mirrorlib.apply.decode import decode_whole
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.frame import Stage
 from mirrorlib.apply.guard import find_outcome, life_is_over
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
-from mirrorlib.apply.read import check_identity, decode_whole
+from mirrorlib.apply.read import check_identity
 from mirrorlib.apply.ready import ready_table, refuse_others_table
 from mirrorlib.apply.record import Done, new_attempt, now
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small

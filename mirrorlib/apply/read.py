@@ -16,6 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.columns import sql_type
+from mirrorlib.apply.decode import (
+    ROWS_AT_A_TIME,
+    damaged,
+    iter_pieces,
+    open_schema,
+    text_dialect,
+    with_partition,
+)
 from mirrorlib.apply.marks import MARKER_NAMES, check_columns, count_marks, read_marks, with_line
 from mirrorlib.apply.nulls import (
     count_missing,
@@ -24,17 +32,9 @@ from mirrorlib.apply.nulls import (
     typed_keys,
     untyped_keys,
 )
-from mirrorlib.errors import (
-    ChangeFileError,
-    FileChangedError,
-    MarkerError,
-    SchemaError,
-    first_line,
-)
-from mirrorlib.landing.columns import FileSchema, check_names, with_given
-from mirrorlib.landing.delimited import iter_tables, read_header
+from mirrorlib.errors import FileChangedError, MarkerError, SchemaError
+from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
-from mirrorlib.landing.names import partition_values
 from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
@@ -42,12 +42,10 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileColumn
-    from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
 
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
 SMALL_DECODED = 1 << 30  # of Arrow memory: dictionary pages can hold far more than their size says
-_ROWS_AT_A_TIME = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,18 +81,17 @@ def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
         SchemaError: a column cannot be mirrored, or a key column is missing.
 
     """
-    dialect = source.policies.dialect
-    if dialect is not None:
-        landed = _read_text(source, dialect, file, whole=whole)
-    else:
+    if source.policies.kind_of(file.name) == "parquet":
         landed = _read_parquet(source, file, whole=whole)
+    else:
+        landed = _read_text(source, file, whole=whole)
     check_identity(source, file)
     return landed
 
 
 def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     with source.zone.open_file(file.path) as handle:
-        schema = _with_partition(
+        schema = with_partition(
             source, file, read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
         )
         handle.seek(0)
@@ -107,7 +104,7 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
             pieces = open_parquet(handle).iter_batches(columns=keys) if rows is None else [rows]
             nulls = sum(count_nulls(piece, keys) for piece in pieces) if keys else 0
         except (pa.ArrowException, OSError) as exc:
-            raise _damaged(source, file, exc) from exc
+            raise damaged(source, file, exc) from exc
     untyped = untyped_keys(source, schema) * schema.rows
     return Landed(
         file=file,
@@ -119,9 +116,9 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     )
 
 
-def _read_text(source: Source, dialect: Dialect, file: StoredFile, *, whole: bool) -> Landed:
-    """Read delimited text to its end: without a footer, nothing less tells its rows and whether they are sound."""
-    schema = _open_schema(source, file)
+def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
+    """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
+    schema, dialect = open_schema(source, file), text_dialect(source)
     counts: Counter[int] = Counter()
     missing: Counter[str] = Counter()
     required = required_columns(source, dialect, schema)
@@ -129,7 +126,7 @@ def _read_text(source: Source, dialect: Dialect, file: StoredFile, *, whole: boo
     marks: list[pa.ChunkedArray] = []
     keys = typed_keys(source, schema)
     seen = size = nulls = 0
-    for rows in _pieces(source, file, schema):
+    for rows in iter_pieces(source, file, schema):
         part = replace(schema, rows=len(rows))
         try:
             markers = read_marks(source, file, part, rows, None, first=seen)
@@ -157,57 +154,6 @@ def _read_text(source: Source, dialect: Dialect, file: StoredFile, *, whole: boo
     )
 
 
-def count_rows(source: Source, file: StoredFile) -> int:
-    """Count a file's rows, by its footer where it has one.
-
-    Raises:
-        ChangeFileError: it cannot be read.
-        SchemaError: a column cannot be mirrored.
-
-    """
-    if source.policies.dialect is None:
-        return _open_schema(source, file).rows
-    return sum(len(rows) for rows in _pieces(source, file, _open_schema(source, file)))
-
-
-def _open_schema(source: Source, file: StoredFile) -> FileSchema:
-    """Read what a file says about its columns: a footer, or the header of delimited text."""
-    dialect, ntz = source.policies.dialect, source.policies.ntz
-    with source.zone.open_file(file.path) as handle:
-        if dialect is None:
-            schema = read_footer(handle, file, table=source.table, ntz=ntz)
-        else:
-            schema = read_header(handle, file, dialect, table=source.table, ntz=ntz)
-    return _with_partition(source, file, schema)
-
-
-def _with_partition(source: Source, file: StoredFile, schema: FileSchema) -> FileSchema:
-    if not schema.rows and all(pa.types.is_null(column.type) for column in schema.columns):
-        return schema  # a publisher's first sign of life, from which no table is made (Q11)
-    values = partition_values(file.name)
-    names = [name for name in values if schema.column(name) is None]
-    check_names(names, [], table=source.table, file=file.name)
-    return with_given(schema, values)
-
-
-def _pieces(
-    source: Source, file: StoredFile, schema: FileSchema, columns: list[str] | None = None
-) -> Iterator[pa.Table]:
-    """Give a file's rows, or some of its columns, in pieces that fit into memory."""
-    dialect = source.policies.dialect
-    with source.zone.open_file(file.path) as handle:
-        if dialect is not None:
-            for rows in iter_tables(handle, file, dialect, schema.own, table=source.table):
-                yield rows if columns is None else rows.select(columns)
-            return
-        try:
-            batches = open_parquet(handle).iter_batches(batch_size=_ROWS_AT_A_TIME, columns=columns)
-            for batch in batches:
-                yield pa.Table.from_batches([batch])
-        except (pa.ArrowException, OSError) as exc:
-            raise _damaged(source, file, exc) from exc
-
-
 def check_identity(source: Source, file: StoredFile) -> None:
     """See that a file is still the one that was listed.
 
@@ -230,17 +176,6 @@ def check_identity(source: Source, file: StoredFile) -> None:
         )
 
 
-def decode_whole(source: Source, file: StoredFile) -> None:
-    """Decode every page of a file, or every row of a text, a piece at a time, and keep nothing.
-
-    Raises:
-        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
-
-    """
-    for _ in _pieces(source, file, _open_schema(source, file)):
-        pass
-
-
 def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
     """Give a file's rows with their markers, a piece at a time.
 
@@ -248,7 +183,7 @@ def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.
         ChangeFileError: a page is damaged.
 
     """
-    for rows in _pieces(source, landed.file, landed.schema):
+    for rows in iter_pieces(source, landed.file, landed.schema):
         schema = replace(landed.schema, rows=len(rows))
         yield rows, read_marks(source, landed.file, schema, rows, None)
 
@@ -268,13 +203,13 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
         yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
         return
     seen = 0
-    for rows in _pieces(source, landed.file, landed.schema, [column.name]):
+    for rows in iter_pieces(source, landed.file, landed.schema, [column.name]):
         yield _canonical(source, landed, column, rows.column(column.name), seen)
         seen += len(rows)
 
 
 def _repeated(value: str, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray]:
-    size = max(rows if whole else _ROWS_AT_A_TIME, 1)
+    size = max(rows if whole else ROWS_AT_A_TIME, 1)
     for start in range(0, max(rows, 1), size):
         count = min(size, rows - start)
         yield pa.chunked_array([pa.repeat(pa.scalar(value, pa.string()), count)])
@@ -316,8 +251,3 @@ def _canonical(
             found=str(column.stored),
             next_step=step,
         ) from exc
-
-
-def _damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:
-    msg = "a page of the change file is damaged"
-    return ChangeFileError(msg, table=source.table, file=file.name, found=first_line(exc))

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.metadata import DefinedColumn, Detection
+from mirrorlib.landing.plain import FileKind, kind_of
 
 FORMAT = 1
 
@@ -30,6 +31,7 @@ class Life:
         zone: the landing zone's URL when it began.
         started_at: ISO 8601, UTC.
         start_at: the number of its first change file.
+        include_existing: False when the files of a plain folder that were there are passed over.
 
     """
 
@@ -39,6 +41,7 @@ class Life:
     zone: str
     started_at: str
     start_at: int = 1
+    include_existing: bool = True
 
     @property
     def app_id(self) -> str:
@@ -70,11 +73,23 @@ class Policies:
     dialect: Dialect | None = None  # how delimited text is written; None for Parquet
     detection: Detection = "sequential"
     conditional: str | None = None  # an update counts only where this column is greater
+    plain: Literal["add", "rescue", "fail", "none"] | None = None  # a plain folder's evolution
 
     @property
     def by_time(self) -> bool:
         """Say whether files have no numbers and count by when they were written."""
         return self.detection == "last_update_time"
+
+    @property
+    def rescues(self) -> bool:
+        """Say whether what fits no column is kept beside them."""
+        return self.plain in {"add", "rescue"}
+
+    def kind_of(self, name: str) -> FileKind:
+        """Say how a file is read: in a plain folder its name tells, else the table's metadata."""
+        if self.plain is not None:
+            return kind_of(name)
+        return "parquet" if self.dialect is None else "delimited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,8 @@ from mirrorlib.apply.options import (
     Ntz,
     OnGone,
     Options,
+    PlainEvolution,
+    PlainFolders,
 )
 from mirrorlib.apply.record import now
 from mirrorlib.apply.report import ApplyReport, Event, Observer, TableReport
@@ -89,6 +91,10 @@ def apply_zone(
     on_gone: OnGone = "keep",
     cleanup: Cleanup | None = None,
     retention: int = RETENTION,
+    plain_folders: PlainFolders = "wait",
+    plain_evolution: PlainEvolution = "add",
+    include_existing: bool = True,
+    allow_overwrites: bool = False,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -124,6 +130,15 @@ def apply_zone(
         cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
             or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
         retention: days after which moved files are removed.
+        plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
+            rows to be appended, each file once ("append"): Parquet, CSV with a header, JSON lines,
+            at any depth.
+        plain_evolution: what such a table does with a column that it lacks or a type that does not
+            fit: "add" columns, widen types as *evolution* says and rescue what does not fit;
+            "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
+        include_existing: append the files too that a plain folder has when it is first seen; means
+            nothing later.
+        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -156,6 +171,10 @@ def apply_zone(
         on_gone=on_gone,
         cleanup=cleanup,
         retention=retention,
+        plain_folders=plain_folders,
+        plain_evolution=plain_evolution,
+        include_existing=include_existing,
+        allow_overwrites=allow_overwrites,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
@@ -232,21 +251,22 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
     history = History(journal)
-    opened = open_folder(job.zone, folder, history)
+    opened = open_folder(job.zone, folder, history, job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     tally.warn(*opened.warnings_under(job.options))
-    if opened.waits_for:
+    # A plain folder whose first files do not count has been seen only once its life has begun.
+    if opened.waits_for and not (opened.plain and not job.options.include_existing):
         return tally.end("waiting", opened.waits_for)
     with (
         lock_table(job.state, folder.name.segment, table, job.jvm, job.stop),
         lend_session(job.spark) as spark,
     ):
-        lives = lives_of(job, folder.name, opened.listing)
+        lives = lives_of(job, folder.name, opened)
         if isinstance(job.state, LocalStore):
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
-        opened = open_folder(job.zone, folder, history)
+        opened = open_folder(job.zone, folder, history, job.options)
         if opened.waits_for:
             return tally.end("waiting", opened.waits_for)
         work = open_work(job, spark, folder, opened, lives)
@@ -262,7 +282,7 @@ def _clean(
     if options.cleanup is None or work.journal.lives()[-1] != work.life:
         return
     try:
-        opened = open_folder(work.source.zone, folder, history)
+        opened = open_folder(work.source.zone, folder, history, options)
         if goes_on(work, opened, options):
             clean_folder(work.source.zone, folder, opened, tally.entry, options)
     except MirrorError as exc:

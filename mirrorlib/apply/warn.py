@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.marks import UPDATE, UPSERT
+from mirrorlib.apply.rescue import RESCUED_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mirrorlib.apply.prepare import Prepared
+    from mirrorlib.landing.columns import FileColumn
 
 _NAMED = 3
 
@@ -37,6 +40,11 @@ def warnings_of(prepared: Prepared) -> tuple[str, ...]:
                 "columns that SchemaDefinition does not declare are strings: "
                 f"{_named(landed.schema.undeclared)}"
             )
+        extra = [c.name for c in landed.schema.columns if _is_left_out(prepared, c)]
+        if extra:
+            kept = find_column(prepared.growth.columns, RESCUED_COLUMN.name) is not None
+            what = "are rescued" if kept else "are left out"
+            told.append(f"columns that the table lacks {what}: {_named(extra)}")
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
             told.append(
@@ -73,3 +81,9 @@ def _named(names: Iterable[str]) -> str:
     """Name the first few."""
     first = list(names)
     return ", ".join(first[:_NAMED]) + (" …" if len(first) > _NAMED else "")
+
+
+def _is_left_out(prepared: Prepared, column: FileColumn) -> bool:
+    """Say whether a column has values and no place in the table, as only a plain folder's has."""
+    typed = not pa.types.is_null(column.type)
+    return typed and find_column(prepared.growth.columns, column.name) is None

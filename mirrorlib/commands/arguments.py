@@ -52,6 +52,7 @@ def add_zone(command: argparse.ArgumentParser) -> None:
     _add_meaning(command)
     _add_limits(command)
     _add_exceptions(command)
+    _add_plain(command)
     add_start(command)
     command.add_argument(
         "--memory",
@@ -90,6 +91,10 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "rewrite_limit": arguments.rewrite_limit,
         "settle": arguments.settle,
         "start_at": arguments.start_at,
+        "plain_folders": arguments.plain_folders,
+        "plain_evolution": arguments.plain_evolution,
+        "include_existing": arguments.include_existing,
+        "allow_overwrites": arguments.allow_overwrites,
     }
 
 
@@ -189,4 +194,33 @@ def _add_exceptions(command: argparse.ArgumentParser) -> None:
         default=REWRITE_LIMIT,
         metavar="N",
         help="rewrite a table for a new type up to this size (default: 1g)",
+    )
+
+
+def _add_plain(command: argparse.ArgumentParser) -> None:
+    """Add what becomes of table folders without `_metadata.json`."""
+    command.add_argument(
+        "--plain-folders",
+        choices=("wait", "append"),
+        default="wait",
+        help="a table folder without _metadata.json waits for it, or its Parquet, CSV and JSON lines files "
+        "are appended, each once, from folders at any depth (default: wait)",
+    )
+    command.add_argument(
+        "--plain-evolution",
+        choices=("add", "rescue", "fail", "none"),
+        default="add",
+        help="what a plain folder's table does with new columns and types: add them and rescue what does not fit, "
+        "rescue all of it into _rescued_data, fail, or leave new columns out (default: add)",
+    )
+    command.add_argument(
+        "--include-existing",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="append what a plain folder holds when it is first seen, or only what comes later (default: append it)",
+    )
+    command.add_argument(
+        "--allow-overwrites",
+        action="store_true",
+        help="append a plain folder's file again, whole, when its content has changed",
     )

@@ -101,7 +101,7 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
                 msg, table=table, file=file, column=name, found=f"{seen[name.lower()]} and {name}"
             )
         seen[name.lower()] = name
-        if len(name) > _LONGEST_NAME or any(c < " " and c not in "\n\t" for c in name):
+        if len(name) > _LONGEST_NAME or any(_cannot_be_carried(c) for c in name):
             msg = "the column's name cannot be carried: it is too long or has a control character"
             shown = ascii(name)[1:-1][:80]
             step = "Rename the column at its publisher."
@@ -121,3 +121,9 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
                 column=name or None,
                 next_step="Rename the column at its publisher.",
             )
+
+
+def _cannot_be_carried(character: str) -> bool:
+    """Say whether a character is a control character, or half of one, which JSON can write."""
+    control = character < " " and character not in "\n\t"
+    return control or "\ud800" <= character <= "\udfff"

@@ -86,6 +86,7 @@ class TableMetadata:
         schema_definition: The columns of delimited text, in order.
         partitioned: Whether files lie in Hive-style partition folders.
         conditional_update: The column whose greater value wins, when stated.
+        plain: There is none: the folder is read without, see `plain`.
         repairs: What had to be repaired to read it, a phrase each.
         unknown: Properties that mean nothing here and are ignored.
     """
@@ -99,6 +100,7 @@ class TableMetadata:
     schema_definition: tuple[DefinedColumn, ...] = ()
     partitioned: bool = False
     conditional_update: str | None = None
+    plain: bool = False
     repairs: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 

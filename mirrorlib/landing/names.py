@@ -136,7 +136,7 @@ def partition_of(name: str) -> str:
 
 def partition_values(name: str) -> dict[str, str | None]:
     """Read the columns that a file's partition folders state: `Region=eu/Day=2026-01-28`, escaped as Spark does."""
-    pairs = (step.partition("=") for step in partition_of(name).split("/") if step)
+    pairs = (step.partition("=") for step in partition_of(name).split("/") if "=" in step)
     return {
         percent_decode(column): None if value == NO_VALUE else percent_decode(value)
         for column, _, value in pairs

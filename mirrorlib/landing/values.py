@@ -74,6 +74,34 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     return cast
 
 
+def split_misfits(
+    values: pa.ChunkedArray, target: pa.DataType
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Tell the values that `fit_values` takes from those that it refuses.
+
+    Returns:
+        the fitting values in the table's type, and the others as they are; each is NULL where the
+        other has a value.
+
+    """
+    try:
+        return fit_values(values, target), _nothing(values, values.type)
+    except pa.ArrowInvalid:
+        if len(values) == 1 or not comparable(values.type, target):
+            return _nothing(values, target), values
+    half = len(values) // 2
+    halves = [split_misfits(part, target) for part in (values.slice(0, half), values.slice(half))]
+    fitting, others = zip(*halves, strict=True)
+    return (
+        pa.chunked_array([chunk for part in fitting for chunk in part.chunks], target),
+        pa.chunked_array([chunk for part in others for chunk in part.chunks], values.type),
+    )
+
+
+def _nothing(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.nulls(len(values), kind)])
+
+
 def first_misfit(values: pa.ChunkedArray, target: pa.DataType) -> int | None:
     """Return the place of the first value that `fit_values` refuses, counted from 0."""
     return first_refused(values, lambda head: fit_values(head, target))

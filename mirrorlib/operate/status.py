@@ -187,6 +187,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     try:
         # Beside numbered files in one folder, only the metadata tells which files count.
         known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
+        known = known or (bool(lives) and not lives[-1].include_existing)
         listing = _listing(status, name, journal, known=known)
         if listing is not None and not listing.count and _has_left(status, name):
             return _gone(status) if lives else None

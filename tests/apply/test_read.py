@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from mirrorlib.apply import read
+from mirrorlib.apply import decode
+from mirrorlib.apply.decode import decode_whole
 from mirrorlib.apply.read import (
     Landed,
     check_identity,
     column_values,
-    decode_whole,
     open_batches,
     read_landed,
 )
@@ -249,7 +249,7 @@ def test_large_files_are_read_in_pieces(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In row order, each piece with its markers; one column alone too, though another's name begins like it."""
-    monkeypatch.setattr(read, "_ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr(decode, "ROWS_AT_A_TIME", 3)
     rows = [{"a.b": f"x{i}", "a": i, "id": i} for i in range(8)]
     path = orders.file(rows, [0, 4] * 4, parquet={"row_group_size": 5})
     large = landed(orders, path, whole=False)
@@ -272,7 +272,7 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timestamp that is too fine is named by its place in the file."""
-    monkeypatch.setattr(read, "_ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr(decode, "ROWS_AT_A_TIME", 3)
     times = pa.array([1000] * 7 + [1001], pa.timestamp("ns"))
     path = orders.file(pa.table({"id": list(range(8)), "t": times}))
 

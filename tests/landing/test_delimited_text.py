@@ -16,7 +16,7 @@ from texts import dialect, listed, refusal, rows
 AB = {"a": "String", "b": "String"}
 PLAIN = b"a,b\r\n" + b"".join(b'%d,"line %d"\r\n' % (i, i) for i in range(3000))
 ROWS = [(str(i), f"line {i}") for i in range(3000)]
-SPELL = "Publish it in the encoding that _metadata.json states, or correct Encoding there."
+SPELL = "Publish it in the encoding that _metadata.json states, or else in UTF-8, or correct Encoding there."
 
 
 def zstd(data: bytes) -> bytes:
@@ -81,7 +81,7 @@ def test_other_formats_are_named(data: bytes, found: str) -> None:
     """They would be one odd column otherwise."""
     error = refusal(data, dialect(AB))
 
-    assert ("the change file is no delimited text", found) == (error.reason, error.found)
+    assert ("the change file is no text", found) == (error.reason, error.found)
 
 
 @pytest.mark.parametrize(

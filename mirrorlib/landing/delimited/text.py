@@ -69,7 +69,7 @@ class Origin:
         """Name the bytes that are no text."""
         msg = f"the text is not {codec}"
         found = "the byte 0x" + exc.object[exc.start : max(exc.end, exc.start + 1)][:4].hex()
-        step = "Publish it in the encoding that _metadata.json states, or correct Encoding there."
+        step = "Publish it in the encoding that _metadata.json states, or else in UTF-8, or correct Encoding there."
         return self.fault(msg, line=line, found=found, next_step=step)
 
 
@@ -100,7 +100,7 @@ def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
     handle.seek(0)
     for prefix, name in _FOREIGN:
         if magic.startswith(prefix):
-            msg = "the change file is no delimited text"
+            msg = "the change file is no text"
             raise origin.fault(msg, found=name)
     for prefix, name in _COMPRESSIONS:
         if magic.startswith(prefix):

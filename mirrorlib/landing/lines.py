@@ -1,0 +1,312 @@
+"""JSON lines: an object on every line, from the bytes of a file to typed Arrow tables, in the order of its lines.
+
+In: an open file and its listing. Out: a `FileSchema`, which takes a pass over the whole file as there
+is no footer, and tables whose columns have its types. Promises: no value is rounded or guessed;
+memory is bounded by the blocks and the longest line; a line that is no object, or that says one
+thing twice, fails the file with its number, never with its content.
+
+Types are JSON's own, by all values of a column in a file: `true` is a boolean, digits are a bigint
+(a decimal beyond that), a number with a point or an exponent is a double. Objects and arrays are
+JSON text, and so is every value but text in a column that no other type holds. Text stays text.
+pyarrow.json is faster, but reads 2^53 + 1 beside 1.5 as 2^53, 2^64 as a double, text that looks like
+a date as a timestamp, and no array of several types.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, BinaryIO, NoReturn
+
+import pyarrow as pa
+
+from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.delimited.rows import LONGEST_ROW
+from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
+from mirrorlib.landing.types import MAX_PRECISION
+from mirrorlib.store import StoredFile
+
+_EXACT_IN_DOUBLE = 1 << 53
+_LARGE = pa.decimal128(MAX_PRECISION, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The objects of whole lines, and the line of each, counted from 1."""
+
+    rows: list[dict[str, Any]]
+    lines: list[int]
+
+    def names(self) -> list[str]:
+        """Return the names that occur, in the order in which they come."""
+        found: dict[str, Any] = {}
+        for row in self.rows:
+            found |= row
+        return list(found)
+
+    def values(self, name: str) -> list[Any]:
+        """Return a column's values; what a row lacks is NULL."""
+        return [row.get(name) for row in self.rows]
+
+
+@dataclass(slots=True)
+class _Kinds:
+    """Of what types a column's values are, and between which numbers its integers lie."""
+
+    types: set[type] = field(default_factory=set)
+    low: int = 0
+    high: int = 0
+
+    def add(self, values: list[Any]) -> None:
+        """Take note of more values."""
+        found = set(map(type, values))
+        self.types |= found
+        if int in found:
+            integers = [value for value in values if type(value) is int]
+            self.low, self.high = min(self.low, *integers), max(self.high, *integers)
+
+    def arrow(self) -> pa.DataType:
+        """Return the type that holds every value as it is."""
+        types = self.types - {type(None)}
+        if not types:
+            return pa.null()
+        if types == {bool}:
+            return pa.bool_()
+        largest = max(self.high, -self.low)
+        if types == {int} and largest < 10**MAX_PRECISION:
+            return pa.int64() if self.low >= -(1 << 63) and self.high < 1 << 63 else _LARGE
+        numbers = types in ({float}, {float, int})
+        return pa.float64() if numbers and largest <= _EXACT_IN_DOUBLE else pa.string()
+
+
+def read_line_schema(
+    handle: BinaryIO, file: StoredFile, *, table: str, block_bytes: int = BLOCK_BYTES
+) -> FileSchema:
+    """Read a file to its end for its columns, in the order in which they come, their types, and its rows.
+
+    Raises:
+        ChangeFileError: it is empty, cut short, or a line is no JSON object.
+        SchemaError: a column's name cannot be mirrored.
+
+    """
+    origin = Origin(table, file.name)
+    kinds: dict[str, _Kinds] = {}
+    rows = 0
+    for piece in _iter_pieces(handle, file, origin, block_bytes, once=True):
+        for name in piece.names():
+            values = piece.values(name)
+            _check_values(piece, name, values, origin)
+            kinds.setdefault(name, _Kinds()).add(values)
+        rows += len(piece.rows)
+    names = [name for name in kinds if name.lower() != MARKER]
+    markers = [name for name in kinds if name.lower() == MARKER]
+    check_names(names, markers, table=table, file=file.name)
+    return FileSchema(
+        columns=tuple(_column(name, kinds[name].arrow()) for name in names),
+        marker=markers[0] if markers else None,
+        marker_type=kinds[markers[0]].arrow() if markers else None,
+        rows=rows,
+        decoded_bytes=-1,
+    )
+
+
+def iter_line_tables(
+    handle: BinaryIO,
+    file: StoredFile,
+    schema: FileSchema,
+    *,
+    table: str,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[pa.Table]:
+    """Give a file's rows as typed tables; a file without lines gives one empty table.
+
+    Args:
+        handle: the open file; it is left open.
+        file: its listing.
+        schema: what `read_line_schema` said.
+        table: the table's name, for messages.
+        block_bytes: how much is read at a time; it changes nothing but memory and speed.
+
+    Raises:
+        ChangeFileError: as `read_line_schema`.
+        FileChangedError: the values are others than *schema* says.
+
+    """
+    origin = Origin(table, file.name)
+    types = pa.schema([(column.name, column.type) for column in schema.columns])
+    some = False
+    for piece in _iter_pieces(handle, file, origin, block_bytes, once=False):
+        some = True
+        yield _typed(piece, types, origin)
+    if not some:
+        yield types.empty_table()
+
+
+def _typed(piece: _Piece, types: pa.Schema, origin: Origin) -> pa.Table:
+    try:
+        columns = [_array(piece.values(field.name), field.type) for field in types]
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+        msg = "the change file has other values than before"
+        step = "Leave it in place; the next run reads it as it is then."
+        raise FileChangedError(msg, table=origin.table, file=origin.file, next_step=step) from exc
+    # A table without columns would forget how many rows it has.
+    counted = pa.table([pa.nulls(len(piece.rows)), *columns], names=["", *types.names])
+    return counted.select(types.names)
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        values = [v if v is None or type(v) is str else _text(v) for v in values]
+    elif pa.types.is_decimal(kind):
+        values = [None if value is None else Decimal(value) for value in values]
+    return pa.array(values, kind)
+
+
+def _text(value: object) -> str:
+    """Write a value as JSON.
+
+    Raises:
+        ValueError: it is a number without end.
+
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _check_values(piece: _Piece, name: str, values: list[Any], origin: Origin) -> None:
+    """Refuse what is JSON and has no place in a table: numbers without end, text that is not Unicode."""
+    types = set(map(type, values))
+    for row, value in enumerate(values) if types & {float, dict, list} else ():
+        if type(value) in {float, dict, list} and not _is_finite(value):
+            msg = "the number is beyond the range of a double"
+            raise origin.fault(msg, column=name, line=piece.lines[row])
+    if not types & {str, dict, list} or _is_unicode(values):
+        return
+    row = next(at for at, value in enumerate(values) if not _is_unicode([value]))
+    msg = "the text has half a character, a lone surrogate"
+    raise origin.fault(msg, column=name, line=piece.lines[row])
+
+
+def _is_finite(value: object) -> bool:
+    if type(value) is float:
+        return math.isfinite(value)
+    try:
+        _text(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_unicode(values: list[Any]) -> bool:
+    try:
+        for value in values:
+            if type(value) is str:
+                value.encode()
+            elif type(value) in {dict, list}:
+                _text(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _column(name: str, kind: pa.DataType) -> FileColumn:
+    return FileColumn(name=name, stored=kind, type=kind, native=False)
+
+
+def _iter_pieces(
+    handle: BinaryIO, file: StoredFile, origin: Origin, block_bytes: int, *, once: bool
+) -> Iterator[_Piece]:
+    """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice."""
+    if file.size == 0:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise origin.fault(msg, found="0 bytes")
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object if once else None, parse_constant=_refuse_constant
+    )
+    first = 1
+    for lines in _iter_lines(iter_text(handle, "utf-8", origin, block_bytes=block_bytes), origin):
+        piece = _parsed(lines, first, decoder, origin)
+        if piece.rows:
+            yield piece
+        first += lines.count(b"\n")
+
+
+def _iter_lines(blocks: Iterator[bytes], origin: Origin) -> Iterator[bytes]:
+    """Cut text where lines end; the last line may lack its end."""
+    waiting: list[bytes] = []
+    line = 1
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            whole = b"".join([*waiting, block[:cut]])
+            yield whole
+            line, waiting = line + whole.count(b"\n"), []
+        waiting.append(block[cut:])
+        if sum(map(len, waiting)) > LONGEST_ROW:
+            msg = f"a line is longer than {LONGEST_ROW >> 20} MiB"
+            step = "Write one object a line; a JSON document over many lines is no JSON lines."
+            raise origin.fault(msg, line=line, next_step=step)
+    yield b"".join(waiting)
+
+
+def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, origin: Origin) -> _Piece:
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    for number, line in enumerate(_decoded(text, first, origin).split("\n"), start=first):
+        if line.isspace() or not line:
+            continue
+        try:
+            row = decoder.decode(line)
+        except (ValueError, RecursionError) as exc:
+            raise _no_json(exc, number, origin) from exc
+        if type(row) is not dict:
+            raise _no_object(row, number, origin)
+        rows.append(row)
+        lines.append(number)
+    return _Piece(rows, lines)
+
+
+def _decoded(text: bytes, first: int, origin: Origin) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError as exc:
+        line = first + text.count(b"\n", 0, exc.start)
+        found = "the byte 0x" + text[exc.start : exc.start + 1].hex()
+        step = "Publish it in UTF-8."
+        msg = "the text is not utf-8"
+        raise origin.fault(msg, line=line, found=found, next_step=step) from exc
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        msg = "a name is given twice in one object"
+        raise ValueError(msg)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is no number in JSON"
+    raise ValueError(msg)
+
+
+def _no_json(exc: ValueError | RecursionError, line: int, origin: Origin) -> ChangeFileError:
+    """Say why a line cannot be read; what the parser says of it shows no data."""
+    found = str(exc)[:80]
+    if isinstance(exc, json.JSONDecodeError):
+        found = f"{exc.msg}, character {exc.colno}"
+    elif isinstance(exc, RecursionError):
+        found = "objects or arrays nested too deep"
+    msg = "the line is not JSON; the file may be an upload under way"
+    return origin.fault(msg, line=line, found=found)
+
+
+def _no_object(row: object, line: int, origin: Origin) -> ChangeFileError:
+    kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+    msg = "the line is no JSON object"
+    step = "Write one object a line, without an array around them."
+    found = kinds.get(type(row), "a number")
+    return origin.fault(msg, line=line, found=found, next_step=step)

@@ -1,0 +1,93 @@
+"""Plain folders: table folders without `_metadata.json`, whose files are rows to be appended, each file once.
+
+In: a `Store` over the zone, a table folder. Out: its files at every level, ordered by when they were
+written, and what kind each is by its name. Nothing is opened. The model is Databricks' Auto Loader in
+directory listing mode: a file is its path below the table's folder; dates and numbers in names say
+nothing about order, so nothing that comes late is ever lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.listing import order_by_time
+from mirrorlib.landing.metadata import TableMetadata
+from mirrorlib.landing.names import is_ignored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from mirrorlib.landing.listing import Applied, FolderListing, Seen, TableFolder
+    from mirrorlib.store import Store, StoredFile
+
+FileKind: TypeAlias = Literal["parquet", "delimited", "lines"]
+
+PLAIN_METADATA = TableMetadata(detection="last_update_time", plain=True)
+PLAIN_DIALECT = Dialect(escape="")  # RFC 4180: commas, quotes doubled; values are text
+RESCUED = "_rescued_data"  # the column that takes what fits no other, and where it came from
+FILE_PATH = "_file_path"
+_PACKED = (".gz", ".zst")
+_KINDS: Mapping[str, FileKind] = {
+    ".parquet": "parquet",
+    ".csv": "delimited",
+    ".json": "lines",
+    ".jsonl": "lines",
+    ".ndjson": "lines",
+}
+_ENDINGS = (*_KINDS, *(f"{end}{pack}" for end in _KINDS if end != ".parquet" for pack in _PACKED))
+
+
+def kind_of(name: str) -> FileKind:
+    """Tell a file of a plain folder by its name's ending; compression is told by content."""
+    bare = name.lower()
+    for pack in _PACKED:
+        bare = bare.removesuffix(pack)
+    return _KINDS["." + bare.rpartition(".")[2]]
+
+
+def see_below(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
+    """Add what lies in the folders of a table folder, at every level."""
+    below = [file for name in seen.folders for file in _below(zone, folder.path, name)]
+    return replace(seen, files=(*seen.files, *below))
+
+
+def _below(zone: Store, table: str, inner: str) -> Iterator[StoredFile]:
+    listed = None if is_ignored(inner.rpartition("/")[2]) else zone.list_folder(f"{table}/{inner}")
+    if listed is None:
+        return
+    for file in listed.files:
+        if not is_ignored(file.name):
+            yield replace(file, below=f"{inner}/{file.name}")
+    for name in listed.folders:
+        yield from _below(zone, table, f"{inner}/{name}")
+
+
+def order_plain(
+    seen: Seen, applied: Applied, passed: Mapping[str, str], *, overwrites: bool
+) -> tuple[FolderListing, tuple[StoredFile, ...]]:
+    """Order the files that count, by when they were written, ties by name.
+
+    Args:
+        seen: the files at every level.
+        applied: what has been applied.
+        passed: what identified the content of each file that is passed over, by name.
+        overwrites: a file whose content has changed is as new as one that has come.
+
+    Returns:
+        the listing, and the files that are passed over.
+
+    """
+
+    def is_passed(file: StoredFile) -> bool:
+        known = file.name in passed and file.name not in applied.etags
+        return known and not (overwrites and passed[file.name] != file.etag)
+
+    left = tuple(file for file in seen.files if is_passed(file))
+    kept = tuple(file for file in seen.files if not is_passed(file))
+    if overwrites:
+        etags = {file.name: file.etag for file in kept}
+        same = {n: etag for n, etag in applied.etags.items() if etags.get(n, etag) == etag}
+        applied = replace(applied, etags=same)
+    return order_by_time(replace(seen, files=kept), _ENDINGS, applied), left
