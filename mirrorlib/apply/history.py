@@ -19,7 +19,7 @@ from mirrorlib.errors import JournalError
 from mirrorlib.landing.listing import Applied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from mirrorlib.apply.journal import Journal
     from mirrorlib.apply.record import Entry, Life
@@ -51,6 +51,7 @@ class History:
         self._batch = 0
         self._files: dict[str, tuple[str, datetime]] = {}
         self._count = 0
+        self._passed: tuple[Life, Mapping[str, str]] | None = None
 
     def applied(self) -> Applied:
         """Read on to the newest batch.
@@ -74,7 +75,7 @@ class History:
         latest = max((modified for _, modified in self._files.values()), default=None)
         return Applied(etags=etags, newest=latest, count=self._count)
 
-    def passed(self) -> dict[str, str]:
+    def passed(self) -> Mapping[str, str]:
         """Return what identified the files that the present life passes over, by name.
 
         Raises:
@@ -84,6 +85,8 @@ class History:
         lives = self._journal.lives()
         if not lives or lives[-1].include_existing:
             return {}
+        if self._passed is not None and self._passed[0] == lives[-1]:
+            return self._passed[1]
         data = self._journal.read_passed(lives[-1])
         try:
             table = pq.read_table(io.BytesIO(data or b""))
@@ -96,7 +99,8 @@ class History:
             raise JournalError(
                 msg, file=f"{lives[-1].ordinal:06d}.passed.parquet", next_step=step
             ) from exc
-        return dict(zip(names, etags, strict=True))
+        self._passed = (lives[-1], dict(zip(names, etags, strict=True)))
+        return self._passed[1]
 
     def is_plain(self) -> bool | None:
         """Say whether the present life's files are those of a plain folder; None while it has none."""

@@ -123,7 +123,7 @@ def apply_zone(
         moved_from: the zone's former URL, when the same zone is now elsewhere.
         rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
             to.
-        settle: seconds that delimited text has to lie still before it is read.
+        settle: seconds that text has to lie still before it is read.
         start_at: the number of a table's first change file, where earlier ones are gone; it means
             nothing once a file was applied.
         on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".

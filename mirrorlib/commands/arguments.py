@@ -169,7 +169,7 @@ def _add_limits(command: argparse.ArgumentParser) -> None:
         type=seconds,
         default=SETTLE,
         metavar="SECONDS",
-        help="how long delimited text has to lie still before it is read (default: 10)",
+        help="how long text has to lie still before it is read (default: 10)",
     )
 
 

@@ -2,8 +2,8 @@
 
 In: an open file and its listing. Out: a `FileSchema`, which takes a pass over the whole file as there
 is no footer, and tables whose columns have its types. Promises: no value is rounded or guessed;
-memory is bounded by the blocks and the longest line; a line that is no object, or that says one
-thing twice, fails the file with its number, never with its content.
+memory is bounded by the blocks and the longest line; what has no place in a table fails the file
+with its line, never with its content. How lines are parsed: `objects`.
 
 Types are JSON's own, by all values of a column in a file: `true` is a boolean, digits are a bigint
 (a decimal beyond that), a number with a point or an exponent is a double. Objects and arrays are
@@ -19,38 +19,19 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.errors import FileChangedError
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
-from mirrorlib.landing.delimited.rows import LONGEST_ROW
-from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
+from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin
+from mirrorlib.landing.objects import Objects, iter_objects
 from mirrorlib.landing.types import MAX_PRECISION
 from mirrorlib.store import StoredFile
 
 _EXACT_IN_DOUBLE = 1 << 53
 _LARGE = pa.decimal128(MAX_PRECISION, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """The objects of whole lines, and the line of each, counted from 1."""
-
-    rows: list[dict[str, Any]]
-    lines: list[int]
-
-    def names(self) -> list[str]:
-        """Return the names that occur, in the order in which they come."""
-        found: dict[str, Any] = {}
-        for row in self.rows:
-            found |= row
-        return list(found)
-
-    def values(self, name: str) -> list[Any]:
-        """Return a column's values; what a row lacks is NULL."""
-        return [row.get(name) for row in self.rows]
 
 
 @dataclass(slots=True)
@@ -96,7 +77,7 @@ def read_line_schema(
     origin = Origin(table, file.name)
     kinds: dict[str, _Kinds] = {}
     rows = 0
-    for piece in _iter_pieces(handle, file, origin, block_bytes, once=True):
+    for piece in iter_objects(handle, file, origin, block_bytes, once=True):
         for name in piece.names():
             values = piece.values(name)
             _check_values(piece, name, values, origin)
@@ -139,14 +120,14 @@ def iter_line_tables(
     origin = Origin(table, file.name)
     types = pa.schema([(column.name, column.type) for column in schema.columns])
     some = False
-    for piece in _iter_pieces(handle, file, origin, block_bytes, once=False):
+    for piece in iter_objects(handle, file, origin, block_bytes, once=False):
         some = True
         yield _typed(piece, types, origin)
     if not some:
         yield types.empty_table()
 
 
-def _typed(piece: _Piece, types: pa.Schema, origin: Origin) -> pa.Table:
+def _typed(piece: Objects, types: pa.Schema, origin: Origin) -> pa.Table:
     try:
         columns = [_array(piece.values(field.name), field.type) for field in types]
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
@@ -176,7 +157,7 @@ def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _check_values(piece: _Piece, name: str, values: list[Any], origin: Origin) -> None:
+def _check_values(piece: Objects, name: str, values: list[Any], origin: Origin) -> None:
     """Refuse what is JSON and has no place in a table: numbers without end, text that is not Unicode."""
     types = set(map(type, values))
     for row, value in enumerate(values) if types & {float, dict, list} else ():
@@ -214,99 +195,3 @@ def _is_unicode(values: list[Any]) -> bool:
 
 def _column(name: str, kind: pa.DataType) -> FileColumn:
     return FileColumn(name=name, stored=kind, type=kind, native=False)
-
-
-def _iter_pieces(
-    handle: BinaryIO, file: StoredFile, origin: Origin, block_bytes: int, *, once: bool
-) -> Iterator[_Piece]:
-    """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice."""
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
-    decoder = json.JSONDecoder(
-        object_pairs_hook=_object if once else None, parse_constant=_refuse_constant
-    )
-    first = 1
-    for lines in _iter_lines(iter_text(handle, "utf-8", origin, block_bytes=block_bytes), origin):
-        piece = _parsed(lines, first, decoder, origin)
-        if piece.rows:
-            yield piece
-        first += lines.count(b"\n")
-
-
-def _iter_lines(blocks: Iterator[bytes], origin: Origin) -> Iterator[bytes]:
-    """Cut text where lines end; the last line may lack its end."""
-    waiting: list[bytes] = []
-    line = 1
-    for block in blocks:
-        cut = block.rfind(b"\n") + 1
-        if cut:
-            whole = b"".join([*waiting, block[:cut]])
-            yield whole
-            line, waiting = line + whole.count(b"\n"), []
-        waiting.append(block[cut:])
-        if sum(map(len, waiting)) > LONGEST_ROW:
-            msg = f"a line is longer than {LONGEST_ROW >> 20} MiB"
-            step = "Write one object a line; a JSON document over many lines is no JSON lines."
-            raise origin.fault(msg, line=line, next_step=step)
-    yield b"".join(waiting)
-
-
-def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, origin: Origin) -> _Piece:
-    rows: list[dict[str, Any]] = []
-    lines: list[int] = []
-    for number, line in enumerate(_decoded(text, first, origin).split("\n"), start=first):
-        if line.isspace() or not line:
-            continue
-        try:
-            row = decoder.decode(line)
-        except (ValueError, RecursionError) as exc:
-            raise _no_json(exc, number, origin) from exc
-        if type(row) is not dict:
-            raise _no_object(row, number, origin)
-        rows.append(row)
-        lines.append(number)
-    return _Piece(rows, lines)
-
-
-def _decoded(text: bytes, first: int, origin: Origin) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError as exc:
-        line = first + text.count(b"\n", 0, exc.start)
-        found = "the byte 0x" + text[exc.start : exc.start + 1].hex()
-        step = "Publish it in UTF-8."
-        msg = "the text is not utf-8"
-        raise origin.fault(msg, line=line, found=found, next_step=step) from exc
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        msg = "a name is given twice in one object"
-        raise ValueError(msg)
-    return found
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    msg = f"{name} is no number in JSON"
-    raise ValueError(msg)
-
-
-def _no_json(exc: ValueError | RecursionError, line: int, origin: Origin) -> ChangeFileError:
-    """Say why a line cannot be read; what the parser says of it shows no data."""
-    found = str(exc)[:80]
-    if isinstance(exc, json.JSONDecodeError):
-        found = f"{exc.msg}, character {exc.colno}"
-    elif isinstance(exc, RecursionError):
-        found = "objects or arrays nested too deep"
-    msg = "the line is not JSON; the file may be an upload under way"
-    return origin.fault(msg, line=line, found=found)
-
-
-def _no_object(row: object, line: int, origin: Origin) -> ChangeFileError:
-    kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
-    msg = "the line is no JSON object"
-    step = "Write one object a line, without an array around them."
-    found = kinds.get(type(row), "a number")
-    return origin.fault(msg, line=line, found=found, next_step=step)

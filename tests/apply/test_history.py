@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from mirrorlib.apply.history import History
+from mirrorlib.apply.history import History, passed_files
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.record import Done, Life, Plan, PlannedFile, Policies
+from mirrorlib.errors import JournalError
 from mirrorlib.landing.names import TableName
-from mirrorlib.store import LocalStore
+from mirrorlib.store import LocalStore, StoredFile
 
 PLAN = Plan(
     life="life",
@@ -124,3 +126,45 @@ def test_a_checkpoint_stands_for_the_plans_before_it(journal: Journal, tmp_path:
     checkpoints[0].write_bytes(b"damaged")
 
     assert whole == History(journal).applied()
+
+
+def test_what_a_life_passes_over_is_written_before_it_begins(
+    journal: Journal, tmp_path: Path
+) -> None:
+    """The first word counts, and only for a life that says so; without it nobody guesses."""
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    files = [StoredFile(path=f"t/{n}", size=1, modified=moment, etag=f"e{n}") for n in "ab"]
+    journal.write_passed(1, passed_files(files))
+    journal.write_passed(1, passed_files([]))
+    assert {} == History(journal).passed()
+    journal.begin_life("first seen", "/zone", 1, include_existing=False)
+
+    history = History(journal)
+
+    assert {"a": "ea", "b": "eb"} == history.passed() == history.passed()
+    (tmp_path / "journal" / "t" / "000001.passed.parquet").unlink()
+    with pytest.raises(JournalError, match="cannot say which files were there"):
+        History(journal).passed()
+    journal.begin_life("reset", "/zone", 2)
+    assert {} == history.passed()
+    journal.write_passed(3, passed_files([]))
+    journal.begin_life("x", "/zone", 3, include_existing=False)
+    assert {} == history.passed()
+
+
+@pytest.mark.parametrize("plain, expected", [("add", True), (None, False)])
+def test_a_lifes_files_are_all_of_one_kind(
+    journal: Journal, plain: str | None, expected: object
+) -> None:
+    """Its newest plan tells, once it has applied something or may yet do so."""
+    assert History(journal).is_plain() is None
+    life = journal.begin_life("first seen", "/zone", 1)
+    plan = replace(planned(1), policies=replace(PLAN.policies, plain=plain))  # type: ignore[arg-type]  # a word
+    journal.write_plan(life, plan)
+    assert expected == History(journal).is_plain()
+    journal.write_done(life, 1, replace(DONE, outcome="void"))
+    assert History(journal).is_plain() is None
+    journal.write_plan(life, replace(plan, batch=2, after={"": 2}))
+    journal.write_done(life, 2, DONE)
+
+    assert expected == History(journal).is_plain()

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, widen_type
-from mirrorlib.landing.values import canonical_values, first_misfit, fit_values
+from mirrorlib.landing.values import canonical_values, first_misfit, fit_values, split_misfits
 
 DEC = pa.decimal128
 
@@ -188,3 +188,20 @@ def test_nanoseconds_are_never_cut(kind: pa.DataType) -> None:
 
     with pytest.raises(pa.ArrowInvalid):
         canonical_values(pa.chunked_array([pa.array([1001], kind)]), target, "utc")
+
+
+@given(
+    st.lists(st.none() | st.sampled_from([0.5, 1.0, -0.0, 2.0**53, 1e300, math.inf, 3.0]), max_size=30),
+    st.sampled_from([pa.int64(), pa.int8(), DEC(4, 1), pa.float32(), pa.string()]),
+)  # fmt: skip
+def test_what_fits_is_told_from_what_does_not(
+    values: list[float | None], target: pa.DataType
+) -> None:
+    """Value by value, each on one of two sides and in its place."""
+    fitting, others = split_misfits(chunked(values, pa.float64()), target)
+
+    assert (target, pa.float64()) == (fitting.type, others.type)
+    assert len(values) == len(fitting) == len(others)
+    for value, fit, other in zip(values, fitting.to_pylist(), others.to_pylist(), strict=True):
+        misfit = first_misfit(chunked([value], pa.float64()), target) is not None
+        assert ((None, value) if misfit else (value, None)) == (fit, other)

@@ -10,7 +10,7 @@ METADATA_RULES = (
         severity="error",
         title="the table folder has no _metadata.json",
         fabric="Every table folder must have it; a folder without it was seen to be ignored.",
-        mirrorlib="The table waits for it.",
+        mirrorlib="The table waits for it; with --plain-folders append its files are rows to be appended.",
         fix='Write _metadata.json before the first data file; {"keyColumns": ["id"]} is enough.',
     ),
     Rule(
