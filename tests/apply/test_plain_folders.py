@@ -151,11 +151,13 @@ def test_a_file_counts_once_or_again_when_it_is_overwritten(
     assert (version, ()) == (newest_version(Path(target) / "plain"), told.batches)
     assert any("d/a.csv was applied and has been changed" in warning for warning in told.warnings)
 
-    again = apply(spark, zone, target, allow_overwrites=True)
+    again = apply(spark, zone, target, allow_overwrites=True, cleanup="move")
 
     assert ("current", 3, ()) == (again.state, again.position, again.warnings)
     assert ["1", "1", "10", "2"] == ids(spark, target)
     assert () == apply(spark, zone, target, allow_overwrites=True).batches
+    (processed,) = (zone.root / "plain" / "_ProcessedFiles").iterdir()
+    assert [processed / "d" / "a.csv"] == [path for path in processed.rglob("*") if path.is_file()]
     moved = zone.root.rename(zone.root.with_name("elsewhere"))
     refused = mirrorlib.apply(
         spark,
