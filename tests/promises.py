@@ -27,6 +27,9 @@ def check_promises(store: Store) -> None:
     listed = store.list_folder("d")
     assert listed is not None
     assert (list("abcdefg"), ("in",)) == ([file.name for file in listed.files], listed.folders)
+    alone = store.stat("d/a")
+    assert alone is not None
+    assert alone.etag == listed.files[0].etag
     assert ("a", "b") == store.first_names("d", 2)
     with store.open_new("w") as file:
         file.write(b"12")

@@ -178,5 +178,9 @@ def _repeated(call: Callable[[], _T]) -> _T:
 
 def _listed(meta: obstore.ObjectMeta) -> StoredFile:
     modified = meta["last_modified"]
-    etag = meta.get("e_tag") or f"{modified.timestamp()}-{meta['size']}"
+    etag = meta.get("e_tag")
+    if etag is None:
+        etag = f"{modified.timestamp()}-{meta['size']}"
+    elif not etag.endswith('"'):  # Azure quotes it in a HEAD's answer, and not in a listing
+        etag = f'"{etag}"'
     return StoredFile(path=meta["path"], size=meta["size"], modified=modified, etag=etag)
