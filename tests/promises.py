@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mirrorlib.errors import StoreError
 from mirrorlib.store import Store
+
+
+def check_listing_from_a_name(store: Store) -> None:
+    """Give a folder's own files after a name, in order, or say that it cannot be done."""
+    for name in ("é#1 %20.x", "z", "in/y"):
+        store.put(f"d/{name}", b"")
+
+    def names(after: str, **limits: Any) -> list[str] | None:
+        found = store.files_after("d", after, **limits)
+        return None if found is None else [file.name for file in found]
+
+    if names("") is None:
+        assert not store.seeks
+        return
+    assert ["f", "g", "z", "é#1 %20.x"] == names("e")
+    assert [["f", "g"], ["f"], []] == [
+        names("e", before="z"),
+        names("e", count=1),
+        names("é#1 %20.x"),
+    ]
+    assert [] == (store.files_after("nowhere", "") or [])
+    store.delete("d/é#1 %20.x")
+    store.delete("d/z")
 
 
 def check_promises(store: Store) -> None:
@@ -31,6 +56,7 @@ def check_promises(store: Store) -> None:
     assert alone is not None
     assert alone.etag == listed.files[0].etag
     assert ("a", "b") == store.first_names("d", 2)
+    check_listing_from_a_name(store)
     with store.open_new("w") as file:
         file.write(b"12")
         file.write(b"3")

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.choose import Next
     from mirrorlib.apply.guard import Standing
     from mirrorlib.apply.history import History
+    from mirrorlib.apply.look import Look
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.report import TableReport
@@ -62,6 +63,7 @@ def advance_table(
     folder: TableFolder,
     opened: Folder,
     history: History,
+    look: Look,
     options: Options,
     tally: Tally,
     stop: Callable[[], bool],
@@ -80,18 +82,22 @@ def advance_table(
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
     if pending or work.source.policies.by_time:
         # What was listed before the journal was read may be applied by now.
-        opened = open_folder(work.source.zone, folder, history, options)
+        opened = open_folder(
+            work.source.zone, folder, history, look=None if pending else look, options=options
+        )
         if not goes_on(work, opened, options):
             return tally.end("behind", CHANGED)
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
     changed = changed_since(work, opened, entry)
-    tally.warn(*[told_changed(name) for name in changed])
+    told = [told_changed(name) for name in changed]
+    tally.warn(*told)
+    look.keep(*told)
     evidence = began_again(work, opened, entry, changed)
     if evidence:
         return tally.end("blocked", evidence)
-    return _apply_batches(work, folder, opened, history, options, tally, stop)
+    return _apply_batches(work, folder, opened, history, look, options, tally, stop)
 
 
 def _apply_batches(
@@ -99,6 +105,7 @@ def _apply_batches(
     folder: TableFolder,
     opened: Folder,
     history: History,
+    look: Look,
     options: Options,
     tally: Tally,
     stop: Callable[[], bool],
@@ -134,7 +141,7 @@ def _apply_batches(
         bars |= bars_of_void(entry)
         if work.source.policies.by_time:
             history.compact()
-        opened = open_folder(work.source.zone, folder, history, options)
+        opened = open_folder(work.source.zone, folder, history, look=look, options=options)
         if not goes_on(work, opened, options):
             return tally.end("behind", CHANGED)
 

@@ -110,6 +110,13 @@ class History:
             return None if not lives or lives[-1].include_existing else True
         return newest.plan.policies.plain is not None
 
+    def in_order(self, visible: Iterable[StoredFile]) -> bool:
+        """Say whether names prove to be in the order of writing: those applied, and those that are *visible*."""
+        times = {file.name: file.modified for file in visible}
+        times |= {name: modified for name, (_, modified) in self._files.items()}
+        by_time = sorted(times, key=lambda name: (times[name], name))
+        return len(by_time) > 1 and by_time == sorted(by_time)
+
     def watched(self) -> Watched | None:
         """Return the file that the last run has left because it may have been an upload under way."""
         said = self._journal.read_status().get("watched")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mirrorlib.apply.history import History
+    from mirrorlib.apply.look import Look
     from mirrorlib.apply.options import Evolution, Options
     from mirrorlib.apply.plan import Watched
     from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
@@ -57,6 +58,7 @@ class Folder:
         metadata_written: when `_metadata.json` was written last.
         watched: a file that an earlier run has left because it may have been an upload under way.
         passed: how many files are passed over, as they were there when the table was first seen.
+        partial: only what has come since the last look was looked for.
 
     """
 
@@ -67,6 +69,7 @@ class Folder:
     listed_at: str
     metadata_written: datetime | None = None
     watched: Watched | None = None
+    partial: bool = False
     passed: int = 0
 
     @property
@@ -85,7 +88,9 @@ class Folder:
             return "_metadata.json is missing. The table waits until its publisher writes it."
         if self.passed and not self.listing.count:
             return f"{self.passed} files were there when the table was first seen; none has come since."
-        return "" if self.listing.count else "No change file has been published yet."
+        return (
+            "" if self.listing.count or self.partial else "No change file has been published yet."
+        )
 
     def warnings_under(self, options: Options) -> tuple[str, ...]:
         """Add to the warnings what these options leave unheeded."""
@@ -99,6 +104,8 @@ def open_folder(
     zone: Store,
     folder: TableFolder,
     history: History | None = None,
+    *,
+    look: Look | None = None,
     options: Options | None = None,
 ) -> Folder:
     """List a table folder and read its metadata.
@@ -107,6 +114,7 @@ def open_folder(
         zone: the landing zone.
         folder: the table's folder.
         history: what has been applied; files without numbers are all new without it.
+        look: lets the folder be looked at for what has come alone; without it the listing is full.
         options: whether and how a folder without metadata is read; without them, as it was until now.
 
     Raises:
@@ -117,27 +125,38 @@ def open_folder(
     """
     table = str(folder.name)
     listed_at = now()
-    seen = see_folder(zone, folder)
-    data = zone.read(seen.metadata.path) if seen.metadata else None
+    short = look.see(zone, folder, history) if look is not None else None
+    seen, data = short or _see_all(zone, folder)
     if data is None and history is not None and _takes_plain(history, options):
         return _open_plain(zone, folder, seen, history, listed_at, options)
     if data is None:
         listing = order_by_number(seen, table)
         return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, table)
-    if metadata.partitioned:
+    if metadata.partitioned and short is None:
         seen = see_partitions(zone, folder, seen)
     listing = _ordered(seen, metadata, history, table)
+    shown = _shown(listing)
+    if look is not None and short is None:
+        look.remember(zone, data, metadata, listing, listed_at, shown, history)
+    elif look is not None:
+        shown = tuple(dict.fromkeys((*look.warnings, *shown)))
     text = metadata.file_format == "delimited"
     return Folder(
         listing=listing,
         metadata=metadata,
         dialect=dialect_of(metadata, table=table) if text else None,
-        warnings=_warnings(metadata, listing),
+        warnings=(*_repairs(metadata), *_late(listing), *shown),
         listed_at=listed_at,
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
+        partial=short is not None,
     )
+
+
+def _see_all(zone: Store, folder: TableFolder) -> tuple[Seen, bytes | None]:
+    seen = see_folder(zone, folder)
+    return seen, zone.read(seen.metadata.path) if seen.metadata else None
 
 
 def _takes_plain(history: History, options: Options | None) -> bool:
@@ -166,7 +185,7 @@ def _open_plain(
         listing=listing,
         metadata=PLAIN_METADATA,
         dialect=PLAIN_DIALECT,
-        warnings=_warnings(PLAIN_METADATA, listing),
+        warnings=(*_late(listing), *_shown(listing)),
         listed_at=listed_at,
         watched=history.watched(),
         passed=len(left),
@@ -219,14 +238,24 @@ def _evolution(metadata: TableMetadata, options: Options) -> Evolution:
     return options.evolution
 
 
-def _warnings(metadata: TableMetadata, listing: FolderListing) -> tuple[str, ...]:
-    told = [f"_metadata.json was repaired: {repair}" for repair in metadata.repairs]
-    told += [f"_metadata.json has an unknown property: {name}" for name in metadata.unknown]
-    if listing.late:
-        told.append(
-            f"{listing.late} files came late: they were written before files that have been applied already"
-        )
-    told += [told_changed(name) for name in listing.changed]
+def _repairs(metadata: TableMetadata) -> tuple[str, ...]:
+    return (
+        *(f"_metadata.json was repaired: {repair}" for repair in metadata.repairs),
+        *(f"_metadata.json has an unknown property: {name}" for name in metadata.unknown),
+    )
+
+
+def _late(listing: FolderListing) -> tuple[str, ...]:
+    if not listing.late:
+        return ()
+    return (
+        f"{listing.late} files came late: they were written before files that have been applied already",
+    )
+
+
+def _shown(listing: FolderListing) -> tuple[str, ...]:
+    """Warn of what stays as it is from listing to listing."""
+    told = [told_changed(name) for name in listing.changed]
     if listing.foreign:
         named = ", ".join(listing.foreign[:_NAMED]) + (
             " …" if len(listing.foreign) > _NAMED else ""

@@ -15,6 +15,8 @@ OnGone = Literal["keep", "drop"]
 Cleanup = Literal["move", "delete"]
 PlainFolders = Literal["wait", "append"]
 PlainEvolution = Literal["add", "rescue", "fail", "none"]
+Listing = Literal["auto", "full", "incremental"]
+BACKFILL_INTERVAL = 3600.0  # seconds
 RETENTION = 7  # days
 REWRITE_LIMIT = 1 << 30  # bytes
 SETTLE = 10.0  # seconds
@@ -58,6 +60,9 @@ class Options:
             "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
         include_existing: append the files too that a plain folder has when it is first seen.
         allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
+        listing: which folders are looked at only for what has come: those of numbered files that are
+            long ("auto"), all where that can be done ("incremental"), or none ("full").
+        backfill_interval: seconds after which such a folder is listed in full all the same.
 
     """
 
@@ -84,6 +89,8 @@ class Options:
     plain_evolution: PlainEvolution = "add"
     include_existing: bool = True
     allow_overwrites: bool = False
+    listing: Listing = "auto"
+    backfill_interval: float = BACKFILL_INTERVAL
 
     @property
     def limits(self) -> Limits:
@@ -104,6 +111,9 @@ class Options:
             if number is not None and number < 1:
                 msg = f"{name} is {number}; it has to be 1 or more"
                 raise ValueError(msg)
+        if not 0 <= self.backfill_interval < float("inf"):
+            msg = f"backfill_interval is {self.backfill_interval}; it has to be a number of seconds"
+            raise ValueError(msg)
         for name, word, words in (
             ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
             ("evolution", self.evolution, get_args(Evolution)),
@@ -112,6 +122,7 @@ class Options:
             ("cleanup", self.cleanup, (None, *get_args(Cleanup))),
             ("plain_folders", self.plain_folders, get_args(PlainFolders)),
             ("plain_evolution", self.plain_evolution, get_args(PlainEvolution)),
+            ("listing", self.listing, get_args(Listing)),
         ):
             if word not in words:
                 msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"

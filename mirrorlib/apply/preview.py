@@ -145,7 +145,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:
         journal = Journal(job.state, folder.name)
-        opened = open_folder(job.zone, folder, History(journal, planned=True), job.options)
+        opened = open_folder(job.zone, folder, History(journal, planned=True), options=job.options)
         if opened.waits_for:
             return PlannedTable(
                 table=table,

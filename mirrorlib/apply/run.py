@@ -29,14 +29,17 @@ from mirrorlib.apply.job import (
 from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.apply.lifecycle import absent_tables, end_life, known_tables, lives_of
 from mirrorlib.apply.lock import lock_table
+from mirrorlib.apply.look import Look
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import (
+    BACKFILL_INTERVAL,
     RETENTION,
     REWRITE_LIMIT,
     SETTLE,
     Cleanup,
     Evolution,
     InsertPolicy,
+    Listing,
     Ntz,
     OnGone,
     Options,
@@ -95,6 +98,8 @@ def apply_zone(
     plain_evolution: PlainEvolution = "add",
     include_existing: bool = True,
     allow_overwrites: bool = False,
+    listing: Listing = "auto",
+    backfill_interval: float = BACKFILL_INTERVAL,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -139,6 +144,11 @@ def apply_zone(
         include_existing: append the files too that a plain folder has when it is first seen; means
             nothing later.
         allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
+        listing: "auto" looks only for the next numbers where a folder holds more names than one page
+            of a listing; "incremental" does so in every folder, and lists files without numbers from
+            the greatest applied name on where names prove to be in the order of writing; "full" lists
+            every folder in full. What such a look passes over, the next full listing shows.
+        backfill_interval: seconds after which a folder is listed in full all the same.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -175,6 +185,8 @@ def apply_zone(
         plain_evolution=plain_evolution,
         include_existing=include_existing,
         allow_overwrites=allow_overwrites,
+        listing=listing,
+        backfill_interval=backfill_interval,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
@@ -251,7 +263,13 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
     history = History(journal)
-    opened = open_folder(job.zone, folder, history, job.options)
+    opened = open_folder(
+        job.zone,
+        folder,
+        history,
+        look=Look(journal, job.options, due=False),
+        options=job.options,
+    )
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     tally.warn(*opened.warnings_under(job.options))
     # A plain folder whose first files do not count has been seen only once its life has begun.
@@ -266,11 +284,15 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
-        opened = open_folder(job.zone, folder, history, job.options)
+        look = Look(journal, job.options)
+        opened = open_folder(job.zone, folder, history, look=look, options=job.options)
         if opened.waits_for:
             return tally.end("waiting", opened.waits_for)
+        tally.warnings.clear()  # this listing may be full where the one before the lock was not
+        tally.warn(*opened.warnings_under(job.options))
         work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, folder, opened, history, job.options, tally, job.stop)
+        report = advance_table(work, folder, opened, history, look, job.options, tally, job.stop)
+        tally.listed = look.result(tally.entry)
         _clean(work, folder, history, tally, job.options)
         return report
 
@@ -282,7 +304,7 @@ def _clean(
     if options.cleanup is None or work.journal.lives()[-1] != work.life:
         return
     try:
-        opened = open_folder(work.source.zone, folder, history, options)
+        opened = open_folder(work.source.zone, folder, history, options=options)
         if goes_on(work, opened, options):
             clean_folder(work.source.zone, folder, opened, tally.entry, options)
     except MirrorError as exc:

@@ -14,6 +14,7 @@ from mirrorlib.apply.report import BatchReport, Position, State, TableReport, sh
 
 if TYPE_CHECKING:
     from mirrorlib.apply.journal import Journal
+    from mirrorlib.apply.look import Listed
     from mirrorlib.apply.plan import Watched
     from mirrorlib.apply.record import Done, Entry, Plan
     from mirrorlib.errors import MirrorError
@@ -29,6 +30,7 @@ class Tally:
     batches: list[BatchReport] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     watched: Watched | None = None
+    listed: Listed | None = None
 
     def add(self, plan: Plan, done: Done) -> None:
         """Count a batch that has ended; a void one applied nothing."""
@@ -89,6 +91,7 @@ def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
         "last_commit": done.finished_at if done else None,
         "warnings": list(report.warnings),
         "watched": asdict(tally.watched) if tally.watched else None,
+        "listing": tally.listed.to_word() if tally.listed else None,
     }
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.options import RETENTION
+from mirrorlib.apply.options import BACKFILL_INTERVAL, RETENTION
 from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
@@ -47,6 +47,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
     )
     _add_gone(command)
+    _add_listing(command)
 
 
 def _add_gone(command: argparse.ArgumentParser) -> None:
@@ -71,6 +72,24 @@ def _add_gone(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_listing(command: argparse.ArgumentParser) -> None:
+    """Add how much of a folder is looked at."""
+    command.add_argument(
+        "--listing",
+        choices=("auto", "full", "incremental"),
+        default="auto",
+        help="look only for the next files of long folders of numbered files (auto), of all folders where "
+        "that can be done (incremental), or list every folder in full (default: auto)",
+    )
+    command.add_argument(
+        "--backfill-interval",
+        type=seconds,
+        default=BACKFILL_INTERVAL,
+        metavar="SECONDS",
+        help="list such a folder in full all the same after this long (default: 3600)",
+    )
+
+
 def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.apply.run import apply_zone
@@ -89,6 +108,8 @@ def run(arguments: argparse.Namespace) -> bool:
                 on_gone=arguments.on_gone,
                 cleanup=arguments.cleanup,
                 retention=arguments.retention,
+                listing=arguments.listing,
+                backfill_interval=arguments.backfill_interval,
                 quiet=arguments.quiet_updates,
                 observe=observe,
                 stop=stop.is_set,

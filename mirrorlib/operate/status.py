@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.look import Look
 from mirrorlib.apply.onboard import open_folder
+from mirrorlib.apply.options import Options
 from mirrorlib.apply.plan import Limits, first_position, next_run
 from mirrorlib.apply.report import (
     GONE,
@@ -188,7 +190,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         # Beside numbered files in one folder, only the metadata tells which files count.
         known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
         known = known or (bool(lives) and not lives[-1].include_existing)
-        listing = _listing(status, name, journal, known=known)
+        look = Look(journal, Options(), due=False)
+        listing = _listing(status, name, History(journal), look, known=known)
         if listing is not None and not listing.count and _has_left(status, name):
             return _gone(status) if lives else None
     except MirrorError as exc:
@@ -220,15 +223,16 @@ def _gone(status: TableStatus) -> TableStatus:
 
 
 def _listing(
-    status: TableStatus, name: TableName, journal: Journal, *, known: bool
+    status: TableStatus, name: TableName, history: History, look: Look, *, known: bool
 ) -> FolderListing | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
     if known:
-        return open_folder(zone, folder, History(journal)).listing
-    return order_by_number(see_folder(zone, folder), name.shown)
+        return open_folder(zone, folder, history, look=look).listing
+    short = look.see(zone, folder, history)
+    return order_by_number(short[0] if short else see_folder(zone, folder), name.shown)
 
 
 def _with_listing(

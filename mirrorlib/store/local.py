@@ -9,18 +9,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import heapq
+import itertools
 import os
 import secrets
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.store.protocol import Folder, StoredFile
 from mirrorlib.store.trouble import told, told_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -46,12 +48,29 @@ class LocalStore:
             except (FileNotFoundError, NotADirectoryError):
                 return None
             folders = tuple(entry.name for entry in found if _is_folder(entry))
-            files = [
-                self._stored(f"{folder}/{entry.name}".lstrip("/"), entry)
-                for entry in found
-                if not _is_folder(entry)
-            ]
-            return Folder(folders=folders, files=tuple(file for file in files if file is not None))
+            return Folder(folders=folders, files=tuple(self._files(folder, found)))
+
+    @property
+    def seeks(self) -> bool:
+        """Say no: a disk gives all names of a folder, and to look at one file costs next to nothing."""
+        return False
+
+    def files_after(
+        self, folder: str, name: str, *, before: str = "", count: int | None = None
+    ) -> tuple[StoredFile, ...]:
+        """Read all names; look only at the files that are asked for."""
+        with told("list", self._path(folder)):
+            try:
+                with os.scandir(self._path(folder)) as entries:
+                    found = [
+                        entry
+                        for entry in entries
+                        if entry.name > name and (not before or entry.name < before)
+                    ]
+            except (FileNotFoundError, NotADirectoryError):
+                return ()
+            found.sort(key=lambda entry: entry.name)
+            return tuple(itertools.islice(self._files(folder, found), count))
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Pick the smallest names; drafts of `put` are left out."""
@@ -155,6 +174,14 @@ class LocalStore:
                 draft.unlink(missing_ok=True)
             _flush_folder(final.parent)
 
+    def _files(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> Iterator[StoredFile]:
+        """Look at those of a folder's entries that are files."""
+        for entry in entries:
+            if not _is_folder(entry):
+                file = self._stored(f"{folder}/{entry.name}".lstrip("/"), entry)
+                if file is not None:
+                    yield file
+
     def _stored(self, path: str, entry: os.DirEntry[str] | Path) -> StoredFile | None:
         with told("look at", entry):
             try:
@@ -163,6 +190,8 @@ class LocalStore:
                 if exc.errno in _NO_FILE:  # removed since it was listed, or a link to nowhere
                     return None
                 raise
+            if S_ISDIR(stat.st_mode):
+                return None
             return StoredFile(
                 path=path,
                 size=stat.st_size,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import time
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -28,6 +29,12 @@ _REPEATS = 3
 _PATIENCE = 120.0  # seconds after which nothing is repeated any more
 
 
+# Azure is not among them: accounts with a hierarchical namespace list in another order, and nothing in
+# a URL tells them. Nor are S3's directory buckets, which list in no order.
+_SEEKING = (obstore.store.S3Store, obstore.store.GCSStore, obstore.store.MemoryStore)
+_EXPRESS = "--x-s3"
+
+
 class ObjectStore:
     """Files in an object store, through obstore; put-if-absent is the store's own conditional put."""
 
@@ -35,6 +42,8 @@ class ObjectStore:
         """Take an obstore store whose prefix is the root that *url* names."""
         self._url = url.rstrip("/")
         self._store = store
+        bucket = self._url.partition("://")[2].partition("/")[0]
+        self._seeks = isinstance(store, _SEEKING) and not bucket.endswith(_EXPRESS)
 
     @property
     def url(self) -> str:
@@ -56,6 +65,34 @@ class ObjectStore:
                 )
             )
             return Folder(folders=folders, files=files) if files or folders else None
+
+    @property
+    def seeks(self) -> bool:
+        """Say whether the store lists in byte order from a name on, as far as it has shown."""
+        return self._seeks
+
+    def files_after(
+        self, folder: str, name: str, *, before: str = "", count: int | None = None
+    ) -> tuple[StoredFile, ...] | None:
+        """Read pages from *name* on, and believe them only as long as they come in order."""
+        if not self._seeks:
+            return None
+        place = f"{folder}/" if folder else ""
+        found: list[StoredFile] = []
+        with told("list", f"{self._url}/{folder}"):
+            pages = obstore.list(self._store, prefix=folder or None, offset=f"{place}{name}")
+            last = name
+            for meta in itertools.chain.from_iterable(pages):
+                below = meta["path"].removeprefix(place)
+                if below <= last:
+                    self._seeks = False
+                    return None
+                last = below
+                if (before and below >= before) or len(found) == count:
+                    break
+                if "/" not in below:
+                    found.append(_listed(meta))
+        return tuple(found)
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Read one page: object stores list in byte order."""

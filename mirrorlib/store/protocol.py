@@ -50,6 +50,19 @@ class Store(Protocol):
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, sorted by name; None when there is no such folder."""
 
+    @property
+    def seeks(self) -> bool:
+        """Say whether `files_after` costs what it gives, not what the folder holds."""
+
+    def files_after(
+        self, folder: str, name: str, *, before: str = "", count: int | None = None
+    ) -> tuple[StoredFile, ...] | None:
+        """List a folder's own files whose names sort after *name* and before *before*, in order.
+
+        *count* is how many are asked for; None is all. None comes back from a store that does not list
+        from a name on, or whose listing shows that it did not.
+        """
+
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Return the first *count* file names of a folder in byte order, listing no more where the store can."""
 

@@ -82,6 +82,17 @@ class VolumeStore:
             files=tuple(_listed(folder, entry) for entry in found if not entry.is_directory),
         )
 
+    @property
+    def seeks(self) -> bool:
+        """Say no: the API lists in no order that it promises."""
+        return False
+
+    def files_after(
+        self, folder: str, name: str, *, before: str = "", count: int | None = None
+    ) -> None:
+        """Leave it to a full listing."""
+        del folder, name, before, count
+
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Pick the smallest names; the API lists in no order that it promises."""
         listed = self.list_folder(folder)

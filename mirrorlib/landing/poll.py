@@ -1,0 +1,186 @@
+"""Look only for what has come to a table folder since the last look, at the cost of what has come.
+
+In: a `Store`, and what was applied last. Out: `Seen`, which shows that and what follows it; or None
+where only a full listing can tell: the newest applied file is not there as it was, a number is
+missing before one that is there, the store does not list in order. Promise: None of the next files
+is passed over. What lies *before* the newest applied file is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.landing.listing import Seen
+from mirrorlib.landing.names import (
+    LARGEST_NUMBER,
+    WHOLE_FOLDER,
+    is_ignored,
+    sequence_name,
+    sequence_number,
+)
+
+if TYPE_CHECKING:
+    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.store import Store, StoredFile
+
+MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
+_AFTER_NUMBERS = (
+    ":"  # the character behind "9": numbered names end before it, ignored ones begin behind
+)
+_SPARE = 8  # foreign names that may lie among the numbers before a short listing is made again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """The newest applied file of a partition folder, from which its next files are counted.
+
+    Attributes:
+        number: its sequence number.
+        name: its name in the partition folder.
+        etag: the content that the last listing has seen under it.
+
+    """
+
+    number: int
+    name: str
+    etag: str
+
+    def is_in(self, files: Collection[StoredFile]) -> bool:
+        """Say whether the file is there as it was."""
+        return any((file.name, file.etag) == (self.name, self.etag) for file in files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Onward:
+    """What is looked for in a table folder.
+
+    Attributes:
+        anchors: the newest applied file of each partition folder.
+        extensions: what a change file's name may end in.
+        partitioned: whether there may be partition folders.
+        most: how many files are enough; None is all that have come.
+
+    """
+
+    anchors: Mapping[str, Anchor]
+    extensions: Sequence[str]
+    partitioned: bool = False
+    most: int | None = None
+
+
+class _Unclear(Exception):  # noqa: N818  # no error: a full listing tells
+    """Only a full listing can tell."""
+
+
+def see_next(zone: Store, folder: TableFolder, onward: Onward) -> Seen | None:
+    """Look for the next numbers of every partition folder; None where only a full listing can tell.
+
+    A partition folder that is known is asked for its next numbers alone. A new one is found where its
+    parent holds no change files of its own; else the next full listing finds it.
+    """
+    try:
+        lanes = _walk if onward.partitioned else _next
+        files = tuple(lanes(zone, folder.path, WHOLE_FOLDER, onward))
+    except _Unclear:
+        return None
+    return Seen(metadata=None, files=files) if files else None
+
+
+def see_after(zone: Store, folder: TableFolder, name: str) -> Seen | None:
+    """Look for the files whose names sort after *name*; None where the store cannot list so."""
+    files = zone.files_after(folder.path, name)
+    if files is None:
+        return None
+    return Seen(metadata=None, files=tuple(file for file in files if not is_ignored(file.name)))
+
+
+def _walk(zone: Store, table: str, lane: str, onward: Onward) -> Iterator[StoredFile]:
+    """Go through partition folders: list those that hold others, ask the rest for what is next."""
+    if lane in onward.anchors and lane != WHOLE_FOLDER and not _has_inner(lane, onward.anchors):
+        yield from _next(zone, table, lane, onward)
+        return
+    listed = zone.list_folder(_path(table, lane))
+    if listed is None:
+        return
+    files = [file for file in listed.files if not is_ignored(file.name)]
+    anchor = onward.anchors.get(lane)
+    if anchor is not None and not anchor.is_in(files):
+        raise _Unclear
+    yield from (_named(file, lane) for file in files)
+    for inner in listed.folders:
+        if not is_ignored(inner) and "=" in inner:
+            yield from _walk(zone, table, f"{lane}/{inner}" if lane else inner, onward)
+
+
+def _has_inner(lane: str, anchors: Mapping[str, Anchor]) -> bool:
+    return any(other.startswith(f"{lane}/") for other in anchors)
+
+
+def _next(zone: Store, table: str, lane: str, onward: Onward) -> Iterator[StoredFile]:
+    """Give a partition folder's newest applied file and what follows it."""
+    anchor = onward.anchors.get(lane)
+    if anchor is None:
+        raise _Unclear
+    place = _path(table, lane)
+    files = _listed(zone, place, anchor, onward.most) if zone.seeks else None
+    if files is None:
+        files = _probed(zone, place, anchor, onward)
+    if not anchor.is_in(files):
+        raise _Unclear
+    return (_named(file, lane) for file in files)
+
+
+def _listed(
+    zone: Store, place: str, anchor: Anchor, most: int | None
+) -> tuple[StoredFile, ...] | None:
+    """List from the newest applied file on."""
+    begin = f"{anchor.number:020d}"
+    if most is not None:
+        count = most + 1 + _SPARE
+        files = zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
+        if files is None or len(files) < count or _numbered(files) > most:
+            return files
+    return zone.files_after(place, begin, before=_AFTER_NUMBERS)
+
+
+def _numbered(files: Sequence[StoredFile]) -> int:
+    return sum(1 for file in files if sequence_number(file.name))
+
+
+def _probed(zone: Store, place: str, anchor: Anchor, onward: Onward) -> tuple[StoredFile, ...]:
+    """Look at one number after the other, until one is not there; the one behind that must not be there either."""
+    newest = zone.stat(f"{place}/{anchor.name}")
+    files = [] if newest is None else [newest]
+    last = min(anchor.number + MOST_PROBES, LARGEST_NUMBER)
+    for number in range(anchor.number + 1, last + 1):
+        if onward.most is not None and number > anchor.number + onward.most:
+            return tuple(files)
+        found = _of_number(zone, place, number, anchor, onward)
+        if not found:
+            if number < LARGEST_NUMBER and _of_number(zone, place, number + 1, anchor, onward):
+                raise _Unclear
+            return tuple(files)
+        files += found
+    raise _Unclear
+
+
+def _of_number(
+    zone: Store, place: str, number: int, anchor: Anchor, onward: Onward
+) -> list[StoredFile]:
+    """Look at a number's file, whichever of the possible extensions it has."""
+    endings = dict.fromkeys((anchor.name.rpartition(".")[2], *onward.extensions))
+    paths = (f"{place}/{sequence_name(number, ending)}" for ending in endings)
+    found = [file for path in paths if (file := zone.stat(path)) is not None]
+    if any(file.size == 0 for file in found):  # so looks a folder of a hierarchical account too
+        raise _Unclear
+    return found
+
+
+def _named(file: StoredFile, lane: str) -> StoredFile:
+    return replace(file, below=f"{lane}/{file.name}") if lane else file
+
+
+def _path(table: str, lane: str) -> str:
+    return f"{table}/{lane}" if lane else table
