@@ -80,6 +80,8 @@ class Poller:
         life = lives[-1] if lives else journal.begin_life("first seen", self.zone.url, 1)
         look = Look(journal, asked)
         opened = open_folder(self.zone, FOLDER, history, look)
+        if opened.listing.by_time:  # as `advance_table` does
+            opened = open_folder(self.zone, FOLDER, history, look)
         self.warnings = opened.warnings
         names: list[str] = []
         while True:

@@ -241,6 +241,15 @@ def test_a_table_that_is_not_current_is_listed_in_full(zone: Store) -> None:
     assert ("current", [sequence_name(number) for number in (4, 5, 6)]) == polled.poll(**SHORT)
 
 
+def test_a_gap_that_a_full_listing_shows_is_not_forgotten_in_the_same_run(zone: Store) -> None:
+    """Two numbers are missing behind what is applied first."""
+    publish(zone, 1, 2, 5)
+
+    state, names = poller(zone).poll(**SHORT)
+
+    assert ("blocked", [sequence_name(1), sequence_name(2)]) == (state, names)
+
+
 # What a full listing has shown
 
 
@@ -333,14 +342,15 @@ def test_names_in_order_are_listed_from_the_greatest_on() -> None:
     store = memory()
     polled = by_time(store, "2026-01", "2026-02", "2026-03")
     polled.poll(**FULL)
-    store.put("orders/2026-02b.parquet", b"x")
+    for name in ("2026-02b", "2026-02c"):
+        store.put(f"orders/{name}.parquet", b"x")
     found = []
     for day in range(9):
         store.put(f"orders/2026-04-{day}.parquet", b"x")
-        found.append(polled.poll(**SHORT)[1])
+        found.append(polled.poll(max_files=1, **SHORT)[1])
 
     expected = [[f"2026-04-{day}.parquet"] for day in range(9)]
-    expected[7] = ["2026-02b.parquet", *expected[7]]
+    expected[7] = ["2026-02b.parquet", "2026-02c.parquet", *expected[7]]
     assert expected == found
 
 

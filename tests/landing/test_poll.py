@@ -125,6 +125,10 @@ def test_a_number_that_is_passed_over_is_noticed(store: Store) -> None:
 def test_files_that_are_enough_end_the_look(store: Store) -> None:
     """However many foreign names lie among the numbers."""
     publish(store, *range(1, 60))
+    counted, calls = counting(store)
+    first = look(counted, all=anchor(store, 1), most=5)
+    assert first is not None
+    assert {"files_after": 1} == calls.asked() if store.seeks else len(first) == 6
     for number in range(30):
         store.put(f"orders/{sequence_name(1)}.{number:02d}.tmp", b"x")
 
