@@ -15,6 +15,7 @@ from mirrorlib.apply import look as look_module
 from mirrorlib.landing.names import sequence_name
 from mirrorlib.store import LocalStore, ObjectStore, Store
 from polls import Poller, counting
+from zones import write_at
 
 SHORT = {"listing": "incremental", "backfill_interval": 3600.0}
 FULL = {"listing": "incremental", "backfill_interval": 0.0}
@@ -352,6 +353,40 @@ def test_names_in_order_are_listed_from_the_greatest_on() -> None:
     expected = [[f"2026-04-{day}.parquet"] for day in range(9)]
     expected[7] = ["2026-02b.parquet", "2026-02c.parquet", *expected[7]]
     assert expected == found
+
+
+def test_all_that_one_listing_has_shown_is_applied_in_one_run(tmp_path: Path) -> None:
+    """In many batches, though greater names come first; and what a full listing finds late."""
+    store = LocalStore(tmp_path)
+    describe(store, fileDetectionStrategy="LastUpdateTimeFileDetection")
+    polled = poller(store)
+
+    def write(name: str, second: float) -> None:
+        store.put(f"orders/{name}.parquet", b"x")
+        write_at(tmp_path / "orders" / f"{name}.parquet", second)
+
+    def poll(**options: Any) -> list[str]:
+        return [name.removesuffix(".parquet") for name in polled.poll(max_files=1, **options)[1]]
+
+    for number in range(1, 4):
+        write(str(number), number)
+        poll(**SHORT)
+    write("9", 4)
+    write("8", 5)
+    assert ["9", "8"] == poll(**SHORT)
+    store.delete("orders/8.parquet")
+    polled = Poller(zone=store, state=memory())
+    poll(**SHORT)
+    for name, second in (("2b", 2.5), ("2c", 2.6)):
+        write(name, second)
+    assert [] == poll(**SHORT)
+
+    age = "journal/orders/status.json"
+    said = json.loads(polled.state.read(age) or b"")
+    said["listing"]["short"] = look_module.MOST_SHORT
+    polled.state.put(age, json.dumps(said).encode())
+
+    assert ["2b", "2c"] == poll(**SHORT)
 
 
 def test_names_in_no_order_are_listed_in_full() -> None:
