@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import obstore.store
 import pyarrow as pa
 import pytest
 from azure.storage.blob import BlobServiceClient
@@ -23,9 +24,11 @@ from moto.server import ThreadedMotoServer
 import mirrorlib
 from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.connectors import connectors_for
-from mirrorlib.landing.names import parse_name
-from mirrorlib.store import open_store
+from mirrorlib.landing.names import parse_name, sequence_name
+from mirrorlib.landing.poll import Anchor, Onward, see_next
+from mirrorlib.store import ObjectStore, Store, open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
+from polls import FOLDER, counting
 from promises import check_promises
 
 CHILD = Path(__file__).with_name("s3_child.py")
@@ -140,18 +143,54 @@ def test_the_store_keeps_every_promise(place: str) -> None:
     check_promises(open_store(f"{place}/somewhere"))
 
 
-def test_a_folder_of_many_pages_is_listed_whole(place: str) -> None:
-    """A page holds a thousand names; the newest plan is on the first."""
+def test_a_folder_of_many_pages_is_listed_whole_and_looked_at_in_little(place: str) -> None:
+    """A page holds a thousand names. What follows a number costs one listing, or three looks where the store has another order."""
     store = open_store(f"{place}/many")
-    names = [f"{number:04d}.json" for number in range(1_100)]
+    names = [sequence_name(number) for number in range(1, 1_101)]
     for name in names:
-        store.put(f"f/{name}", b"")
+        store.put(f"orders/{name}", b"x")
 
-    listed = store.list_folder("f")
+    listed = store.list_folder("orders")
 
     assert listed is not None
     assert names == [file.name for file in listed.files]
-    assert tuple(names[:2]) == store.first_names("f", 2)
+    assert tuple(names[:2]) == store.first_names("orders", 2)
+    assert place.startswith("s3:") == store.seeks
+    newest = Anchor(number=1_100, name=names[-1], etag=listed.files[-1].etag)
+    counted, calls = counting(store)
+    assert names[-1:] == follow(counted, newest)
+    assert ({"files_after": 1} if store.seeks else {"stat": 3}) == calls.asked()
+    page = Anchor(number=90, name=names[89], etag=listed.files[89].etag)
+    assert names[89:] == (follow(store, page) or names[89:])
+
+
+def follow(store: Store, newest: Anchor) -> list[str] | None:
+    """Look for what follows a file."""
+    seen = see_next(store, FOLDER, Onward(anchors={"": newest}, extensions=("parquet",)))
+    return None if seen is None else [file.name for file in seen.files]
+
+
+def test_a_store_that_gives_what_lies_before_is_not_believed(container: str) -> None:
+    """Azurite takes the name to begin at, and begins at the first; so each file is looked at alone."""
+    store = ObjectStore(container, obstore.store.from_url(container))
+    for number in range(1, 5):
+        store.put(f"orders/{sequence_name(number)}", b"x")
+    newest = store.stat(f"orders/{sequence_name(3)}")
+    assert newest is not None
+    store._seeks = True
+
+    found = follow(store, Anchor(number=3, name=sequence_name(3), etag=newest.etag))
+
+    assert [sequence_name(3), sequence_name(4)] == found
+    assert not store.seeks
+
+
+@pytest.mark.parametrize("bucket, seeks", [("data", True), ("data--use1-az4--x-s3", False)])
+def test_a_directory_bucket_lists_in_no_order(bucket: str, seeks: bool) -> None:
+    """Its name says what it is."""
+    raw = obstore.store.S3Store(bucket, region="us-east-1", skip_signature=True)
+
+    assert seeks == ObjectStore(f"s3://{bucket}/zone", raw).seeks
 
 
 def test_a_zone_is_published_and_checked(place: str) -> None:
