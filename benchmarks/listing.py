@@ -23,7 +23,7 @@ import obstore.store
 
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.look import Look
+from mirrorlib.apply.look import Look, read_listed
 from mirrorlib.apply.onboard import open_folder, policies_of
 from mirrorlib.apply.options import Options
 from mirrorlib.apply.record import Done, Entry, Plan, PlannedFile, new_attempt, now
@@ -143,7 +143,8 @@ def look_at(zone: Zone, state: Store, names: Iterable[str], options: Options) ->
     before, began = zone.requests(), time.perf_counter()
     for name in names:
         journal, folder = _table(state, name)
-        opened = open_folder(zone.store, folder, History(journal), Look(journal, options))
+        look = Look(journal, options, read_listed(journal.read_status()))
+        opened = open_folder(zone.store, folder, History(journal), look)
         if not opened.listing.count:
             msg = f"{name} shows no file"
             raise RuntimeError(msg)
@@ -178,7 +179,7 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
     )
     tally = Tally(table=name, zone=zone.store.url)
     tally.entry = Entry(plan=journal.write_plan(life, plan), done=journal.write_done(life, 1, done))
-    look = Look(journal, _NEXT)
+    look = Look(journal, _NEXT, None)
     open_folder(zone.store, folder, History(journal), look)
     tally.listed = look.result(tally.entry)
     record_status(journal, tally, tally.end("current"))

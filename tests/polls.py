@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.look import Look
+from mirrorlib.apply.look import Look, read_listed
 from mirrorlib.apply.onboard import Folder, open_folder, policies_of
 from mirrorlib.apply.options import Options
 from mirrorlib.apply.plan import next_run, position_after
@@ -72,13 +72,14 @@ class Poller:
         journal = Journal(self.state, FOLDER.name)
         history = History(journal)
         tally = Tally(table=str(FOLDER.name), zone=self.zone.url)
-        opened = open_folder(self.zone, FOLDER, history, Look(journal, asked, due=False))
+        left = read_listed(journal.read_status())
+        opened = open_folder(self.zone, FOLDER, history, Look(journal, asked, left, due=False))
         if opened.waits_for:
             record_status(journal, tally, tally.end("waiting", opened.waits_for))
             return "waiting", []
         lives = journal.lives()
         life = lives[-1] if lives else journal.begin_life("first seen", self.zone.url, 1)
-        look = Look(journal, asked)
+        look = Look(journal, asked, left)
         opened = open_folder(self.zone, FOLDER, history, look)
         if opened.listing.by_time:  # as `advance_table` does
             opened = open_folder(self.zone, FOLDER, history, look)

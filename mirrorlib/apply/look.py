@@ -65,24 +65,27 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
         return None
     try:
         anchors = {lane: Anchor(**anchor) for lane, anchor in said["anchors"].items()}
-        listed = Listed(**{**said, "anchors": anchors, "warnings": tuple(said["warnings"])})
-        datetime.fromisoformat(listed.at)
+        told = {"short": int(said["short"]), "warnings": tuple(map(str, said["warnings"]))}
+        listed = Listed(**{**said, **told, "anchors": anchors})
+        aware = datetime.fromisoformat(listed.at).tzinfo is not None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # nothing rests on it
-    return listed
+    return listed if aware else None
 
 
 class Look:
     """How one run looks into one table's folder; it keeps what it has seen for the run after it."""
 
-    def __init__(self, journal: Journal, options: Options, *, due: bool = True) -> None:
-        """Read what the last run has left; *due* False never lists in full only because it is time to."""
+    def __init__(
+        self, journal: Journal, options: Options, left: Listed | None, *, due: bool = True
+    ) -> None:
+        """Begin with what the last run has *left*; *due* False never lists in full only because it is time to."""
         self._journal = journal
         self._options = options
         self._due = due
-        wanted = options.listing != "full" and options.cleanup is None
-        self._wanted = wanted  # cleaning up needs to see all, and keeps folders short
-        self._listed = read_listed(journal.read_status()) if wanted else None
+        # Cleaning up needs to see all, and keeps folders short.
+        self._wanted = options.listing != "full" and options.cleanup is None
+        self._listed = left if self._wanted else None
         self._full = False
         self._after: str | None = None
         self._told: dict[str, None] = {}

@@ -29,7 +29,7 @@ from mirrorlib.apply.job import (
 from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.apply.lifecycle import absent_tables, end_life, known_tables, lives_of
 from mirrorlib.apply.lock import lock_table
-from mirrorlib.apply.look import Look
+from mirrorlib.apply.look import Look, read_listed
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import (
     BACKFILL_INTERVAL,
@@ -263,13 +263,9 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
     history = History(journal)
-    opened = open_folder(
-        job.zone,
-        folder,
-        history,
-        look=Look(journal, job.options, due=False),
-        options=job.options,
-    )
+    left = read_listed(journal.read_status())
+    look = Look(journal, job.options, left, due=False)
+    opened = open_folder(job.zone, folder, history, look=look, options=job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     tally.warn(*opened.warnings_under(job.options))
     # A plain folder whose first files do not count has been seen only once its life has begun.
@@ -284,7 +280,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
-        look = Look(journal, job.options)
+        look = Look(journal, job.options, left)
         opened = open_folder(job.zone, folder, history, look=look, options=job.options)
         if opened.waits_for:
             return tally.end("waiting", opened.waits_for)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.look import Look
+from mirrorlib.apply.look import Look, read_listed
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import Options
 from mirrorlib.apply.plan import Limits, first_position, next_run
@@ -190,7 +190,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         # Beside numbered files in one folder, only the metadata tells which files count.
         known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
         known = known or (bool(lives) and not lives[-1].include_existing)
-        look = Look(journal, Options(), due=False)
+        look = Look(journal, Options(), read_listed(word), due=False)
         listing = _listing(status, name, History(journal), look, known=known)
         if listing is not None and not listing.count and _has_left(status, name):
             return _gone(status) if lives else None

@@ -47,6 +47,14 @@ def short(mirror: Mirror, listings: list[str]) -> TableReport:
     return report
 
 
+def status(mirror: Mirror, listings: list[str]) -> tuple[str, int]:
+    """Ask how the table stands, by a short look: its state and how many files wait."""
+    listings.clear()
+    seen = mirrorlib.status(mirror.target).tables[0]
+    assert mirror.name not in listings
+    return seen.state, seen.unapplied
+
+
 def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: list[str]) -> None:
     """What is next, a gap and its filling, an overwritten file, the zone elsewhere, a source that starts over, a folder that goes."""
     mirror.run(**SHORT)
@@ -78,12 +86,10 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     mirror.move_zone()
     mirror.assert_current(moved_from=old, **SHORT)
     mirror.publish()
+    assert ("behind", 1) == status(mirror, listings)
     assert 8 == short(mirror, listings).position
     mirror.assert_holds()
-    assert ("current", 0) == (
-        (seen := mirrorlib.status(mirror.target).tables[0]).state,
-        seen.unapplied,
-    )
+    assert ("current", 0) == status(mirror, listings)
 
     mirror.drop_and_publish(2)
     mirror.table.metadata(keys=["id"])

@@ -312,6 +312,7 @@ def test_another_zone_is_listed_in_full_and_then_no_more(tmp_path: Path) -> None
         "{",
         '{"format": 1, "state": "current", "listing": 7}',
         '{"format": 1, "state": "current", "listing": {"zone": 1}}',
+        '{"format": 1, "state": "current", "listing": {"zone": "$zone", "at": "2026-01-01", "metadata": "", "anchors": {}, "short": 0, "warnings": []}}',
     ],
 )
 def test_what_cannot_be_read_is_listed_anew(zone: Store, damage: str) -> None:
@@ -319,7 +320,7 @@ def test_what_cannot_be_read_is_listed_anew(zone: Store, damage: str) -> None:
     publish(zone, 1, 2)
     polled = poller(zone)
     polled.poll(**SHORT)
-    polled.state.put("journal/orders/status.json", damage.encode())
+    polled.state.put("journal/orders/status.json", damage.replace("$zone", zone.url).encode())
     publish(zone, 3)
 
     assert ("current", [sequence_name(3)]) == polled.poll(**SHORT)
