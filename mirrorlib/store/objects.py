@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import time
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -82,16 +81,19 @@ class ObjectStore:
         with told("list", f"{self._url}/{folder}"):
             pages = obstore.list(self._store, prefix=folder or None, offset=f"{place}{name}")
             last = name
-            for meta in itertools.chain.from_iterable(pages):
-                below = meta["path"].removeprefix(place)
-                if below <= last:
-                    self._seeks = False
-                    return None
-                last = below
-                if (before and below >= before) or len(found) == count:
+            for page in pages:
+                beyond = False
+                for meta in page:  # to its end: what comes behind may show that there is no order
+                    below = meta["path"].removeprefix(place)
+                    if below <= last:
+                        self._seeks = False
+                        return None
+                    last = below
+                    beyond = beyond or bool(before and below >= before) or len(found) == count
+                    if not beyond and "/" not in below:
+                        found.append(_listed(meta))
+                if beyond:
                     break
-                if "/" not in below:
-                    found.append(_listed(meta))
         return tuple(found)
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
