@@ -158,6 +158,7 @@ def test_a_file_counts_once_or_again_when_it_is_overwritten(
     assert () == apply(spark, zone, target, allow_overwrites=True).batches
     (processed,) = (zone.root / "plain" / "_ProcessedFiles").iterdir()
     assert [processed / "d" / "a.csv"] == [path for path in processed.rglob("*") if path.is_file()]
+    put(zone, "d/c.csv", "id\n3\n", 4)
     moved = zone.root.rename(zone.root.with_name("elsewhere"))
     refused = mirrorlib.apply(
         spark,
