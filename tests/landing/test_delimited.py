@@ -286,6 +286,16 @@ def test_q39_q40_q41_a_business_central_export_is_read() -> None:
     assert (513, "", 0.0, False, None, None, None, None, company, "2") == second
 
 
+@pytest.mark.parametrize("block_bytes", range(1, 20))
+def test_an_escaped_line_end_before_an_empty_line_is_data(block_bytes: int) -> None:
+    """Wherever the blocks are cut: what looks like two empty lines is the end of a value and one row's end."""
+    how = dialect({"c": "String"}, quote="")
+
+    found = rows(b"c\n" + b"\\\n\n\\\\\n\nb\n" * 5, how, block_bytes=block_bytes)
+
+    assert [("\n",), ("\\",), (None,), ("b",)] * 5 == found
+
+
 def test_empty_lines_are_no_rows_but_in_one_column() -> None:
     """There an empty line is one empty field, unless nothing follows."""
     assert [("1", "2"), ("3", "4")] == rows(b"a,b\n\n1,2\n\r\n\n3,4\n\n\n", AB)

@@ -83,6 +83,13 @@ class Grammar:
         mark = self.quote or self.escape
         return bool(mark) and mark in text
 
+    def escapes(self, text: bytes, place: int) -> bool:
+        """Say whether the line end at *place* is data: escaped, which it can be where nothing is quoted."""
+        if self.quote or not self.escape:
+            return False
+        before = text[:place]
+        return (place - len(before.rstrip(self.escape))) % 2 == 1
+
     def split(self, piece: Piece) -> Iterator[tuple[int, list[bytes]]]:
         """Give each line's number and its fields as they are written; an empty line has one, empty."""
         line, place = piece.line, 0

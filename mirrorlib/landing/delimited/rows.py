@@ -111,7 +111,7 @@ def _before_empty_lines(text: bytes, cut: int, grammar: Grammar) -> int:
     ends = (b"\n",) if grammar.line_end == b"\n" else (b"\r", b"\r\n")
     while cut:
         before = cut - (2 if text.endswith(b"\r\n", 0, cut) else 1)
-        if before and not text.endswith(ends, 0, before):
+        if before and (not text.endswith(ends, 0, before) or grammar.escapes(text, before - 1)):
             return cut
         cut = before
     return cut
