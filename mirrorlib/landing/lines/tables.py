@@ -26,7 +26,7 @@ import pyarrow as pa
 from mirrorlib.errors import FileChangedError
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin
-from mirrorlib.landing.objects import Objects, iter_objects
+from mirrorlib.landing.lines.objects import Objects, iter_objects
 from mirrorlib.landing.types import MAX_PRECISION
 from mirrorlib.store import StoredFile
 
