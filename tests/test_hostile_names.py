@@ -73,7 +73,8 @@ def test_hostile_folders_stay_in_their_place(
     tables = [zone.table(name, keys=["id"], schema=name) for name in FOLDERS]
     tables.append(zone.table("x" * 230, keys=["id"]))
     for table in tables:
-        table.file([{"id": 1, "v": table.name}, {"id": 2, "v": "2"}])
+        table.file([{"id": 1, "v": table.name}])
+        table.file([{"id": 2, "v": "2"}])  # two files: Spark reads them by one list of paths
     first = apply(spark, zone, target)
     monkeypatch.undo()
     for table in tables:
@@ -91,6 +92,31 @@ def test_hostile_folders_stay_in_their_place(
     assert {*FOLDERS, "x" * 230, "_mirrorlib"} == below
     assert sorted(second) == sorted(one.table for one in mirrorlib.status(target).tables)
     assert {"current"} == {one.state for one in mirrorlib.plan(spark, str(zone), target).tables}
+
+
+def test_paths_that_look_like_patterns_are_read_once_each(
+    spark: SparkSession, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read by Spark, with and without order: a zone, tables, partition folders and files that look like patterns."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+    zone = ZoneWriter(tmp_path / "{zone}")
+    keyless, keyed = zone.table("o[1]"), zone.table("b*", keys=["id"])
+    parts = zone.table("parts", keys=["id"], metadata={"isPartitionEnabled": True})
+    timed = zone.table("timed", by_time=True)
+    for number in range(3):
+        keyless.file([{"id": number}])
+        keyed.file([{"id": number}, {"id": 7}], [4, 4])
+        parts.file([{"id": number}], partition="p=[a]")
+        timed.file([{"id": number}], name=("a", "q?", "x{1,2}[3]")[number] + ".parquet")
+
+    found = apply(spark, zone, target)
+
+    assert {} == {name: one.reason for name, one in found.items() if one.state != "current"}
+    rows = [{"id": number} for number in range(3)]
+    assert_rows(spark, f"{target}/o[1]", rows)
+    assert_rows(spark, f"{target}/b*", [*rows, {"id": 7}])
+    assert_rows(spark, f"{target}/parts", [{**row, "p": "[a]"} for row in rows])
+    assert_rows(spark, f"{target}/timed", rows)
 
 
 def test_uncarriable_folders_are_refused_alone(

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
+_PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
 _ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
@@ -61,7 +62,7 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     """
     columns = prepared.growth.columns
     frames = []
-    for group in _same_shape(prepared.landed, ordered=ordered):
+    for group in _same_shape(source, prepared.landed, ordered=ordered):
         native = []
         for landed in group:
             if can_spark_read(source, landed) and not needs_rescue(source, landed, columns):
@@ -77,14 +78,20 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     return whole.select(*names, MARKER, ORDER) if ordered else whole.select(*names)
 
 
-def _same_shape(landed: Sequence[Landed], *, ordered: bool) -> Iterator[list[Landed]]:
-    """Group files that one scan can read; where rows have an order, by names that tell them apart."""
+def _same_shape(
+    source: Source, landed: Sequence[Landed], *, ordered: bool
+) -> Iterator[list[Landed]]:
+    """Group files that one scan can read; where rows have an order, by names that tell them apart.
+
+    A path that looks like a pattern is read alone: even where patterns mean nothing, Spark reads every
+    path of a scan again for each such path (`DataSource.checkAndGlobPathIfNecessary`).
+    """
     groups: dict[object, list[Landed]] = {}
     for one in landed:
-        schema = one.schema
-        folder, _, name = one.file.path.rpartition("/")  # names repeat over folders
-        place = folder if _PLAIN_NAME.fullmatch(name) else one.file.path
-        place = place if ordered else ""
+        schema, path = one.schema, one.file.path
+        folder, _, name = path.rpartition("/")  # names repeat over folders
+        place = "" if not ordered else folder if _PLAIN_NAME.fullmatch(name) else path
+        place = path if _PATTERN.search(source.zone.uri(path)) else place
         shape = (schema.columns, schema.marker, str(schema.marker_type), place)
         groups.setdefault(str(shape), []).append(one)
     yield from groups.values()
