@@ -73,16 +73,16 @@ class Poller:
         history = History(journal)
         tally = Tally(table=str(FOLDER.name), zone=self.zone.url)
         left = read_listed(journal.read_status())
-        opened = open_folder(self.zone, FOLDER, history, Look(journal, asked, left, due=False))
+        opened = open_folder(self.zone, FOLDER, history, look=Look(journal, asked, left, due=False))
         if opened.waits_for:
             record_status(journal, tally, tally.end("waiting", opened.waits_for))
             return "waiting", []
         lives = journal.lives()
         life = lives[-1] if lives else journal.begin_life("first seen", self.zone.url, 1)
         look = Look(journal, asked, left)
-        opened = open_folder(self.zone, FOLDER, history, look)
+        opened = open_folder(self.zone, FOLDER, history, look=look)
         if opened.listing.by_time:  # as `advance_table` does
-            opened = open_folder(self.zone, FOLDER, history, look)
+            opened = open_folder(self.zone, FOLDER, history, look=look)
         self.warnings = opened.warnings
         names: list[str] = []
         while True:
@@ -92,7 +92,7 @@ class Poller:
             if not run.files:
                 break
             names += self._hand_over(journal, life, entry, opened, run.files, asked)
-            opened = open_folder(self.zone, FOLDER, history, look)
+            opened = open_folder(self.zone, FOLDER, history, look=look)
         tally.listed = look.result(tally.entry)
         state, reason = ("blocked", str(run.gap)) if run.gap else ("current", "")
         record_status(journal, tally, tally.end(state, reason))  # type: ignore[arg-type]  # both are states

@@ -39,6 +39,8 @@ class Listed:
     Attributes:
         zone: the landing zone's URL.
         at: when that was, ISO 8601, UTC.
+        batch: the newest one then, or after the short looks since; another one means that a run has ended
+            without a word.
         metadata: a digest of `_metadata.json`.
         anchors: the newest applied file of each partition folder.
         short: short looks since then, where names have no numbers.
@@ -48,6 +50,7 @@ class Listed:
 
     zone: str
     at: str
+    batch: int
     metadata: str
     anchors: Mapping[str, Anchor]
     short: int
@@ -86,6 +89,7 @@ class Look:
         # Cleaning up needs to see all, and keeps folders short.
         self._wanted = options.listing != "full" and options.cleanup is None
         self._listed = left if self._wanted else None
+        self._proven = False
         self._full = False
         self._after: str | None = None
         self._told: dict[str, None] = {}
@@ -110,7 +114,10 @@ class Look:
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
             return None
         entry = self._newest()
-        if entry is None or entry.done is None or entry.done.outcome != "applied":
+        if entry is None or not self._is_last_word(listed, entry):
+            self._listed = None
+            return None
+        if entry.done is None or entry.done.outcome != "applied":
             return None
         data = zone.read(f"{folder.path}/{METADATA_NAME}")
         if data is None or _digest(data) != listed.metadata:
@@ -133,7 +140,7 @@ class Look:
         history: History | None,
     ) -> None:
         """Keep what a full listing has shown, if the next looks may be short."""
-        self._full = True
+        self._full = self._proven = True
         self._listed = None
         entry = self._newest() if self._is_long(listing) else None
         position = entry.position if entry else {}
@@ -147,6 +154,7 @@ class Look:
         self._listed = Listed(
             zone=zone.url,
             at=listed_at,
+            batch=entry.plan.batch if entry else 0,
             metadata=_digest(data),
             anchors=anchors,
             short=0,
@@ -167,6 +175,7 @@ class Look:
             return None
         return replace(
             self._listed,
+            batch=entry.plan.batch,
             anchors=anchors,
             short=self._listed.short + 1 if by_time and not self._full else 0,
             warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._told))),
@@ -175,6 +184,11 @@ class Look:
     def _newest(self) -> Entry | None:
         lives = self._journal.lives()
         return self._journal.newest(lives[-1]) if lives else None
+
+    def _is_last_word(self, listed: Listed, entry: Entry) -> bool:
+        """Say whether what the last run has left is about the newest batch; one that was killed leaves nothing."""
+        self._proven = self._proven or entry.plan.batch == listed.batch
+        return self._proven
 
     def _is_due(self, listed: Listed) -> bool:
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()

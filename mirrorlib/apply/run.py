@@ -263,8 +263,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
     history = History(journal)
-    left = read_listed(journal.read_status())
-    look = Look(journal, job.options, left, due=False)
+    look = Look(journal, job.options, read_listed(journal.read_status()), due=False)
     opened = open_folder(job.zone, folder, history, look=look, options=job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     tally.warn(*opened.warnings_under(job.options))
@@ -280,7 +279,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
-        look = Look(journal, job.options, left)
+        look = Look(journal, job.options, read_listed(journal.read_status()))
         opened = open_folder(job.zone, folder, history, look=look, options=job.options)
         if opened.waits_for:
             return tally.end("waiting", opened.waits_for)
