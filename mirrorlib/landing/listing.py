@@ -55,12 +55,14 @@ class Seen:
         metadata: `_metadata.json`, None when it is absent.
         files: everything else that the format does not ignore.
         folders: the folders in it.
+        links: those of them that are links; in a plain folder, the links at every level.
 
     """
 
     metadata: StoredFile | None
     files: tuple[StoredFile, ...]
     folders: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,7 @@ def see_folder(zone: Store, folder: TableFolder) -> Seen:
         metadata=next((file for file in files if file.name == METADATA_NAME), None),
         files=tuple(file for file in files if not is_ignored(file.name)),
         folders=listed.folders if listed else (),
+        links=listed.links if listed else (),
     )
 
 

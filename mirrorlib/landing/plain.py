@@ -17,7 +17,7 @@ from mirrorlib.landing.metadata import TableMetadata
 from mirrorlib.landing.names import is_ignored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from mirrorlib.landing.listing import Applied, FolderListing, Seen, TableFolder
     from mirrorlib.store import Store, StoredFile
@@ -48,20 +48,25 @@ def kind_of(name: str) -> FileKind:
 
 
 def see_below(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
-    """Add what lies in the folders of a table folder, at every level."""
-    below = [file for name in seen.folders for file in _below(zone, folder.path, name)]
-    return replace(seen, files=(*seen.files, *below))
+    """Add what lies in the folders of a table folder, at every level; links among them are named, not followed.
 
-
-def _below(zone: Store, table: str, inner: str) -> Iterator[StoredFile]:
-    listed = None if is_ignored(inner.rpartition("/")[2]) else zone.list_folder(f"{table}/{inner}")
-    if listed is None:
-        return
-    for file in listed.files:
-        if not is_ignored(file.name):
-            yield replace(file, below=f"{inner}/{file.name}")
-    for name in listed.folders:
-        yield from _below(zone, table, f"{inner}/{name}")
+    What a link leads to may be in the table already, under its own path or under many, as in a circle.
+    """
+    files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
+    waiting = [name for name in reversed(seen.folders) if name not in seen.links]
+    while waiting:
+        inner = waiting.pop()
+        if is_ignored(inner.rpartition("/")[2]):
+            continue
+        listed = zone.list_folder(f"{folder.path}/{inner}")
+        if listed is None:
+            continue
+        shown = (file for file in listed.files if not is_ignored(file.name))
+        files += [replace(file, below=f"{inner}/{file.name}") for file in shown]
+        links += [f"{inner}/{name}" for name in listed.links if not is_ignored(name)]
+        plain = [name for name in listed.folders if name not in listed.links]
+        waiting += [f"{inner}/{name}" for name in reversed(plain)]
+    return replace(seen, files=tuple(files), links=tuple(links))
 
 
 def order_plain(
@@ -70,7 +75,7 @@ def order_plain(
     """Order the files that count, by when they were written, ties by name.
 
     Args:
-        seen: the files at every level.
+        seen: the files at every level, and the links.
         applied: what has been applied.
         passed: what identified the content of each file that is passed over, by name.
         overwrites: a file whose content has changed is as new as one that has come.
@@ -90,4 +95,5 @@ def order_plain(
         etags = {file.name: file.etag for file in kept}
         same = {n: etag for n, etag in applied.etags.items() if etags.get(n, etag) == etag}
         applied = replace(applied, etags=same)
-    return order_by_time(replace(seen, files=kept), _ENDINGS, applied), left
+    listing = order_by_time(replace(seen, files=kept), _ENDINGS, applied)
+    return replace(listing, foreign=(*listing.foreign, *seen.links)), left

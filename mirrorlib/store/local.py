@@ -47,8 +47,12 @@ class LocalStore:
                     found = sorted(entries, key=lambda entry: entry.name)
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            folders = tuple(entry.name for entry in found if _is_folder(entry))
-            return Folder(folders=folders, files=tuple(self._files(folder, found)))
+            folders = [entry for entry in found if _is_folder(entry)]
+            return Folder(
+                folders=tuple(entry.name for entry in folders),
+                files=tuple(self._files(folder, found)),
+                links=tuple(entry.name for entry in folders if entry.is_symlink()),
+            )
 
     @property
     def seeks(self) -> bool:

@@ -34,10 +34,18 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """One level of a listing: the names of its folders and its files, each sorted by name."""
+    """One level of a listing: the names of its folders and its files, each sorted by name.
+
+    Attributes:
+        folders: the names of its folders.
+        files: its files.
+        links: those of the folders that are links to a folder somewhere else, or to one above.
+
+    """
 
     folders: tuple[str, ...]
     files: tuple[StoredFile, ...]
+    links: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -78,6 +78,24 @@ def test_files_at_every_level_come_in_the_order_of_writing(tmp_path: Path) -> No
     assert {"notes.txt", "2021/a.tsv"} == set(listing.foreign)
 
 
+def test_linked_folders_are_named_and_not_followed(tmp_path: Path) -> None:
+    """Else a row counts under every path that leads to it; the table's own folder may be a link."""
+    (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "deep" / "a.json").write_text("{}")
+    (tmp_path / "apart").mkdir()
+    (tmp_path / "elsewhere" / "deep" / "far").symlink_to(tmp_path / "apart")
+    (tmp_path / "elsewhere" / "loop").symlink_to(".")
+    (tmp_path / "elsewhere" / "_old").symlink_to("deep")
+    (tmp_path / "t").symlink_to("elsewhere")
+    store = LocalStore(tmp_path)
+
+    seen = see_below(store, FOLDER, see_folder(store, FOLDER))
+    listing, _ = order_plain(seen, Applied(etags={}, newest=None, count=0), {}, overwrites=False)
+
+    assert ["deep/a.json"] == names(listing)
+    assert ("loop", "deep/far") == listing.foreign
+
+
 @pytest.mark.parametrize(
     "name, kind",
     [
