@@ -135,11 +135,15 @@ def partition_of(name: str) -> str:
 
 
 def partition_values(name: str) -> dict[str, str | None]:
-    """Read the columns that a file's partition folders state: `Region=eu/Day=2026-01-28`, escaped as Spark does."""
+    """Read the columns that a file's partition folders state: `Region=eu/Day=2026-01-28`, escaped as Spark does.
+
+    A folder such as `=eu` names no column, and is a folder like any other.
+    """
     pairs = (step.partition("=") for step in partition_of(name).split("/") if "=" in step)
     return {
         percent_decode(column): None if value == NO_VALUE else percent_decode(value)
         for column, _, value in pairs
+        if column
     }
 
 

@@ -349,6 +349,7 @@ def test_partition_folders_are_seen_at_any_depth(root: Path) -> None:
         ("a=/1.parquet", {"a": ""}),
         ("a==/1.parquet", {"a": "="}),
         ("a%3Db=c/1.parquet", {"a=b": "c"}),
+        ("=w/a=1/==/1.parquet", {"a": "1"}),
         ("a=__HIVE_DEFAULT_PARTITION__/1.parquet", {"a": None}),
     ],
 )
