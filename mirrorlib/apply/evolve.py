@@ -159,7 +159,9 @@ def _refusing(policies: Policies, option: str) -> tuple[str, str]:
 
 
 def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
-    if before and needs_mapping(column.name) and not any(needs_mapping(old.name) for old in before):
+    unmapped = before and not any(needs_mapping(old.name) for old in before)
+    # A plain folder's table is given column mapping when it needs it: JSON has names of any kind.
+    if unmapped and needs_mapping(column.name) and source.policies.plain is None:
         msg = "the column's name needs column mapping, which the table was created without"
         step = (
             "Rename the column at its publisher, or start the table over: "

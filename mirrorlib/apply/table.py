@@ -194,24 +194,34 @@ def free_columns(
 ) -> None:
     """Make way for the new columns of a table that is about to be replaced: names, and statistics on the old keys."""
     if not found.mapped and any(needs_mapping(column.name) for column in columns):
-        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(_MAPPING)} = 'name')")
+        _map_columns(spark, ref)
     if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
         spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({_text(_STATISTICS)})")
 
 
-def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
-    """Add columns at the end; those that another runner has added meanwhile are left.
+def _map_columns(spark: SparkSession, ref: TableRef) -> None:
+    """Turn column mapping on; the columns that are there keep their names in the data files."""
+    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(_MAPPING)} = 'name')")
+
+
+def add_columns(
+    spark: SparkSession, ref: TableRef, columns: Columns, found: Found, *, any_name: bool
+) -> None:
+    """Add columns at the end; with *any_name*, column mapping is turned on for a name that needs it.
 
     Raises:
-        TableNameError: a name needs column mapping and the table was created without it.
+        TableNameError: a name needs column mapping, and the table was created without it and stays so.
 
     """
     for column in columns:
         _check_column_name(ref, column.name)
-        if needs_mapping(column.name) and not found.mapped:
-            msg = "the column's name needs column mapping, which the table was created without"
-            step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
-            raise TableNameError(msg, table=str(ref.name), column=column.name, next_step=step)
+    odd = [column for column in columns if needs_mapping(column.name) and not found.mapped]
+    if odd and any_name:
+        _map_columns(spark, ref)
+    elif odd:
+        msg = "the column's name needs column mapping, which the table was created without"
+        step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
+        raise TableNameError(msg, table=str(ref.name), column=odd[0].name, next_step=step)
     if any(column.sql_type == "timestamp_ntz" for column in columns):
         spark.sql(
             f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"

@@ -166,6 +166,16 @@ def test_a_policy_does_not_depend_on_the_cut_of_a_backlog(
     assert (1, "id bigint, v bigint") == (len(found.landed), shown(found.growth.columns))
 
 
+def test_a_plain_folder_has_columns_of_any_name(zone: ZoneWriter) -> None:
+    """Else they would count when they come with the table's first batch, and stop it later."""
+    file = pa.table({"id": [2], "my col": [1]})
+
+    plain = prepared(zone, "id bigint", file, plain="add", detection="last_update_time")
+
+    assert (None, ["id", "my col"]) == (plain.fault, [c.name for c in plain.growth.columns])
+    assert "needs column mapping" in str(fault(prepared(zone, "id bigint", file)))
+
+
 def test_strict_takes_no_new_column(zone: ZoneWriter) -> None:
     """A column of no type is none."""
     error = fault(prepared(zone, "id bigint", pa.table({"id": [1], "v": [1]}), evolution="strict"))

@@ -89,7 +89,7 @@ def test_all_formats_at_all_levels_make_one_table_on_both_roads(
         gzip.compress(b'{"id": 3, "tags": ["x", {"y": 1}]}\n{"id": 4.5, "v": "b"}\n'),
         2,
     )
-    put(zone, "year=2021/month=12/c.jsonl", '{"id": 5}\n', 3)
+    put(zone, "year=2021/month=12/c.jsonl", '{"id": 5, "at (UTC)": 0.5}\n', 3)
     put(zone, "LOAD00000001.csv.gz", gzip.compress(b'v,w\r\n"say ""hi""",\r\n,""\r\n'), 4)
     put(zone, "d.csv", "id,v\nseven,d\n", 5)
     put(zone, "e.parquet", pa.table({"id": [8], "extra": [0.5]}), 6)
@@ -99,7 +99,7 @@ def test_all_formats_at_all_levels_make_one_table_on_both_roads(
         {"id": 2.0},
         {"id": 3.0, "tags": '["x",{"y":1}]'},
         {"id": 4.5, "v": "b"},
-        {"id": 5.0, "year": "2021", "month": "12"},
+        {"id": 5.0, "at (UTC)": 0.5, "year": "2021", "month": "12"},
         {"v": 'say "hi"'},
         {"w": ""},
         {"v": "d", "_rescued_data": text({"id": "seven", "_file_path": file})},
@@ -118,6 +118,7 @@ def test_all_formats_at_all_levels_make_one_table_on_both_roads(
     assert read_columns(spark, Path(target) / "plain") == read_columns(
         spark, Path(f"{target} by one") / "plain"
     )
+    assert_feed_replays(spark, Path(f"{target} by one") / "plain")
     assert [0, 0, 0, 9] == [
         sum(getattr(batch, kind) for batch in pieces.batches)
         for kind in ("updates", "deletes", "upserts", "inserts")
