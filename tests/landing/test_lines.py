@@ -62,6 +62,36 @@ def test_a_column_has_the_type_that_holds_all_its_values(
     assert (kind, expected) == (column.type, column.to_pylist())
 
 
+@pytest.mark.parametrize(
+    "values, expected",
+    [
+        (['{"amt": 123456789012345678.12}'], ['{"amt":123456789012345678.12}']),
+        (['[1.50, {"b": [-0.0, 1E+2, 0e-999]}, []]'], ['[1.50,{"b":[-0.0,1E+2,0e-999]},[]]']),
+        (['{"a": {}, "é\\n": ["\\"", null, true]}'], ['{"a":{},"é\\n":["\\"",null,true]}']),
+        (["0.10000000000000000001", '"x"'], ["0.10000000000000000001", "x"]),
+        (["123456789012345678.12", "1"], [123456789012345680.0, 1.0]),
+        (["5e-324", "0.000e-9999", "-0.0"], [5e-324, 0.0, -0.0]),
+    ],
+)
+def test_numbers_in_text_stand_as_they_were_written(
+    values: list[str], expected: list[object]
+) -> None:
+    """A double column has the nearest doubles, as every reader of JSON; text has every digit."""
+    found = read("\n".join(f'{{"a": {value}}}' for value in values))
+
+    assert expected == found.column("a").to_pylist()
+
+
+def test_what_can_be_parsed_can_be_written_however_deep() -> None:
+    """Writing takes no more of the stack than parsing did, wherever it is called from."""
+    deep = "[" * 500 + "]" * 500
+
+    def stacked(frames: int) -> list[object]:
+        return stacked(frames - 1) if frames else read(f'{{"a": {deep}}}').column("a").to_pylist()
+
+    assert [deep] == stacked(200)
+
+
 def test_names_come_in_their_order_and_may_be_missing() -> None:
     """An object may have any of the names, or none; blank lines are none; the last line needs no end."""
     found = read('{"b": 1}\r\n\n  \n{"a": "x", "c": null}\n{}')
@@ -104,6 +134,8 @@ def test_compression_is_told_by_content(pack: object) -> None:
         ('{"a": 1}\nnull', "the line is no JSON object", 2, "null"),
         ('{"a": 1}\n{"a": 1e999}', "the number is beyond the range of a double", 2, None),
         ('{"a": [1e999]}', "the number is beyond the range of a double", 1, None),
+        ('{"a": 0.0}\n{"a": 1e-999}', "the number is beyond the range of a double", 2, None),
+        ('{"a": {"b": -0.1e-999}}', "the number is beyond the range of a double", 1, None),
         ('{"a": "x"}\n{"a": "\\ud800"}', "the text has half a character", 2, None),
         ('{"a": {"b": "\\ud800"}}', "the text has half a character", 1, None),
         (b'{"a": 1}\n{"a": "\xff"}', "the text is not utf-8", 2, "the byte 0xff"),

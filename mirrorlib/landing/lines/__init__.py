@@ -1,7 +1,7 @@
 """JSON lines: from the bytes of a file to typed Arrow tables, in the order of its lines.
 
 The data's way: `objects` parses whole lines, a block at a time, `tables` finds the type of every
-column and makes tables of the objects.
+column and makes tables of the objects, `literals` writes as text what is text or nested there.
 """
 
 from __future__ import annotations

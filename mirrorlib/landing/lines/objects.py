@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NoReturn
 from mirrorlib.errors import ChangeFileError
 from mirrorlib.landing.delimited.rows import LONGEST_ROW
 from mirrorlib.landing.delimited.text import Origin, iter_text
+from mirrorlib.landing.lines.literals import Number
 from mirrorlib.store import StoredFile
 
 
@@ -50,7 +51,9 @@ def iter_objects(
         msg = "the change file has no bytes; it may be an upload under way"
         raise origin.fault(msg, found="0 bytes")
     decoder = json.JSONDecoder(
-        object_pairs_hook=_object if once else None, parse_constant=_refuse_constant
+        object_pairs_hook=_object if once else None,
+        parse_float=Number,
+        parse_constant=_refuse_constant,
     )
     first = 1
     for lines in _iter_lines(iter_text(handle, "utf-8", origin, block_bytes=block_bytes), origin):

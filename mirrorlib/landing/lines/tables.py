@@ -1,21 +1,22 @@
 """JSON lines: an object on every line, from the bytes of a file to typed Arrow tables, in the order of its lines.
 
 In: an open file and its listing. Out: a `FileSchema`, which takes a pass over the whole file as there
-is no footer, and tables whose columns have its types. Promises: no value is rounded or guessed;
-memory is bounded by the blocks and the longest line; what has no place in a table fails the file
-with its line, never with its content. How lines are parsed: `objects`.
+is no footer, and tables whose columns have its types. Promises: no value is guessed, and
+none rounded, but that a column of numbers with a point or an exponent has the nearest doubles, as
+readers of JSON do; memory is bounded by the blocks and the longest line; what has no place in a table
+fails the file with its line, never with its content. How lines are parsed: `objects`; how a value is
+written as text: `literals`.
 
 Types are JSON's own, by all values of a column in a file: `true` is a boolean, digits are a bigint
 (a decimal beyond that), a number with a point or an exponent is a double. Objects and arrays are
-JSON text, and so is every value but text in a column that no other type holds. Text stays text.
+JSON text, and so is every value but text in a column that no other type holds; numbers stand there
+as they were written. Text stays text.
 pyarrow.json is faster, but reads 2^53 + 1 beside 1.5 as 2^53, 2^64 as a double, text that looks like
 a date as a timestamp, and no array of several types.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,6 +27,7 @@ import pyarrow as pa
 from mirrorlib.errors import FileChangedError
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin
+from mirrorlib.landing.lines.literals import Number, json_text, reason_against
 from mirrorlib.landing.lines.objects import Objects, iter_objects
 from mirrorlib.landing.types import MAX_PRECISION
 from mirrorlib.store import StoredFile
@@ -60,7 +62,7 @@ class _Kinds:
         largest = max(self.high, -self.low)
         if types == {int} and largest < 10**MAX_PRECISION:
             return pa.int64() if self.low >= -(1 << 63) and self.high < 1 << 63 else _LARGE
-        numbers = types in ({float}, {float, int})
+        numbers = types in ({Number}, {Number, int})
         return pa.float64() if numbers and largest <= _EXACT_IN_DOUBLE else pa.string()
 
 
@@ -141,56 +143,20 @@ def _typed(piece: Objects, types: pa.Schema, origin: Origin) -> pa.Table:
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
-        values = [v if v is None or type(v) is str else _text(v) for v in values]
+        values = [v if v is None or type(v) is str else json_text(v) for v in values]
     elif pa.types.is_decimal(kind):
         values = [None if value is None else Decimal(value) for value in values]
     return pa.array(values, kind)
 
 
-def _text(value: object) -> str:
-    """Write a value as JSON.
-
-    Raises:
-        ValueError: it is a number without end.
-
-    """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
 def _check_values(piece: Objects, name: str, values: list[Any], origin: Origin) -> None:
-    """Refuse what is JSON and has no place in a table: numbers without end, text that is not Unicode."""
-    types = set(map(type, values))
-    for row, value in enumerate(values) if types & {float, dict, list} else ():
-        if type(value) in {float, dict, list} and not _is_finite(value):
-            msg = "the number is beyond the range of a double"
-            raise origin.fault(msg, column=name, line=piece.lines[row])
-    if not types & {str, dict, list} or _is_unicode(values):
+    """Refuse what is JSON and has no place in a table: numbers beyond a double, text that is not Unicode."""
+    if not set(map(type, values)) & {Number, str, dict, list}:
         return
-    row = next(at for at, value in enumerate(values) if not _is_unicode([value]))
-    msg = "the text has half a character, a lone surrogate"
-    raise origin.fault(msg, column=name, line=piece.lines[row])
-
-
-def _is_finite(value: object) -> bool:
-    if type(value) is float:
-        return math.isfinite(value)
-    try:
-        _text(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_unicode(values: list[Any]) -> bool:
-    try:
-        for value in values:
-            if type(value) is str:
-                value.encode()
-            elif type(value) in {dict, list}:
-                _text(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    for line, value in zip(piece.lines, values, strict=True):
+        reason = reason_against(value)
+        if reason is not None:
+            raise origin.fault(reason, column=name, line=line)
 
 
 def _column(name: str, kind: pa.DataType) -> FileColumn:
