@@ -33,10 +33,15 @@ _SCHEMA = pa.schema(
 
 def passed_files(files: Iterable[StoredFile]) -> bytes:
     """Write down files that a life is to pass over."""
-    rows = [(file.name, file.etag, file.modified) for file in files]
-    columns = [pa.array(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    return _as_parquet({file.name: (file.etag, file.modified) for file in files})
+
+
+def _as_parquet(files: Mapping[str, tuple[str, datetime]], **told: str) -> bytes:
+    """Write etag and time of each file by its name; *told* is said beside."""
+    etags, modified = zip(*files.values(), strict=True) if files else ((), ())
+    table = pa.table([list(files), etags, modified], schema=_SCHEMA)
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns, schema=_SCHEMA), sink, compression="zstd")
+    pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
     return sink.getvalue()
 
 
@@ -132,13 +137,8 @@ class History:
         """Write a checkpoint when it is time for one; whoever writes it writes the same."""
         if self._life is None or not self._batch or self._batch % _EVERY:
             return
-        names = list(self._files)
-        etags, modified = zip(*self._files.values(), strict=True) if names else ((), ())
-        table = pa.table([names, etags, modified], schema=_SCHEMA)
-        sink = io.BytesIO()
-        told = {"count": str(self._count)}
-        pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
-        self._journal.write_checkpoint(self._life, self._batch, sink.getvalue())
+        data = _as_parquet(self._files, count=str(self._count))
+        self._journal.write_checkpoint(self._life, self._batch, data)
 
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with nothing."""
