@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.history import History
     from mirrorlib.apply.journal import Journal
     from mirrorlib.apply.options import Options
-    from mirrorlib.apply.record import Entry
+    from mirrorlib.apply.record import Entry, PlannedFile
     from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
     from mirrorlib.landing.metadata import TableMetadata
     from mirrorlib.store import Store, StoredFile
@@ -124,7 +124,7 @@ class Look:
             return None
         metadata = parse_metadata(data, str(folder.name))
         if metadata.detection == "sequential":
-            seen = self._see_next(zone, folder, entry, metadata)
+            seen = self._see_next(zone, folder, listed, entry, metadata)
         else:
             seen = self._see_after(zone, folder, history)
         return None if seen is None else (seen, data)
@@ -142,9 +142,11 @@ class Look:
         """Keep what a full listing has shown, if the next looks may be short."""
         self._full = self._proven = True
         self._listed = None
-        entry = self._newest() if self._is_long(listing) else None
+        if not self._is_long(listing):
+            return
+        entry = self._newest()
         position = entry.position if entry else {}
-        if not self._is_long(listing) or not self._is_plain(listing, metadata, position, history):
+        if not self._is_plain(listing, metadata, position, history):
             return
         anchors = {
             lane: _anchor(files[position[lane]])
@@ -215,12 +217,17 @@ class Look:
         return not any(_has_gap(files, position.get(lane)) for lane, files in listing.lanes.items())
 
     def _see_next(
-        self, zone: Store, folder: TableFolder, entry: Entry, metadata: TableMetadata
+        self,
+        zone: Store,
+        folder: TableFolder,
+        listed: Listed,
+        entry: Entry,
+        metadata: TableMetadata,
     ) -> Seen | None:
-        if self._listed is None or entry.plan.policies.by_time:
+        if entry.plan.policies.by_time:
             return None
-        anchors = self._anchors(self._listed, entry)
-        self._listed = replace(self._listed, anchors=anchors)
+        anchors = self._anchors(listed, entry)
+        self._listed = replace(listed, anchors=anchors)
         onward = Onward(
             anchors=anchors,
             extensions=tuple(one for one in metadata.extensions if one.isascii() and one.isalnum()),
@@ -243,7 +250,7 @@ class Look:
         """Return the newest applied files, as the last listing or the newest plan has seen them."""
         here = entry.plan.zone == listed.zone
         planned = {
-            (partition_of(file.name), sequence_number(file.name.rpartition("/")[2])): file
+            (partition_of(file.name), (anchor := _anchor(file)).number): anchor
             for file in (entry.plan.files if here else ())
         }
         found = {}
@@ -252,13 +259,11 @@ class Look:
             if known is not None and known.number == number:
                 found[lane] = known
             elif (lane, number) in planned:
-                file = planned[lane, number]
-                name = file.name.rpartition("/")[2]
-                found[lane] = Anchor(number=number, name=name, etag=file.etag)
+                found[lane] = planned[lane, number]
         return found
 
 
-def _anchor(file: StoredFile) -> Anchor:
+def _anchor(file: StoredFile | PlannedFile) -> Anchor:
     name = file.name.rpartition("/")[2]
     return Anchor(number=sequence_number(name) or 0, name=name, etag=file.etag)
 
