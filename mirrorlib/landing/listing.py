@@ -25,7 +25,7 @@ from mirrorlib.landing.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from mirrorlib.store import Store, StoredFile
@@ -152,22 +152,40 @@ def see_folder(zone: Store, folder: TableFolder) -> Seen:
 
 def see_partitions(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
     """Add what lies in a table's partition folders, `column=value`, one inside the other."""
-    below = [file for name in seen.folders for file in _below(zone, folder.path, name)]
-    return replace(seen, files=(*seen.files, *below))
+    return see_inside(zone, folder, seen, lambda name: "=" in name, follow=True)
 
 
-def _below(zone: Store, table: str, partition: str) -> Iterator[StoredFile]:
-    name = partition.rpartition("/")[2]
-    listed = (
-        None if is_ignored(name) or "=" not in name else zone.list_folder(f"{table}/{partition}")
-    )
-    if listed is None:
-        return
-    for file in listed.files:
-        if not is_ignored(file.name):
-            yield replace(file, below=f"{partition}/{file.name}")
-    for inner in listed.folders:
-        yield from _below(zone, table, f"{partition}/{inner}")
+def see_inside(
+    zone: Store, folder: TableFolder, seen: Seen, enters: Callable[[str], bool], *, follow: bool
+) -> Seen:
+    """Add what lies in the folders of a table's folder, at every level.
+
+    Args:
+        zone: the landing zone.
+        folder: the table's folder.
+        seen: what it shows itself.
+        enters: says by its name whether a folder is looked into; an ignored one never is.
+        follow: look into folders that are links too.
+
+    Returns:
+        the files, each known by its path below the table's folder, and the links at every level.
+
+    """
+    files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
+    waiting = list(reversed(seen.folders))
+    while waiting:
+        inner = waiting.pop()
+        name = inner.rpartition("/")[2]
+        if is_ignored(name) or not enters(name) or (inner in links and not follow):
+            continue
+        listed = zone.list_folder(f"{folder.path}/{inner}")
+        if listed is None:
+            continue
+        shown = (file for file in listed.files if not is_ignored(file.name))
+        files += [replace(file, below=f"{inner}/{file.name}") for file in shown]
+        links += [f"{inner}/{name}" for name in listed.links if not is_ignored(name)]
+        waiting += [f"{inner}/{name}" for name in reversed(listed.folders)]
+    return replace(seen, files=tuple(files), links=tuple(links))
 
 
 def order_by_number(seen: Seen, table: str) -> FolderListing:

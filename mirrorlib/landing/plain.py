@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mirrorlib.landing.delimited import Dialect
-from mirrorlib.landing.listing import order_by_time
+from mirrorlib.landing.listing import order_by_time, see_inside
 from mirrorlib.landing.metadata import TableMetadata
-from mirrorlib.landing.names import is_ignored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,21 +51,7 @@ def see_below(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
 
     What a link leads to may be in the table already, under its own path or under many, as in a circle.
     """
-    files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
-    waiting = [name for name in reversed(seen.folders) if name not in seen.links]
-    while waiting:
-        inner = waiting.pop()
-        if is_ignored(inner.rpartition("/")[2]):
-            continue
-        listed = zone.list_folder(f"{folder.path}/{inner}")
-        if listed is None:
-            continue
-        shown = (file for file in listed.files if not is_ignored(file.name))
-        files += [replace(file, below=f"{inner}/{file.name}") for file in shown]
-        links += [f"{inner}/{name}" for name in listed.links if not is_ignored(name)]
-        plain = [name for name in listed.folders if name not in listed.links]
-        waiting += [f"{inner}/{name}" for name in reversed(plain)]
-    return replace(seen, files=tuple(files), links=tuple(links))
+    return see_inside(zone, folder, seen, lambda _: True, follow=False)
 
 
 def order_plain(
