@@ -22,7 +22,12 @@ ends in what to do next. No text holds a value of the data, except row markers a
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAMED = 3  # how many names a sentence lists
 
 
 class MirrorError(Exception):
@@ -81,6 +86,10 @@ class MirrorError(Exception):
             "found": self.found,
             "next_step": self.next_step,
         }
+
+    def at_line(self, line: int | None) -> Self:
+        """Say the same of a line in place of a row."""
+        return type(self)(self.reason, **{**self._facts(), "line": line})  # type: ignore[arg-type]  # its own parameters
 
     @property
     def place(self) -> str:
@@ -197,3 +206,9 @@ def first_line(exc: Exception, length: int = 200) -> str:
     """Say briefly what a library found: its first line, cut short; its name when it says nothing."""
     lines = str(exc).splitlines()
     return lines[0][:length] if lines else type(exc).__name__
+
+
+def first_few(names: Iterable[str]) -> str:
+    """Name the first three, for a sentence about many."""
+    told = list(names)
+    return ", ".join(told[:_NAMED]) + (" …" if len(told) > _NAMED else "")

@@ -118,16 +118,7 @@ def with_line(
         return exc
     with source.zone.open_file(file.path) as handle:
         line = line_of(handle, file, dialect, schema.own, exc.row, table=source.table)
-    return MarkerError(
-        exc.reason,
-        table=exc.table,
-        file=exc.file,
-        column=exc.column,
-        row=exc.row,
-        line=line,
-        found=exc.found,
-        next_step=exc.next_step,
-    )
+    return exc.at_line(line)
 
 
 def _marker_error(

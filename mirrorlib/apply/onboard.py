@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import Policies, now
+from mirrorlib.errors import first_few
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 
-_NAMED = 3  # how many names a warning lists
 _UNHEEDED = (
     "ConditionalUpdateColumn is not honoured: changes apply in file order. "
     "Ask for it with --conditional-updates."
@@ -257,11 +257,9 @@ def _shown(listing: FolderListing) -> tuple[str, ...]:
     """Warn of what stays as it is from listing to listing."""
     told = [told_changed(name) for name in listing.changed]
     if listing.foreign:
-        named = ", ".join(listing.foreign[:_NAMED]) + (
-            " …" if len(listing.foreign) > _NAMED else ""
-        )
         told.append(
-            f"{len(listing.foreign)} files are no change files and were left alone: {named}"
+            f"{len(listing.foreign)} files are no change files and were left alone: "
+            f"{first_few(listing.foreign)}"
         )
     return tuple(told)
 

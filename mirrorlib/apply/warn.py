@@ -12,14 +12,13 @@ import pyarrow as pa
 from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.marks import UPDATE, UPSERT
 from mirrorlib.apply.rescue import RESCUED_COLUMN
+from mirrorlib.errors import first_few
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.landing.columns import FileColumn
-
-_NAMED = 3
 
 
 def warnings_of(prepared: Prepared) -> tuple[str, ...]:
@@ -33,29 +32,29 @@ def warnings_of(prepared: Prepared) -> tuple[str, ...]:
         if landed.missing:
             told.append(
                 f"{landed.file.name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
-                f"says IsNullable false, which are applied as NULL: {_named(landed.missing)}"
+                f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
             )
         if landed.schema.undeclared:
             told.append(
                 "columns that SchemaDefinition does not declare are strings: "
-                f"{_named(landed.schema.undeclared)}"
+                f"{first_few(landed.schema.undeclared)}"
             )
         extra = [c.name for c in landed.schema.columns if _is_left_out(prepared, c)]
         if extra:
             kept = find_column(prepared.growth.columns, RESCUED_COLUMN.name) is not None
             what = "are rescued" if kept else "are left out"
-            told.append(f"columns that the table lacks {what}: {_named(extra)}")
+            told.append(f"columns that the table lacks {what}: {first_few(extra)}")
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
             told.append(
                 "updates lack columns of the table, which become NULL in the updated rows: "
-                f"{_named(missing)}"
+                f"{first_few(missing)}"
             )
     narrowed = dict.fromkeys(_narrowed(prepared))
     if narrowed:
         told.append(
             "columns of doubles came in single precision, in which 0.1 is another number; "
-            f"the values are applied as their file has them: {_named(narrowed)}"
+            f"the values are applied as their file has them: {first_few(narrowed)}"
         )
     return tuple(dict.fromkeys(told))
 
@@ -75,12 +74,6 @@ def _narrowed(prepared: Prepared) -> Iterator[str]:
                 yield column.name
             elif column.type == pa.float64():
                 double.add(column.name.lower())
-
-
-def _named(names: Iterable[str]) -> str:
-    """Name the first few."""
-    first = list(names)
-    return ", ".join(first[:_NAMED]) + (" …" if len(first) > _NAMED else "")
 
 
 def _is_left_out(prepared: Prepared, column: FileColumn) -> bool:
