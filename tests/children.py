@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
+from little import child_environment
 from oracle import ChangeFile, assert_same_rows, multiset, replay
 from shared_java import SharedJava
 from tables import assert_feed_replays, assert_one_effect_per_file, batches_of, read_rows
@@ -63,7 +64,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._stderr,
             process_group=shared.group if shared else 0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=child_environment(),
         )
         self._group = shared.group if shared else self.process.pid
         self.told: list[dict[str, Any]] = []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 # Tables of a few rows: compiling a query takes longer than running it. The demo, the commands that run
 # as processes and the benchmarks, which compare checksums, run as users do.
 LITTLE = {
@@ -12,3 +15,8 @@ LITTLE = {
     # connector wants the checked file system.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+
+
+def child_environment() -> dict[str, str]:
+    """Let a child import what its parent can."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from little import LITTLE
+from little import LITTLE, child_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class SharedJava:
             [sys.executable, __file__, json.dumps(task)],
             stdin=subprocess.PIPE,
             process_group=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env=child_environment(),
         )
 
     @property

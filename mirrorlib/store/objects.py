@@ -76,24 +76,28 @@ class ObjectStore:
         """Read pages from *name* on, and believe them only as long as they come in order."""
         if not self._seeks:
             return None
+        with told("list", f"{self._url}/{folder}"):
+            return _repeated(lambda: self._read_after(folder, name, before, count))
+
+    def _read_after(
+        self, folder: str, name: str, before: str, count: int | None
+    ) -> tuple[StoredFile, ...] | None:
         place = f"{folder}/" if folder else ""
         found: list[StoredFile] = []
-        with told("list", f"{self._url}/{folder}"):
-            pages = obstore.list(self._store, prefix=folder or None, offset=f"{place}{name}")
-            last = name
-            for page in pages:
-                beyond = False
-                for meta in page:  # to its end: what comes behind may show that there is no order
-                    below = meta["path"].removeprefix(place)
-                    if below <= last:
-                        self._seeks = False
-                        return None
-                    last = below
-                    beyond = beyond or bool(before and below >= before) or len(found) == count
-                    if not beyond and "/" not in below:
-                        found.append(_listed(meta))
-                if beyond:
-                    break
+        last = name
+        for page in obstore.list(self._store, prefix=folder or None, offset=f"{place}{name}"):
+            beyond = False
+            for meta in page:  # to its end: what comes behind may show that there is no order
+                below = meta["path"].removeprefix(place)
+                if below <= last:
+                    self._seeks = False
+                    return None
+                last = below
+                beyond = beyond or bool(before and below >= before) or len(found) == count
+                if not beyond and "/" not in below:
+                    found.append(_listed(meta))
+            if beyond:
+                break
         return tuple(found)
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:

@@ -99,6 +99,12 @@ def listed(store: Store) -> object:
     return folder and [file.name for file in folder.files]
 
 
+def listed_after(store: Store) -> object:
+    """Give the names behind another."""
+    files = store.files_after("f", "big")
+    return files and [file.name for file in files]
+
+
 def read_range(store: Store) -> object:
     """Read from within a file."""
     with store.open_file("f/big") as file:
@@ -120,6 +126,7 @@ def written(store: Store) -> object:
 CALLS = (
     Call("list", ("GET", f"/{BUCKET}"), listed, ["big", "small"]),
     Call("list", ("GET", f"/{BUCKET}"), lambda store: store.first_names("f", 1), ("big",)),
+    Call("list", ("GET", f"/{BUCKET}"), listed_after, ["small"]),
     Call("look at", ("HEAD", "/big"), lambda store: store.stat("f/big").size, len(BIG)),  # type: ignore[union-attr]
     Call("read", ("GET", "/big"), lambda store: store.read("f/big"), BIG),
     Call("read", ("GET", "/big"), read_range, BIG[1 << 20 :]),
