@@ -101,6 +101,9 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
         # overhead.
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Of Spark's default of 100 compiled queries a large merge takes most: with another one in between,
+        # Java would begin to compile it anew each time.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         # Delta keeps the state of every table it has seen for an hour, up to 10,000 of them: more than
         # a small heap holds when a zone has a thousand tables.
         "spark.databricks.delta.delta.log.cacheSize": "100",

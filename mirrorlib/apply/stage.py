@@ -175,7 +175,8 @@ def _frame_of_rows(
     path = f"{stage.folder}/changes.parquet"
     with (
         stage.state.open_new(path) as file,
-        pq.ParquetWriter(file, changes.schema, compression="zstd") as writer,
+        # Read a few times and deleted: dictionaries cost half of the writing, and zstd finds what they would.
+        pq.ParquetWriter(file, changes.schema, compression="zstd", use_dictionary=False) as writer,
     ):
         writer.write_table(changes, row_group_size=_ROWS_PER_GROUP)
     staged = stage.state.stat(path)
