@@ -32,7 +32,7 @@ from mirrorlib.apply.nulls import (
     typed_keys,
     untyped_keys,
 )
-from mirrorlib.errors import FileChangedError, MarkerError, SchemaError
+from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
@@ -77,14 +77,17 @@ def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
 
     Raises:
         ChangeFileError: the file is empty, cut short, damaged, or changed while it was read.
+        FileChangedError: it was removed since it was listed.
         MarkerError: a marker is unknown or NULL, or asks for keys that the table does not have.
         SchemaError: a column cannot be mirrored, or a key column is missing.
 
     """
-    if source.policies.kind_of(file.name) == "parquet":
-        landed = _read_parquet(source, file, whole=whole)
-    else:
-        landed = _read_text(source, file, whole=whole)
+    read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
+    try:
+        landed = read(source, file, whole=whole)
+    except StoreError:
+        check_identity(source, file)  # removed since it was listed, or is the store out of reach?
+        raise
     check_identity(source, file)
     return landed
 

@@ -24,12 +24,15 @@ _CONF = {
 }
 _FEW_ROWS = 10_000  # a commit whose fixed cost outweighs its work
 _SMALL_TABLE = 32 << 20  # bytes
-# A commit of few rows is all planning: one partition, nothing adapted, nothing compiled.
+# A commit of few rows is all planning: one partition, nothing adapted, nothing compiled, no plan
+# written out for people, no call site looked up for each expression.
 SMALL_COMMIT = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 

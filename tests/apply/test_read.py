@@ -245,6 +245,19 @@ def test_a_file_that_is_replaced_while_it_is_read_is_noticed(orders: TableWriter
         check_identity(source(orders), file)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_removed_since_it_was_listed_is_told_as_such(
+    orders: TableWriter, *, whole: bool
+) -> None:
+    """Not as a store that cannot be reached."""
+    path = orders.file([{"id": 1}])
+    file = listed(orders, path)
+    path.unlink()
+
+    with pytest.raises(FileChangedError, match="the change file was removed"):
+        read_landed(source(orders), file, whole=whole)
+
+
 def test_large_files_are_read_in_pieces(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
