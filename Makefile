@@ -6,6 +6,8 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 BIN35 := .venv35/bin
 N ?= 200
+# Compiling all of Spark's Python takes longer than what is ever imported of it.
+QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check format torture bench smoke35 clean machine
@@ -54,16 +56,16 @@ machine:
 
 .venv/local.stamp: pyproject.toml | machine
 	test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local]'
+	$(BIN)/python -m pip install $(QUIET) --editable '.[local]'
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml .venv/local.stamp | machine
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[local,dev]'
+	$(BIN)/python -m pip install $(QUIET) --editable '.[local,dev]'
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3 || \
 		echo "azurite could not be installed: the tests of Azure are left out"
 	@touch $@
 
 .venv35/dev.stamp: pyproject.toml | machine
 	test -x $(BIN35)/python || "$(PYTHON)" -m venv .venv35
-	$(BIN35)/python -m pip install --quiet --disable-pip-version-check --editable '.[local35,dev]'
+	$(BIN35)/python -m pip install $(QUIET) --editable '.[local35,dev]'
 	@touch $@

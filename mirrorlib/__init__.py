@@ -1,7 +1,8 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `reset` begins a table anew; `LandingZoneWriter` publishes into a landing zone and `check`
+stands, `reset` begins a table anew; `read_feed` and `stream_feed` give what changed in a table and
+`enable_feed` lets it be recorded; `LandingZoneWriter` publishes into a landing zone and `check`
 reviews one; `local_spark` starts a Spark session on this machine. Every name is imported when it is
 first used: importing this package costs nothing and needs no Spark.
 """
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from mirrorlib.apply.run import apply_zone as apply
     from mirrorlib.errors import (
         ChangeFileError,
+        FeedError,
+        FeedExpiredError,
         FileChangedError,
         ForeignWriteError,
         JournalError,
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
         TableBusyError,
         TableNameError,
     )
+    from mirrorlib.feed.enable import enable_feed
+    from mirrorlib.feed.read import read_feed
+    from mirrorlib.feed.stream import stream_feed
     from mirrorlib.landing.check.report import CheckReport, Finding
     from mirrorlib.landing.check.zone import check_zone as check
     from mirrorlib.landing.publish.published import Published
@@ -54,6 +60,8 @@ __all__ = [
     "ChangeFileError",
     "CheckReport",
     "Event",
+    "FeedError",
+    "FeedExpiredError",
     "FileChangedError",
     "Finding",
     "ForeignWriteError",
@@ -77,10 +85,13 @@ __all__ = [
     "__version__",
     "apply",
     "check",
+    "enable_feed",
     "local_spark",
     "plan",
+    "read_feed",
     "reset",
     "status",
+    "stream_feed",
 ]
 
 _ELSEWHERE = {
@@ -97,10 +108,13 @@ _ELSEWHERE = {
     "TableReport": "mirrorlib.apply.report:TableReport",
     "__version__": "mirrorlib.version:VERSION",
     "check": "mirrorlib.landing.check.zone:check_zone",
+    "enable_feed": "mirrorlib.feed.enable:enable_feed",
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
+    "read_feed": "mirrorlib.feed.read:read_feed",
     "reset": "mirrorlib.apply.reset:reset_table",
     "status": "mirrorlib.operate.status:read_status",
+    "stream_feed": "mirrorlib.feed.stream:stream_feed",
 }
 
 

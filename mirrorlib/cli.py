@@ -11,7 +11,17 @@ import os
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from mirrorlib.commands import apply, check, demo, plan, publish, reset, status
+from mirrorlib.commands import (
+    apply,
+    check,
+    demo,
+    enable_feed,
+    feed,
+    plan,
+    publish,
+    reset,
+    status,
+)
 from mirrorlib.commands.say import say_error
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError
 from mirrorlib.version import VERSION
@@ -31,6 +41,7 @@ examples:
   mirrorlib apply /data/landing /data/tables       bring every table up to date
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
+  mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
@@ -55,6 +66,8 @@ _COMMANDS: Mapping[str, Command] = {
     "apply": apply,
     "plan": plan,
     "status": status,
+    "feed": feed,
+    "enable-feed": enable_feed,
     "check": check,
     "reset": reset,
     "publish": publish,

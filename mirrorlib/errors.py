@@ -12,6 +12,8 @@ MirrorError
 ├── ForeignWriteError     somebody else wrote to the Delta table
 ├── OutcomeUnknownError   nobody can tell any more whether a batch was applied
 ├── TableBusyError        another process is applying to this table
+├── FeedError             a change feed cannot be read as asked
+│   └── FeedExpiredError  the history that was asked for is gone, or was never recorded
 ├── StoreError            the object store failed or cannot do what is asked
 └── LocalSparkError       a local Spark session cannot be started
 
@@ -188,6 +190,29 @@ class TableBusyError(MirrorError):
     """Another process is applying to this table."""
 
     advice = "Wait for it to end; the next run goes on from there."
+
+
+class FeedError(MirrorError):
+    """A change feed cannot be read as asked: the bounds are wrong, or the table has none.
+
+    Attributes:
+        first_readable: The first version whose changes can be read, where that is known.
+    """
+
+    def __init__(
+        self, reason: str, *, first_readable: int | None = None, **facts: str | int | None
+    ) -> None:
+        self.first_readable = first_readable
+        super().__init__(reason, **facts)  # type: ignore[arg-type]  # the base's own parameters
+
+    def _facts(self) -> dict[str, str | int | None]:
+        return {**super()._facts(), "first_readable": self.first_readable}
+
+
+class FeedExpiredError(FeedError):
+    """Some commit of the window is gone, or was made while the feed was off: reading on would lose its changes."""
+
+    advice = "Copy the table's rows as they are now, and read on from its newest version."
 
 
 class StoreError(MirrorError):

@@ -42,6 +42,11 @@ _COLOURS = {
     "gone": "magenta",
     "blocked": "bold yellow",
     "failed": "bold red",
+    "insert": "green",
+    "update": "yellow",
+    "delete": "red",
+    "enabled": "green",
+    "refused": "bold red",
 }
 _TOLD = {
     "list": "looking",

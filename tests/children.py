@@ -48,13 +48,11 @@ class Child:
         zone: object,
         target: object,
         *,
-        java: str = "",
         shared: SharedJava | None = None,
         **task: Any,
     ) -> None:
         """Start it, in a group of its own or in *shared*'s; see `crash_child.py` for what a task can hold."""
-        java = f"{_SHORT_LIVED} {java}"
-        task = {"zone": str(zone), "target": str(target), "java": java, **task}
+        task = {"zone": str(zone), "target": str(target), "java": _SHORT_LIVED, **task}
         if shared is not None:
             task["shared"] = str(shared.place)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the child
@@ -152,38 +150,9 @@ def child(zone: object, target: object, **task: Any) -> Iterator[Child]:
         started.close()
 
 
-def make_archive(folder: Path) -> str:
-    """Let one child write down the classes that it loaded; others start in two thirds of the time with them.
-
-    Returns:
-        the Java option that uses the archive; "" when this Java cannot make one.
-
-    """
-    zone = BusyZone(folder / "zone", throw_dice(0), tables=1)
-    zone.publish(2)
-    archive = folder / "classes.jsa"
-    with child(zone, folder / "target", java=f"-XX:ArchiveClassesAtExit={archive}") as first:
-        first.until("report")
-        first.process.wait(PATIENCE)
-        end = time.monotonic() + PATIENCE / 3
-        while (
-            not archive.exists() and time.monotonic() < end
-        ):  # Java writes it after Python is gone
-            time.sleep(0.1)
-        _wait_until_still(archive)
-    return f"-XX:SharedArchiveFile={archive}" if archive.exists() else ""
-
-
-def _wait_until_still(path: Path) -> None:
-    size = -1
-    while path.exists() and path.stat().st_size != size:
-        size = path.stat().st_size
-        time.sleep(0.5)
-
-
 def throw_dice(seed: int) -> random.Random:
     """Make dice that fall the same way for the same seed."""
-    return random.Random(seed)  # noqa: S311  # no secret depends on them
+    return random.Random(seed)
 
 
 @dataclass(slots=True)
@@ -283,7 +252,6 @@ def kill_at_random(
     *,
     kills: int,
     dice: random.Random,
-    java: str,
     at_once: int = 4,
 ) -> list[str]:
     """Kill runners at random moments, one after another on each target, and all targets come out right all the same.
@@ -301,7 +269,7 @@ def kill_at_random(
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(at_once) as pool:
 
         def start() -> list[Child]:
-            shared = SharedJava(memory="2g", java=f"{_SHORT_LIVED} {java}")
+            shared = SharedJava(memory="2g", java=_SHORT_LIVED)
             stack.callback(shared.stop)
             stack.callback(shared.kill)
             task = {"shared": shared, "wait": True, "options": {"max_files": 1}}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from children import BusyTable, BusyZone, check_all, child, kill_at_random, make_archive, throw_dice
+from children import BusyTable, BusyZone, check_all, child, kill_at_random, throw_dice
 from tables import batches_of, newest_version
 from zones import ZoneWriter
 
@@ -52,12 +52,6 @@ class StopError(Exception):
     """Stops one table's run in this process."""
 
 
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Make the children start faster."""
-    return make_archive(tmp_path_factory.mktemp("archive"))
-
-
 def load(writer: ZoneWriter, point: Point, dice: random.Random, files: int) -> BusyTable:
     """Begin a table with that many files."""
     table = BusyTable(writer=writer.table(point.table, keys=["id"]))
@@ -71,13 +65,12 @@ def die_everywhere(
     zone: ZoneWriter,
     target: Path,
     tables: dict[Point, BusyTable],
-    java: str,
     **task: object,
 ) -> None:
     """Let one runner die at all points at once, then apply here and compare all tables."""
     park = {point.table: [point.step, point.when, point.count] for point in tables}
     options = {"max_files": 1, "parallelism": len(park)}
-    with child(zone, target, java=java, park=park, options=options, **task) as runner:
+    with child(zone, target, park=park, options=options, **task) as runner:
         code = runner.follow()
 
         assert park.keys() == runner.parked, f"no run came to some points: {runner.last_words()}"
@@ -88,19 +81,19 @@ def die_everywhere(
 
 
 def test_killed_at_any_step_of_the_first_batch_every_file_has_one_effect(
-    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:
     """Killed before and after each step that creates and fills a table, the next run ends right."""
     dice = throw_dice(1)
     points = [Point(step, when) for step, when in (*ALWAYS, *CREATE)]
     tables = {point: load(zone, point, dice, files=2) for point in points}
 
-    die_everywhere(spark, zone, tmp_path / "target", tables, java, whole=True)
+    die_everywhere(spark, zone, tmp_path / "target", tables, whole=True)
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["folded-here", "folded-by-spark"])
 def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
-    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str, *, large: bool
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, *, large: bool
 ) -> None:
     """Killed before and after each step of a run's second batch on a table that is there, the next run ends right."""
     dice = throw_dice(2)
@@ -112,11 +105,11 @@ def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
         for _ in range(2):
             table.publish_random(dice)
 
-    die_everywhere(spark, zone, tmp_path / "target", tables, java, large=large)
+    die_everywhere(spark, zone, tmp_path / "target", tables, large=large)
 
 
 def test_killed_while_a_table_grows_is_voided_or_begins_anew_every_file_has_one_effect(
-    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, java: str
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:
     """Killed before and after widening, rewriting, voiding a plan and fencing off a life, the next run ends right."""
     dice, target = throw_dice(3), tmp_path / "target"
@@ -133,7 +126,7 @@ def test_killed_while_a_table_grows_is_voided_or_begins_anew_every_file_has_one_
         prepare[point.step](spark, zone, target, table)
         table.publish_random(dice)
 
-    die_everywhere(spark, zone, target, tables, java)
+    die_everywhere(spark, zone, target, tables)
 
 
 def make_wider(_spark: SparkSession, _zone: ZoneWriter, _target: Path, table: BusyTable) -> None:
@@ -180,21 +173,21 @@ def begin_a_new_life(
 
 @pytest.mark.torture
 def test_killed_at_random_moments_every_file_has_one_effect(
-    spark: SparkSession, tmp_path: Path, java: str
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """One runner after another is killed in the middle, on each of four targets; after the last, a plain apply ends right."""
-    moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=throw_dice(4), java=java)
+    moments = kill_at_random(spark, tmp_path, kills=RANDOM_KILLS, dice=throw_dice(4))
 
     assert RANDOM_KILLS == len(moments)
 
 
 def test_two_runners_started_at_once_share_the_work_and_every_file_has_one_effect(
-    spark: SparkSession, tmp_path: Path, java: str
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """Two processes on one target both end well; table, feed and commits are as if there had been one."""
     zone, target = BusyZone(tmp_path / "zone", throw_dice(5), tables=4), tmp_path / "target"
     zone.publish(4)
-    task = {"java": java, "wait": True, "options": {"max_files": 1, "parallelism": 2}}
+    task = {"wait": True, "options": {"max_files": 1, "parallelism": 2}}
     with child(zone, target, **task) as one, child(zone, target, **task) as other:
         runners = (one, other)
         for runner in runners:

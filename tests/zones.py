@@ -126,7 +126,7 @@ class TableWriter:
 
     def path(self, number: int, *, partition: str = "") -> Path:
         """Return the path of a number, whether or not there is a file."""
-        name = random.Random(number).randbytes(8).hex() if self.by_time else f"{number:020d}"  # noqa: S311  # a name
+        name = random.Random(number).randbytes(8).hex() if self.by_time else f"{number:020d}"
         return self.folder / partition / f"{name}.parquet"
 
     def file(  # each is a liberty that publishers take

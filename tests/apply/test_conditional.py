@@ -118,7 +118,7 @@ def test_any_cut_gives_what_the_oracle_says(
     spark: SparkSession, zone: ZoneWriter, target: str, cut: int | None
 ) -> None:
     """Table and feed are those of a row by row replay, however the log is cut into batches."""
-    dice = random.Random(f"cut {cut}")  # noqa: S311  # no secret depends on it
+    dice = random.Random(f"cut {cut}")
     files = [random_file(dice, number) for number in range(1, 6)]
     table = zone.table("t", keys=["id"])
     table.metadata({"ConditionalUpdateColumn": "seq"}, keys=["id"])

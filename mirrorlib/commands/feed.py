@@ -1,0 +1,81 @@
+"""`mirrorlib feed`: print what changed in a table, for people or as JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.commands.arguments import add_target, positive
+from mirrorlib.commands.say import say_json
+from mirrorlib.commands.spark import start_spark
+from mirrorlib.show import show_report
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "print what changed in a table"
+MORE = (
+    "An update is one line: what was before, what is now. Versions are Delta's; moments are "
+    "yyyy-MM-dd[ HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown."
+)
+_SHOWN = 100
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `feed` takes."""
+    add_target(command)
+    command.add_argument("table", metavar="TABLE", help="the table, 'dbo/orders'")
+    command.add_argument(
+        "--after",
+        type=_bound,
+        metavar="N",
+        help="changes after this version or moment; -1 for all (default: those of the newest commit)",
+    )
+    command.add_argument(
+        "--until", type=_bound, metavar="N", help="up to this one (default: the newest version)"
+    )
+    command.add_argument(
+        "--net", action="store_true", help="what is different between the two, not what happened"
+    )
+    command.add_argument(
+        "--limit",
+        type=positive,
+        default=_SHOWN,
+        metavar="N",
+        help=f"changes at most (default: {_SHOWN})",
+    )
+    command.add_argument(
+        "--key",
+        action="append",
+        metavar="COLUMN",
+        help="a key column, for a table that is no mirror; may be repeated",
+    )
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Print the changes, oldest first."""
+    from mirrorlib.feed.changes import first_changes
+    from mirrorlib.feed.mirror import find_mirror
+    from mirrorlib.feed.read import read_feed, version_before_newest
+
+    mirror = find_mirror(
+        arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
+    )
+    keys = tuple(arguments.key or mirror.keys)
+    spark = start_spark(arguments)
+    after = arguments.after
+    if after is None:
+        after = version_before_newest(spark, mirror.table)
+    frame = read_feed(
+        spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
+    )
+    changes = first_changes(frame, arguments.table, keys, arguments.limit)
+    if not arguments.json:
+        show_report(changes)
+    for change in changes.changes if arguments.json else ():
+        say_json(change.to_dict(), in_one_line=True)
+    return True
+
+
+def _bound(text: str) -> int | str:
+    """Read a version, or leave a moment to be read with the table's name at hand."""
+    return int(text) if text.lstrip("-").isdecimal() else text

@@ -1,0 +1,199 @@
+"""Switch the change feed on: for tables that are there, and for all that a session will create.
+
+In: a table, or a folder or schema of tables. Out: `EnableReport`. Changes before that commit stay
+unrecorded. Kept files and log decide for how long a reader may sleep, so both are set, never
+lowered unless it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.errors import FeedError, MirrorError, StoreError
+from mirrorlib.feed.commits import Commits
+from mirrorlib.feed.net import KIND, TIME, VERSION
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.landing.names import quote
+from mirrorlib.store import open_store
+from mirrorlib.tabular import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.store import Store
+
+_FEED = "delta.enableChangeDataFeed"
+_FILES = "delta.deletedFileRetentionDuration"
+_LOG = "delta.logRetentionDuration"
+_RESERVED = (KIND, VERSION, TIME)
+_DEPTH = 3  # folders below a root: catalog, schema, table
+DAYS, LOG_DAYS = 7, 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enabled:
+    """What became of one table.
+
+    Attributes:
+        table: its name below the place, or in the schema.
+        state: enabled, already (nothing was to do), or refused.
+        version: the commit that switched it on; None without one.
+        reason: why it was refused, "" when it was not.
+
+    """
+
+    table: str
+    state: Literal["enabled", "already", "refused"]
+    version: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class EnableReport(Report):
+    """What became of every table."""
+
+    place: str
+    tables: tuple[Enabled, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether every table has its feed on."""
+        return all(table.state != "refused" for table in self.tables)
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("table", "feed", "from version")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [
+            (t.table, t.state, "-" if t.version is None else str(t.version)) for t in self.tables
+        ]
+
+    def notes(self) -> list[str]:
+        """Say why tables were refused."""
+        return [table.reason for table in self.tables if table.reason] or (
+            [] if self.tables else [f"There is no Delta table in {self.place}."]
+        )
+
+
+def enable_feed(
+    spark: SparkSession,
+    place: str,
+    *,
+    catalog: str | None = None,
+    tables: Sequence[str] = (),
+    days: int | None = None,
+) -> EnableReport:
+    """Switch the feed on for a table, or for every table of a folder or of a catalog's schema.
+
+    Args:
+        spark: any Spark with Delta.
+        place: a table's folder or one that holds tables; with *catalog*, a schema.
+        catalog: the Spark catalog.
+        tables: only these; globs such as `dbo/*` too.
+        days: how long the feed is to be readable; without it 7 where nothing else is set.
+
+    Raises:
+        FeedError: *days* is not a number of days.
+        StoreError: the place cannot be listed.
+
+    """
+    if days is not None and (isinstance(days, bool) or days < 1):
+        msg = "`days` is not a number of days from 1 on"
+        raise FeedError(msg, found=str(days))
+    found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
+    chosen = [
+        (name, address)
+        for name, address in found
+        if not tables or any(fnmatchcase(name, pattern) for pattern in tables)
+    ]
+    return EnableReport(
+        place=place, tables=tuple(_enable(spark, name, address, days) for name, address in chosen)
+    )
+
+
+def enable_by_default(spark: SparkSession, *, days: int = DAYS) -> None:
+    """Let every Delta table that this session creates have its feed on, readable for that many days."""
+    defaults = "spark.databricks.delta.properties.defaults."
+    for name, value in _properties(days).items():
+        spark.conf.set(defaults + name.removeprefix("delta."), value)
+
+
+def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
+    try:
+        table = find_feed_table(spark, address)
+        commits = Commits(table.store, name)
+        metadata = commits.metadata_at(commits.newest)
+        _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
+        wanted = _properties(days or DAYS)
+        if days is None:
+            wanted = {key: v for key, v in wanted.items() if key not in metadata.properties} | (
+                {} if metadata.has_feed else {_FEED: "true"}
+            )
+        wanted = {key: v for key, v in wanted.items() if metadata.properties.get(key) != v}
+        if not wanted:
+            return Enabled(table=name, state="already")
+        told = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
+        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({told})")
+        newest = Commits(table.store, name).newest
+        return Enabled(
+            table=name, state="already" if metadata.has_feed else "enabled", version=newest
+        )
+    except MirrorError as exc:
+        return Enabled(table=name, state="refused", reason=str(exc))
+
+
+def _properties(days: int) -> Mapping[str, str]:
+    return {
+        _FEED: "true",
+        _FILES: f"interval {days} days",
+        _LOG: f"interval {max(days, LOG_DAYS)} days",
+    }
+
+
+def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
+    """Refuse columns whose names the feed has for itself, and say how to free them."""
+    taken = [column for column in columns if column.lower() in _RESERVED]
+    if not taken:
+        return
+    renames = "; ".join(
+        f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(column.lstrip('_'))}"
+        for column in taken
+    )
+    mapping = f"ALTER TABLE {sql} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
+    msg = "the column's name is reserved for the change feed"
+    raise FeedError(msg, table=name, column=taken[0], next_step=f"Rename it: {mapping}; {renames}")
+
+
+def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str, str]]:
+    rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(schema)}").collect()
+    names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
+    return [(name, ".".join(map(quote, (catalog, schema, name)))) for name in names]
+
+
+def _of_folder(place: str) -> list[tuple[str, str]]:
+    store = open_store(place)
+    names = list(_walk(store, "", _DEPTH))
+    return [(name or place, f"{store.url}/{name}".rstrip("/")) for name in names]
+
+
+def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
+    """Find the Delta tables at and below a folder; a table holds no tables."""
+    there = store.list_folder(folder)
+    if there is None and not folder:
+        msg = f"there is no folder {store.url}"
+        raise StoreError(msg, next_step="Check the path.")
+    if there is None:
+        return
+    if "_delta_log" in there.folders:
+        yield folder
+        return
+    for name in there.folders if depth else ():
+        if not name.startswith(("_", ".")):
+            yield from _walk(store, f"{folder}/{name}".lstrip("/"), depth - 1)

@@ -1,0 +1,156 @@
+"""Read a window of a table's change feed as one DataFrame.
+
+In: a table and bounds. Out: its columns, then Delta's `_change_type` (insert, update_preimage,
+update_postimage, delete), `_commit_version` and `_commit_timestamp`. Promise: every change of every
+version of the window, once; a version whose changes are gone is an error when the window is opened,
+not a gap. Columns are those of the window's last version; a column that an older version has not is
+NULL there, one that was renamed follows its id, one that was widened is cast up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Literal, get_args
+
+from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.commits import Commits
+from mirrorlib.feed.net import KIND, PRE, TIME, VERSION, fold_net, pair_updates
+from mirrorlib.feed.place import FeedTable, find_feed_table
+from mirrorlib.feed.window import Bound, Segment, Window, open_window, physical_name
+from mirrorlib.landing.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Images = Literal["both", "post"]
+FEED_COLUMNS = (KIND, VERSION, TIME)
+_PLANNING = "Error occurred during query planning"
+_UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
+_TOLD = 400  # characters of what Delta says
+
+
+def read_feed(
+    spark: SparkSession,
+    table: str,
+    *,
+    after: Bound | None = None,
+    until: Bound | None = None,
+    net: bool = False,
+    images: Images = "both",
+    keys: Sequence[str] = (),
+) -> DataFrame:
+    """Read the changes of a Delta table that were committed after one version, and up to another.
+
+    A window is `(after, until]`: reading on from the version that was read last gives every change
+    once. Moments work the same: `after` takes what was committed later than it, `until` what was
+    committed at it or before. Where the log cannot be read by path, StoreError says so.
+
+    Args:
+        spark: any Spark with Delta.
+        table: a path or URL, or a name in a catalog.
+        after: a version, -1 for everything from the first one on; or a moment: an aware datetime, or
+            `yyyy-MM-dd[ HH:mm:ss[.SSS]]` in UTC.
+        until: the same; the newest version without it.
+        net: fold the window to what is different between its ends: at most one change a key, no
+            update that changes nothing. `_commit_version` is the last one that touched the key.
+        images: both images of an update, or what it made of the row alone.
+        keys: the key columns. With them a delete and an insert of one key in one commit are an
+            update, and `net` gives updates; without them it gives deletes and inserts.
+
+    Returns:
+        a lazy DataFrame; its order means nothing, `_commit_version` does.
+
+    Raises:
+        FeedExpiredError: a version of the window is gone from the log, its files were vacuumed, or the
+            feed was off when it was committed; `first_readable` says from where on it can be read.
+        FeedError: the bounds are missing, reversed or beyond the table's versions, a key is no column, or
+            there is no such table.
+
+    """
+    if images not in get_args(Images):
+        msg = '`images` is neither "both" nor "post"'
+        raise FeedError(msg, table=table, found=str(images))
+    found = find_feed_table(spark, table)
+    commits = Commits(found.store, table)
+    window = open_window(commits, table, after, until)
+    frame = read_window(spark, found, window)
+    spelled = _spelled(table, window, keys)
+    if net:
+        frame = fold_net(frame, spelled, table)
+    elif spelled and window.pairs:
+        frame = pair_updates(frame, spelled)
+    if images == "post":
+        frame = frame.where(f"{KIND} <> '{PRE}'")
+    return frame
+
+
+def version_before_newest(spark: SparkSession, table: str) -> int:
+    """Return where to read on from to get what the newest commit did."""
+    return Commits(find_feed_table(spark, table).store, table).newest - 1
+
+
+def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:
+    """Read a window that was proven whole, segment by segment."""
+    from pyspark.sql.types import StructType
+
+    schema = StructType.fromJson(dict(window.metadata.schema))
+    if not window.segments:
+        return _nothing(spark, schema)
+    if any(segment.widened for segment in window.segments):
+        # Delta refuses any change of a type within a window; which ones it can read was looked at.
+        spark = spark.newSession()
+        spark.conf.set(_UNSAFE, "true")
+    frames = [_read_segment(spark, table, segment, schema, window) for segment in window.segments]
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _read_segment(
+    spark: SparkSession, table: FeedTable, segment: Segment, schema: StructType, window: Window
+) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    reader = reader.option("startingVersion", segment.first).option("endingVersion", segment.last)
+    frame = table.load(reader)
+    _check_planned(spark, table, frame)
+    old = {physical_name(column): column["name"] for column in segment.metadata.schema["fields"]}
+    columns = []
+    for told, field in zip(window.metadata.schema["fields"], schema.fields, strict=True):
+        was = old.get(physical_name(told))
+        value = f.lit(None) if was is None else f.col(quote(was))
+        columns.append(value.cast(field.dataType).alias(field.name))
+    return frame.select(*columns, *FEED_COLUMNS)
+
+
+def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Give no rows, in the shape of some."""
+    from pyspark.sql import types as t
+
+    fields = [t.StructField(field.name, field.dataType) for field in schema.fields]
+    feed = [
+        t.StructField(KIND, t.StringType()),
+        t.StructField(VERSION, t.LongType()),
+        t.StructField(TIME, t.TimestampType()),
+    ]
+    return spark.createDataFrame([], t.StructType([*fields, *feed]))
+
+
+def _check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:
+    """Let Delta plan the read now: what it refuses, it refuses only then, in whatever the caller does next."""
+    told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+    lines = "\n".join(row[0] for row in told).split("\n")
+    if lines[0].startswith(_PLANNING):
+        msg = "Delta cannot read the window"
+        raise FeedExpiredError(msg, table=table.shown, found=" ".join(lines[1:])[:_TOLD])
+
+
+def _spelled(table: str, window: Window, keys: Sequence[str]) -> list[str]:
+    """Name the key columns as the table does."""
+    names = {field["name"].lower(): field["name"] for field in window.metadata.schema["fields"]}
+    for key in keys:
+        if key.lower() not in names:
+            msg = "the key is no column of the table"
+            raise FeedError(msg, table=table, column=key, found=", ".join(names.values()))
+    return [names[key.lower()] for key in keys]

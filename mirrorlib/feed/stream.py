@@ -1,0 +1,62 @@
+"""Read a table's change feed as a stream.
+
+In: a table and where to begin. Out: a streaming DataFrame of the feed's columns. Delivery: what
+Spark's checkpoint makes of it; with a checkpoint that has progress, Spark goes on there and the
+beginning given here counts for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import FeedError
+from mirrorlib.feed.commits import Commits
+from mirrorlib.feed.net import VERSION
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.window import Bound, open_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def stream_feed(
+    spark: SparkSession,
+    table: str,
+    *,
+    after: Bound | None = None,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+) -> DataFrame:
+    """Stream the changes of a Delta table.
+
+    Args:
+        spark: any Spark with Delta.
+        table: a path or URL, or a name in a catalog.
+        after: begin with what came after this version or moment, as for `read_feed`: the version that
+            the target has, when a checkpoint is lost. Without it the table's rows come first, as inserts.
+        max_files: files a micro-batch; a commit is taken whole, however many it has.
+        max_bytes: bytes a micro-batch; the same.
+
+    Raises:
+        FeedExpiredError: a version since *after* is gone, or was made while the feed was off.
+        FeedError: *after* is no version or moment of the table, or there is no such table.
+
+    """
+    found = find_feed_table(spark, table)
+    reader = spark.readStream.format("delta").option("readChangeFeed", "true")
+    limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
+    for name, limit in limits.items():
+        if limit is not None:
+            reader = reader.option(name, limit)
+    if after is None:
+        return found.load(reader)
+    commits = Commits(found.store, table)
+    window = open_window(commits, table, after, None)
+    if len(window.segments) > 1:
+        msg = "the table's schema has changed since then in a way that one stream cannot span"
+        last = window.segments[-1].first
+        step = f"Read up to version {last - 1} with read_feed, and stream after it."
+        raise FeedError(msg, table=table, first_readable=last, next_step=step)
+    # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
+    first = min(window.after + 1, commits.newest)
+    return found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")

@@ -1,0 +1,295 @@
+"""Settle which versions a window holds, and prove that none of their changes is missing.
+
+In: bounds as a caller gives them. Out: `Window`, cut into `Segment`s at changes of the schema that
+one read cannot span. Promise: every commit of a window is in the log, was made while the feed was
+on, and belongs to one and the same table; else the error says from which version on that is so.
+Delta itself reads on without a word where a version's file is gone but a checkpoint has its rows
+(CDCReader reads the log with failOnDataLoss = false), and leaves out a MERGE whose metrics are zero.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.errors import FeedError, FeedExpiredError
+
+if TYPE_CHECKING:
+    from mirrorlib.feed.commits import Commits, FeedCommit, Metadata
+
+Bound = int | str | datetime
+NOTHING = -1  # the version before the first
+_WIDER = {
+    "byte": ("short", "integer", "long", "decimal", "double"),
+    "short": ("integer", "long", "decimal", "double"),
+    "integer": ("long", "decimal", "double"),
+    "long": ("decimal",),
+    "float": ("double",),
+    "decimal": ("decimal",),
+    "date": ("timestamp_ntz",),
+}
+_MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Versions that one read can span.
+
+    Attributes:
+        first: the first of them.
+        last: the last of them, within.
+        metadata: the table's metadata as of the last.
+        widened: a column has got a wider type since, and Delta gives the newest type.
+
+    """
+
+    first: int
+    last: int
+    metadata: Metadata
+    widened: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The changes after one version and up to another, `(after, until]`.
+
+    Attributes:
+        after: the last version before it, -1 when it begins with the first.
+        until: its last version.
+        metadata: the table's metadata as of `until`.
+        segments: how it is read; none when nothing was committed in it.
+        pairs: some commit of it may delete and insert rows of one key.
+
+    """
+
+    after: int
+    until: int
+    metadata: Metadata
+    segments: tuple[Segment, ...] = field(default=())
+    pairs: bool = False
+
+
+def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound | None) -> Window:
+    """Settle a window and prove it whole.
+
+    Args:
+        commits: the table's log.
+        shown: the table's name, for errors.
+        after: read what came after this version, or after this moment; -1 is from the first version on.
+        until: and up to this one; None is the newest.
+
+    Raises:
+        FeedExpiredError: a version's changes are gone, or were never recorded.
+        FeedError: the bounds are missing, reversed, or beyond the newest version.
+
+    """
+    first, last = _settle(commits, shown, after, until)
+    if first == last:
+        return Window(after=first, until=last, metadata=commits.metadata_at(last))
+    _check_present(commits, shown, first, last)
+    found = [commits.read(version) for version in range(first + 1, last + 1)]
+    newest = commits.metadata_at(commits.newest)
+    segments = [
+        _as_of_now(commits, shown, segment, newest) for segment in _cut(commits, shown, found)
+    ]
+    _check_files(commits, shown, found)
+    return Window(
+        after=first,
+        until=last,
+        metadata=segments[-1].metadata,
+        segments=tuple(segments),
+        pairs=any(commit.pairs for commit in found),
+    )
+
+
+def _settle(
+    commits: Commits, shown: str, after: Bound | None, until: Bound | None
+) -> tuple[int, int]:
+    if after is None:
+        msg = "the feed has to know where to start"
+        raise FeedError(
+            msg,
+            table=shown,
+            first_readable=commits.first,
+            next_step="Give `after`, a version or a moment: -1 is everything from the first version on.",
+        )
+    first, last = _bound(commits, shown, "after", after), commits.newest
+    if until is not None:
+        last = _bound(commits, shown, "until", until)
+    if first > last:
+        msg = "the window ends before it starts"
+        found = f"after {after}, which is version {first}, until version {last}"
+        raise FeedError(msg, table=shown, found=found, next_step="Exchange the bounds.")
+    return first, last
+
+
+def _bound(commits: Commits, shown: str, name: str, bound: Bound) -> int:
+    """Turn a bound into a version: the last one at or before a moment."""
+    if isinstance(bound, str | datetime):
+        moment = _moment(shown, name, bound)
+        if moment > datetime.now(UTC):
+            msg = f"`{name}` lies in the future, and commits that are still to come would belong to the window"
+            raise FeedError(msg, table=shown, found=str(bound), next_step="Give an earlier moment.")
+        version = commits.last_at(moment)
+        if version < commits.first and commits.first > 0:
+            _expire(commits, shown, f"the log no longer tells what was committed before `{name}`")
+        return version
+    if isinstance(bound, bool) or bound < NOTHING:
+        msg = f"`{name}` is no version"
+        step = "Give a whole number from -1 on, or a moment."
+        raise FeedError(msg, table=shown, found=str(bound), next_step=step)
+    if bound > commits.newest:
+        msg = f"`{name}` is beyond the newest version"
+        found = f"{bound}, the newest is {commits.newest}"
+        raise FeedError(msg, table=shown, found=found, next_step="Give an earlier version.")
+    return bound
+
+
+def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
+    if isinstance(bound, str):
+        if not _MOMENT.fullmatch(bound):
+            msg = f"`{name}` is no moment"
+            step = "Write yyyy-MM-dd, or yyyy-MM-dd HH:mm:ss[.SSS], in UTC."
+            raise FeedError(msg, table=shown, found=bound, next_step=step)
+        try:
+            return datetime.fromisoformat(bound).replace(tzinfo=UTC)
+        except ValueError as exc:
+            msg = f"`{name}` is no moment"
+            raise FeedError(msg, table=shown, found=f"{bound}: {exc}") from exc
+    if bound.tzinfo is None:
+        msg = f"`{name}` has no time zone"
+        step = "Give an aware datetime, such as datetime.now(timezone.utc)."
+        raise FeedError(msg, table=shown, found=str(bound), next_step=step)
+    return bound
+
+
+def _check_present(commits: Commits, shown: str, after: int, until: int) -> None:
+    """See that every version of the window has a file of its own in the log."""
+    if after + 1 < commits.first:
+        gone = min(commits.first - 1, until)
+        _expire(commits, shown, f"the log no longer holds version {gone}")
+
+
+def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segment]:
+    """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
+    start = found[0].version
+    current = found[0].metadata or commits.metadata_at(start)
+    table, segments = current.id, list[Segment]()
+    for commit in found:
+        became = commit.metadata or current
+        if became.id != table:
+            _expire(commits, shown, f"version {commit.version} made the table anew", commit.version)
+        if not became.has_feed and (commit.changes or commit.metadata is None):
+            first = _first_fed(commits, commit.version)
+            _expire(
+                commits,
+                shown,
+                f"the feed was off when version {commit.version} was committed",
+                first,
+            )
+        if commit.forgotten:
+            msg = f"version {commit.version} changes rows, but its metrics say it does not, and Delta leaves it out"
+            step = "Copy the table's rows as they are now, and read on from there."
+            raise FeedError(msg, table=shown, first_readable=commit.version + 1, next_step=step)
+        if commit.metadata is not None and not _spans(current, became):
+            if commit.changes:
+                what = f"version {commit.version} replaced rows and schema at once"
+                _expire(commits, shown, what, commit.version + 1)
+            if commit.version > start:
+                segments.append(Segment(first=start, last=commit.version - 1, metadata=current))
+            start = commit.version
+        current = became
+    return [*segments, Segment(first=start, last=found[-1].version, metadata=current)]
+
+
+def _as_of_now(commits: Commits, shown: str, segment: Segment, newest: Metadata) -> Segment:
+    """See that Delta can still read a segment: without column mapping it does so with the table's newest schema."""
+    if newest.mapped or _spans(segment.metadata, newest):
+        return segment
+    now = {field["name"].lower(): field["type"] for field in newest.schema["fields"]}
+    for column in segment.metadata.schema["fields"]:
+        if not _widens(column["type"], now.get(column["name"].lower())):
+            what = f"column {column['name']} was replaced by one of another type after version {segment.last}"
+            _expire(commits, shown, what, _since(commits, newest))
+    return replace(segment, widened=True)
+
+
+def _since(commits: Commits, newest: Metadata) -> int:
+    """Find the first version after the last one that the newest schema cannot read."""
+    version = commits.newest
+    while version > commits.first and _spans(commits.metadata_at(version - 1), newest):
+        version -= 1
+    return version + 1
+
+
+def _widens(old: object, new: object) -> bool:
+    """Say whether Delta's type widening leads from one type to the other (PROTOCOL.md, "Type Widening")."""
+    if old == new:
+        return True
+    if not isinstance(old, str) or not isinstance(new, str):
+        return False
+    return _without_digits(new) in _WIDER.get(_without_digits(old), ())
+
+
+def _without_digits(kind: str) -> str:
+    return kind.partition("(")[0]
+
+
+def _first_fed(commits: Commits, version: int) -> int | None:
+    """Find the first version from which on the feed has been on; None when it is off now."""
+    on = None
+    for number in range(version, commits.newest + 1):
+        metadata = commits.read(number).metadata
+        if metadata is not None and metadata.has_feed:
+            on = number if on is None else on
+        elif metadata is not None:
+            on = None
+    return on
+
+
+def _check_files(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> None:
+    """See that no VACUUM has taken the files of the window's changes; without one they cannot be gone."""
+    last = max((c.version for c in _after(commits, found) if c.vacuums), default=None)
+    if last is None:
+        return
+    for commit in reversed([commit for commit in found if commit.version < last]):
+        gone = next((path for path in commit.files if not commits.holds(path)), None)
+        if gone is not None:
+            what = f"the changes of version {commit.version} were removed by VACUUM"
+            _expire(commits, shown, what, commit.version + 1)
+
+
+def _after(commits: Commits, found: Sequence[FeedCommit]) -> list[FeedCommit]:
+    behind = range(found[-1].version + 1, commits.newest + 1)
+    return [*found, *(commits.read(version) for version in behind)]
+
+
+def _spans(before: Metadata, became: Metadata) -> bool:
+    """Say whether rows of both schemas can be read in one go: every column is still there, under its name and type."""
+    new = {field["name"].lower(): field for field in became.schema["fields"]}
+    if before.mapped != became.mapped:
+        return False
+    return all(
+        (now := new.get(old["name"].lower())) is not None
+        and now["type"] == old["type"]
+        and physical_name(now) == physical_name(old)
+        for old in before.schema["fields"]
+    )
+
+
+def physical_name(column: Mapping[str, Any]) -> str:
+    """Return the name that a column has in the data files, which renaming it leaves as it is."""
+    found: str = column.get("metadata", {}).get("delta.columnMapping.physicalName", column["name"])
+    return found.lower()
+
+
+def _expire(commits: Commits, shown: str, reason: str, first: int | None = None) -> None:
+    first = commits.first if first is None else first
+    step = (
+        f"Copy the table's rows as they are now, and read on; "
+        f"the first version whose changes can be read is {first}."
+    )
+    raise FeedExpiredError(reason, table=shown, first_readable=first, next_step=step)

@@ -1,0 +1,151 @@
+"""The feed from the command line and from a mirror: what people see, what machines read, and feeds switched on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrorlib import cli
+from mirrorlib.errors import FeedError
+from mirrorlib.feed.enable import enable_by_default
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+
+@pytest.fixture
+def mirror(spark: SparkSession, zone: ZoneWriter, target: str) -> str:
+    """Give a target with one mirror: two rows, then an update, a delete and an insert in one commit."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1, "n": 10}, {"id": 2, "n": 20}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    orders.file([{"id": 1, "n": 11}, {"id": 2, "n": 20}, {"id": 3, "n": 30}], [1, 2, 0])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    return target
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run a command; give its exit code and what it says."""
+    code = cli.main(arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_feed_shows_what_changed(mirror: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An update is one line with both values; the keys come from the mirror's journal."""
+    code, out, _ = run(capsys, "feed", mirror, "orders")
+
+    assert 0 == code
+    lines = [line.split() for line in out.splitlines()[2:]]
+    assert ["update", "1", "n:", "10", "→", "11"] in [line[1:] for line in lines]
+    assert {"update", "delete", "insert"} == {line[1] for line in lines}
+    code, out, _ = run(capsys, "feed", mirror, "orders", "--after", "-1", "--limit", "1")
+    assert "There are more" in out
+    newest = lines[0][0]
+    code, out, _ = run(capsys, "feed", mirror, "orders", "--after", newest)
+    assert (0, True) == (code, "Nothing has changed" in out)
+
+
+def test_feed_as_json_lines(mirror: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object a change; net, rows that came and went within the window are not in it."""
+    code, out, _ = run(capsys, "feed", mirror, "orders", "--after", "-1", "--net", "--json")
+
+    found = [json.loads(line) for line in out.splitlines()]
+    assert 0 == code
+    assert [{"id": 1, "n": 11}, {"id": 3, "n": 30}] == sorted(
+        (change["after"] for change in found), key=lambda row: row["id"]
+    )
+    assert {"insert"} == {change["change"] for change in found}
+    assert {"version", "timestamp", "change", "before", "after"} == set(found[0])
+
+
+@pytest.mark.parametrize(
+    "arguments", [("none",), ("orders", "--after", "99"), ("orders", "--after", "soon")]
+)
+def test_feed_tells_what_is_wrong(
+    mirror: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line."""
+    code, out, err = run(capsys, "feed", mirror, *arguments)
+    assert (1, "", 1) == (code, out, len(err.splitlines()))
+
+
+def test_enable_feed(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every table below a folder; one with a reserved name is refused, with the statements that rename it."""
+    for name, columns in {
+        "s/a": "id bigint",
+        "s/b": "id bigint, _change_type string",
+        "c": "id bigint",
+    }.items():
+        spark.sql(f"CREATE TABLE delta.`{tmp_path / name}` ({columns}) USING delta")
+    code, out, _ = run(capsys, "enable-feed", str(tmp_path), "--json")
+    found = {table["table"]: table for table in json.loads(out)["tables"]}
+
+    assert 1 == code
+    assert {"s/a": "enabled", "s/b": "refused", "c": "enabled"} == {
+        n: t["state"] for n, t in found.items()
+    }
+    assert "RENAME COLUMN" in found["s/b"]["reason"]
+    properties = dict(spark.sql(f"SHOW TBLPROPERTIES delta.`{tmp_path / 'c'}`").collect())
+    assert ("true", "interval 7 days") == (
+        properties["delta.enableChangeDataFeed"], properties["delta.deletedFileRetentionDuration"]
+    )  # fmt: skip
+    spark.sql(f"INSERT INTO delta.`{tmp_path / 'c'}` VALUES (1)")
+    assert 1 == mirrorlib.read_feed(spark, str(tmp_path / "c"), after=1).count()
+    again = mirrorlib.enable_feed(spark, str(tmp_path / "c"))
+    assert ["already"] == [table.state for table in again.tables]
+    longer = mirrorlib.enable_feed(spark, str(tmp_path), tables=["c"], days=60)
+    assert [("c", 3)] == [(table.table, table.version) for table in longer.tables]
+    with pytest.raises(FeedError):
+        mirrorlib.enable_feed(spark, str(tmp_path), days=0)
+
+
+def test_every_new_table_of_a_session(spark: SparkSession, tmp_path: Path) -> None:
+    """Of that session alone."""
+    session = spark.newSession()
+    enable_by_default(session)
+    session.range(3).write.format("delta").save(str(tmp_path / "t"))
+
+    assert 3 == mirrorlib.read_feed(spark, str(tmp_path / "t"), after=-1).count()
+
+
+def test_a_stream_goes_on_where_it_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """From the rows that are there, from a version, and from the newest one, which leaves nothing out or in twice."""
+    table = str(tmp_path / "t")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id bigint) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1), (2)")
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 1")
+    newest = mirrorlib.stream_feed(spark, table, after=2)
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (3)")
+    streams = {
+        "all": mirrorlib.stream_feed(spark, table, max_files=1),
+        "after": mirrorlib.stream_feed(spark, table, after=1, max_bytes=1),
+        "newest": newest,
+    }
+    expected = {
+        "all": {("insert", 2), ("insert", 3)},
+        "after": {("delete", 1), ("insert", 3)},
+        "newest": {("insert", 3)},
+    }
+    for name, stream in streams.items():
+        out = str(tmp_path / name)
+        query = stream.writeStream.option("checkpointLocation", f"{out}-checkpoint").trigger(
+            availableNow=True
+        )
+        query.format("parquet").start(out).awaitTermination()
+        rows = spark.read.parquet(out).select("_change_type", "id").collect()
+        assert expected[name] == {tuple(row) for row in rows}
+        assert len(expected[name]) == len(rows)
+    with pytest.raises(FeedError):
+        mirrorlib.stream_feed(spark, table, after=9)

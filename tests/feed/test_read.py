@@ -1,0 +1,310 @@
+"""Reading windows of change feeds on real Delta: whole, or an error that says from where on they can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mirrorlib
+from mirrorlib.errors import FeedError, FeedExpiredError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+FEED = "'delta.enableChangeDataFeed' = 'true'"
+
+
+class Table:
+    """A Delta table that SQL changes, `{t}` being its name."""
+
+    def __init__(
+        self, spark: SparkSession, path: Path, columns: str, properties: str = FEED
+    ) -> None:
+        self.spark, self.path = spark, str(path)
+        self.run(f"CREATE TABLE {{t}} ({columns}) USING delta TBLPROPERTIES ({properties})")
+
+    def run(self, *statements: str) -> Table:
+        """Run SQL, a commit each."""
+        for statement in statements:
+            self.spark.sql(statement.format(t=f"delta.`{self.path}`"))
+        return self
+
+    def read(self, **bounds: Any) -> DataFrame:  # as `read_feed` takes them
+        """Read its feed."""
+        return mirrorlib.read_feed(self.spark, self.path, **bounds)
+
+    def log(self, version: int) -> str:
+        """Name the file of a version."""
+        return f"{self.path}/_delta_log/{version:020d}.json"
+
+    def times(self) -> list[datetime]:
+        """Give when each version was committed."""
+        rows = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.path}`").collect()
+        return [
+            row["timestamp"].replace(tzinfo=UTC)
+            for row in sorted(rows, key=lambda row: row["version"])
+        ]
+
+
+@pytest.fixture(scope="module")
+def seen(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """Give a table that no test changes."""
+    return make(spark, tmp_path_factory.mktemp("seen"))
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Table:
+    """Give a table of the test's own."""
+    return make(spark, tmp_path)
+
+
+def make(spark: SparkSession, folder: Path) -> Table:
+    """Make a table of five versions: created, three rows, one updated, one deleted, one more."""
+    properties = f"{FEED}, 'delta.checkpointInterval' = '1'"
+    return Table(spark, folder / "a table", "id bigint, v string", properties).run(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "UPDATE {t} SET v = 'B' WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 3",
+        "INSERT INTO {t} VALUES (4, 'd')",
+    )
+
+
+ALL = [
+    (1, "insert", 1, "a"), (1, "insert", 2, "b"), (1, "insert", 3, "c"),
+    (2, "update_postimage", 2, "B"), (2, "update_preimage", 2, "b"),
+    (3, "delete", 3, "c"),
+    (4, "insert", 4, "d"),
+]  # fmt: skip
+
+
+def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    """Give version, change and columns, in order."""
+    rows = frame.select("_commit_version", "_change_type", *(columns or ("id", "v"))).collect()
+    return sorted((tuple(row) for row in rows), key=str)
+
+
+@pytest.mark.parametrize("until", [None, 0, 1, 2, 3, 4])
+@pytest.mark.parametrize("after", [-1, 0, 1, 2, 3, 4])
+def test_a_window_holds_what_came_after_one_version_and_up_to_another(
+    seen: Table, after: int, until: int | None
+) -> None:
+    """Both ends stated, every version between them, none of the others."""
+    if until is not None and until < after:
+        with pytest.raises(FeedError, match="ends before it starts"):
+            seen.read(after=after, until=until)
+        return
+    expected = [row for row in ALL if after < row[0] <= (4 if until is None else until)]
+
+    assert expected == told(seen.read(after=after, until=until))
+
+
+def test_moments_are_bounds_too(seen: Table) -> None:
+    """A commit's own moment is behind `after` and within `until`; between two commits nothing has happened."""
+    times = seen.times()
+    for version, moment in enumerate(times):
+        assert [row for row in ALL if row[0] > version] == told(seen.read(after=moment))
+        assert [row for row in ALL if row[0] <= version] == told(seen.read(after=-1, until=moment))
+        before = moment - timedelta(milliseconds=1)
+        assert [row for row in ALL if row[0] >= version] == told(seen.read(after=before))
+    text = times[2].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    assert [row for row in ALL if row[0] > 2] == told(seen.read(after=text))
+    assert ALL == told(seen.read(after="1999-12-31"))
+    assert [] == told(seen.read(after=times[4], until=datetime.now(UTC)))
+
+
+@pytest.mark.parametrize(
+    "bounds, reason",
+    [
+        ({}, "where to start"),
+        ({"after": 5}, "beyond the newest version"),
+        ({"after": 0, "until": 5}, "beyond the newest version"),
+        ({"after": -2}, "no version"),
+        ({"after": True}, "no version"),
+        ({"after": "yesterday"}, "no moment"),
+        ({"after": "2024-02-31"}, "no moment"),
+        ({"after": datetime(2024, 1, 1)}, "no time zone"),  # on purpose
+        ({"after": "2199-01-01"}, "in the future"),
+        ({"after": 0, "images": "pre"}, "neither"),
+        ({"after": 0, "keys": ["nobody"]}, "no column"),
+    ],
+    ids=str,
+)
+def test_wrong_bounds_are_told(seen: Table, bounds: dict[str, Any], reason: str) -> None:
+    """One error, which names the table and what was found."""
+    with pytest.raises(FeedError, match=reason) as caught:
+        seen.read(**bounds)
+    assert not isinstance(caught.value, FeedExpiredError)
+    assert caught.value.table == seen.path
+
+
+def test_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither by path nor by name."""
+    with pytest.raises(FeedError, match="no Delta table"):
+        mirrorlib.read_feed(spark, str(tmp_path / "none"), after=0)
+    with pytest.raises(FeedError, match="no such table"):
+        mirrorlib.read_feed(spark, "default.none", after=0)
+
+
+def test_a_version_gone_from_the_log_is_no_silent_gap(table: Table) -> None:
+    """Delta rebuilds it from a checkpoint and leaves its changes out; the error says from where on all is there."""
+    for version in (0, 1, 2):
+        os.unlink(table.log(version))  # noqa: PTH108  # as Delta's own cleaning does
+
+    for after in (-1, 0, 1):
+        with pytest.raises(FeedExpiredError, match="no longer holds version") as caught:
+            table.read(after=after)
+        assert 3 == caught.value.first_readable
+    assert [row for row in ALL if row[0] > 2] == told(table.read(after=2))
+    with pytest.raises(FeedExpiredError):
+        table.read(after="2001-01-01")
+
+
+def test_versions_without_a_feed_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Switched on late, off for a while: the first version of the last stretch is named."""
+    table = Table(spark, tmp_path / "t", "id bigint", "'delta.enableChangeDataFeed' = 'false'").run(
+        "INSERT INTO {t} VALUES (1)",  # 1
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({FEED})",  # 2
+        "INSERT INTO {t} VALUES (2)",  # 3
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')",  # 4
+        "INSERT INTO {t} VALUES (3)",  # 5
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({FEED})",  # 6
+        "INSERT INTO {t} VALUES (4)",  # 7
+    )
+    for after in (0, 1, 2, 3, 4):
+        with pytest.raises(FeedExpiredError, match="feed was off") as caught:
+            table.read(after=after)
+        expected = 2 if after == 0 else 6
+        assert caught.value.first_readable in {expected, 6}
+    assert [(3, "insert", 2)] == told(table.read(after=1, until=3), "id")
+    assert [(7, "insert", 4)] == told(table.read(after=5), "id")
+
+
+def test_a_vacuum_in_between_is_seen(spark: SparkSession, table: Table) -> None:
+    """The files of the update and the delete are gone; what came after them can be read."""
+    spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    spark.conf.set("spark.databricks.delta.vacuum.logging.enabled", "true")
+    try:
+        table.run("VACUUM {t} RETAIN 0 HOURS", "INSERT INTO {t} VALUES (5, 'e')")
+    finally:
+        spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+        spark.conf.unset("spark.databricks.delta.vacuum.logging.enabled")
+
+    with pytest.raises(FeedExpiredError, match="VACUUM") as caught:
+        table.read(after=0)
+    first = caught.value.first_readable
+    assert first is not None
+    assert [row for row in ALL if row[0] >= first] == told(table.read(after=first - 1, until=6))
+
+
+def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> None:
+    """Replaced in place, its feed cannot go on."""
+    spark.range(3).selectExpr("id", "'x' AS v").write.format("delta").option(
+        "overwriteSchema", "true"
+    ).mode("overwrite").save(table.path)
+    assert [(5, "delete", 1, "a")] == told(table.read(after=4))[:1], (
+        "the schema is the same, so it goes on"
+    )
+    spark.range(3).write.format("delta").option("overwriteSchema", "true").mode("overwrite").save(
+        table.path
+    )
+
+    with pytest.raises(FeedExpiredError, match="replaced rows and schema") as caught:
+        table.read(after=4)
+    assert 7 == caught.value.first_readable
+
+
+def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
+    """Delta leaves such a commit out, whatever it holds."""
+    table.run(
+        "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'Z'"
+    )
+    log = table.log(5)
+    with open(log, encoding="utf-8") as file:  # noqa: PTH123  # one line of it is rewritten
+        lines = [json.loads(line) for line in file]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["operationMetrics"]["numTargetRowsUpdated"] = "0"
+    with open(log, "w", encoding="utf-8") as file:  # noqa: PTH123
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+    with pytest.raises(FeedError, match="metrics"):
+        table.read(after=4)
+
+
+def test_columns_come_go_and_widen_within_a_window(spark: SparkSession, tmp_path: Path) -> None:
+    """Each stretch is read with its own schema and told in the last one's."""
+    table = Table(
+        spark,
+        tmp_path / "t",
+        "id bigint, n int, old string",
+        f"{FEED}, 'delta.enableTypeWidening' = 'true'",
+    ).run(
+        "INSERT INTO {t} VALUES (1, 10, 'o')",  # 1
+        "ALTER TABLE {t} ALTER COLUMN n TYPE bigint",  # 2
+        "UPDATE {t} SET n = 10000000000 WHERE id = 1",  # 3
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",  # 4
+        "ALTER TABLE {t} RENAME COLUMN n TO `the number`",  # 5
+        "ALTER TABLE {t} DROP COLUMN old",  # 6
+        "ALTER TABLE {t} ADD COLUMNS (old double)",  # 7
+        "INSERT INTO {t} VALUES (2, 20, 2.5)",  # 8
+    )
+    frame = table.read(after=-1)
+
+    assert [
+        "id",
+        "the number",
+        "old",
+        "_change_type",
+        "_commit_version",
+        "_commit_timestamp",
+    ] == frame.columns
+    assert [
+        (1, "insert", 1, 10, None),
+        (3, "update_postimage", 1, 10**10, None),
+        (3, "update_preimage", 1, 10, None),
+        (8, "insert", 2, 20, 2.5),
+    ] == told(frame, "id", "`the number`", "old")
+    assert [(1, "insert", 1, 10, "o")] == told(table.read(after=-1, until=1), "id", "n", "old")
+
+
+def test_a_delete_and_an_insert_of_one_key_are_an_update(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Within one commit, where keys are known; keys of other commits and true images stay as they are."""
+    table = Table(spark, tmp_path / "t", "id bigint, v string").run(
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')",
+        "INSERT OVERWRITE {t} VALUES (1, 'A'), (3, 'c')",
+    )
+    expected = [
+        (2, "delete", 2, "b"),
+        (2, "insert", 3, "c"),
+        (2, "update_postimage", 1, "A"),
+        (2, "update_preimage", 1, "a"),
+    ]
+    assert expected == told(table.read(after=1, keys=["ID"]))
+    assert [row for row in expected if "pre" not in row[1]] == told(
+        table.read(after=1, keys=["id"], images="post")
+    )
+    assert Counter(["delete"] * 2 + ["insert"] * 2) == Counter(
+        row[1] for row in told(table.read(after=1))
+    )
+
+
+def test_by_catalog_name(spark: SparkSession) -> None:
+    """A table of the session's catalog."""
+    spark.sql("DROP TABLE IF EXISTS feed_by_name")
+    spark.sql(f"CREATE TABLE feed_by_name (id bigint) USING delta TBLPROPERTIES ({FEED})")
+    try:
+        spark.sql("INSERT INTO feed_by_name VALUES (1)")
+        assert [(1, "insert", 1)] == told(
+            mirrorlib.read_feed(spark, "default.feed_by_name", after=0), "id"
+        )
+    finally:
+        spark.sql("DROP TABLE feed_by_name")
