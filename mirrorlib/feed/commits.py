@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _LOG = "_delta_log"
 _DIGITS = 20
+_ONE_KIND = frozenset({"UPDATE", "DELETE"})
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
 
@@ -68,7 +69,7 @@ class FeedCommit:
         forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
         pairs: it may delete and insert rows of one key.
         files: the data and change files that hold its changes, relative to the table.
-        vacuums: it is the end of a VACUUM.
+        vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
 
     """
 
@@ -79,7 +80,7 @@ class FeedCommit:
     forgotten: bool
     pairs: bool
     files: tuple[str, ...]
-    vacuums: bool
+    vacuums: timedelta | None
 
 
 class Commits:
@@ -118,17 +119,19 @@ class Commits:
     def _times(self) -> list[datetime]:
         """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
         times: list[datetime] = []
+        newest = self.metadata_at(self.newest).properties
+        tells = newest.get("delta.enableInCommitTimestamps") == "true"
         for version in range(self.first, self.newest + 1):
-            told = self._in_commit_time(version)
+            told = self._in_commit_time(version) if tells else None
             at = told or _whole_milliseconds(self._listed[version])
             if times and at <= times[-1]:
                 at = times[-1] + timedelta(milliseconds=1)
             times.append(at)
         return times
 
-    def time_of(self, version: int) -> datetime:
-        """Return when a version from `first` on was committed."""
-        return self._times[version - self.first]
+    def written_at(self, version: int) -> datetime:
+        """Return when a version's file was written."""
+        return self._listed[version]
 
     def last_at(self, moment: datetime) -> int:
         """Return the last version that was committed at or before a moment; one before `first` when none was."""
@@ -168,11 +171,11 @@ class Commits:
             metadata=_metadata(told["metaData"]) if "metaData" in told else None,
             changes=bool(data or images),
             forgotten=bool(data or images) and merge and {inserted, updated, deleted} == {"0"},
-            pairs=bool(data or images)
-            and not (merge and "0" in {inserted, deleted})
+            pairs=not (merge and "0" in {inserted, deleted})
+            and info.get("operation") not in _ONE_KIND
             and not _only_adds(actions),
             files=tuple(unquote(path) for path in (images or (file["path"] for file in data))),
-            vacuums=info.get("operation") == "VACUUM END",
+            vacuums=_kept(info),
         )
 
     def metadata_at(self, version: int) -> Metadata:
@@ -228,6 +231,15 @@ class Commits:
         for line in data.decode("utf-8", "surrogatepass").split("\n"):
             if line.strip() and word in line:
                 yield json.loads(line)
+
+
+def _kept(info: Mapping[str, Any]) -> timedelta | None:
+    """Return for how long a VACUUM keeps files; nothing is known to be kept where it does not say."""
+    if info.get("operation") != "VACUUM START":
+        return None
+    told = info.get("operationParameters") or {}
+    kept = told.get("specifiedRetentionMillis", told.get("defaultRetentionMillis", 0))
+    return timedelta(milliseconds=int(kept))
 
 
 def _only_adds(actions: list[dict[str, Any]]) -> bool:

@@ -65,7 +65,7 @@ def find_feed_table(spark: SparkSession, table: str) -> FeedTable:
     if detail["format"] != "delta":
         msg = "the table is not a Delta table, and has no change feed"
         raise FeedError(msg, table=table, found=detail["format"])
-    store = open_store(detail["location"].removeprefix("file:"))
+    store = open_store(detail["location"])
     return FeedTable(shown=table, sql=_quoted(table), path=None, store=store)
 
 

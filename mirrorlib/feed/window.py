@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mirrorlib.errors import FeedError, FeedExpiredError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
+_CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 _WIDER = {
     "byte": ("short", "integer", "long", "decimal", "double"),
     "short": ("integer", "long", "decimal", "double"),
@@ -181,15 +182,11 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
     for commit in found:
         became = commit.metadata or current
         if became.id != table:
-            _expire(commits, shown, f"version {commit.version} made the table anew", commit.version)
-        if not became.has_feed and (commit.changes or commit.metadata is None):
-            first = _first_fed(commits, commit.version)
             _expire(
-                commits,
-                shown,
-                f"the feed was off when version {commit.version} was committed",
-                first,
+                commits, shown, f"version {commit.version} made the table anew", commit.version + 1
             )
+        if not became.has_feed:
+            _refuse_unfed(commits, shown, commit.version)
         if commit.forgotten:
             msg = f"version {commit.version} changes rows, but its metrics say it does not, and Delta leaves it out"
             step = "Copy the table's rows as they are now, and read on from there."
@@ -238,24 +235,31 @@ def _without_digits(kind: str) -> str:
     return kind.partition("(")[0]
 
 
-def _first_fed(commits: Commits, version: int) -> int | None:
-    """Find the first version from which on the feed has been on; None when it is off now."""
-    on = None
-    for number in range(version, commits.newest + 1):
+def _refuse_unfed(commits: Commits, shown: str, version: int) -> NoReturn:
+    """Say from when on the feed has been on again, if it is."""
+    on: int | None = None
+    for number in range(version + 1, commits.newest + 1):
         metadata = commits.read(number).metadata
-        if metadata is not None and metadata.has_feed:
-            on = number if on is None else on
-        elif metadata is not None:
-            on = None
-    return on
+        if metadata is not None:
+            on = (number if on is None else on) if metadata.has_feed else None
+    reason = f"the feed was off when version {version} was committed"
+    if on is not None:
+        _expire(commits, shown, reason, on)
+    step = "Switch it on for what comes: mirrorlib enable-feed TARGET"
+    raise FeedExpiredError(reason, table=shown, next_step=step)
 
 
 def _check_files(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> None:
-    """See that no VACUUM has taken the files of the window's changes; without one they cannot be gone."""
-    last = max((c.version for c in _after(commits, found) if c.vacuums), default=None)
-    if last is None:
-        return
-    for commit in reversed([commit for commit in found if commit.version < last]):
+    """See that no VACUUM has taken the files of the window's changes: one takes what is older than it keeps."""
+    ends = [
+        commits.written_at(commit.version) - commit.vacuums
+        for commit in _after(commits, found)
+        if commit.vacuums is not None
+    ]
+    until = max(ends, default=datetime.min.replace(tzinfo=UTC)) + _CLOCKS
+    for commit in reversed(found):
+        if commits.written_at(commit.version) > until:
+            continue
         gone = next((path for path in commit.files if not commits.holds(path)), None)
         if gone is not None:
             what = f"the changes of version {commit.version} were removed by VACUUM"
@@ -286,7 +290,7 @@ def physical_name(column: Mapping[str, Any]) -> str:
     return found.lower()
 
 
-def _expire(commits: Commits, shown: str, reason: str, first: int | None = None) -> None:
+def _expire(commits: Commits, shown: str, reason: str, first: int | None = None) -> NoReturn:
     first = commits.first if first is None else first
     step = (
         f"Copy the table's rows as they are now, and read on; "

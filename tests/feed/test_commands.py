@@ -74,7 +74,7 @@ def test_feed_tells_what_is_wrong(
 ) -> None:
     """In one line."""
     code, out, err = run(capsys, "feed", mirror, *arguments)
-    assert (1, "", 1) == (code, out, len(err.splitlines()))
+    assert (2, "", 1) == (code, out, len(err.splitlines()))
 
 
 def test_enable_feed(

@@ -177,13 +177,16 @@ def test_versions_without_a_feed_are_told(spark: SparkSession, tmp_path: Path) -
         f"ALTER TABLE {{t}} SET TBLPROPERTIES ({FEED})",  # 6
         "INSERT INTO {t} VALUES (4)",  # 7
     )
-    for after in (0, 1, 2, 3, 4):
+    for after, until in ((0, 1), (0, 7), (1, 4), (2, 7), (3, 4), (4, 5)):
         with pytest.raises(FeedExpiredError, match="feed was off") as caught:
-            table.read(after=after)
-        expected = 2 if after == 0 else 6
-        assert caught.value.first_readable in {expected, 6}
+            table.read(after=after, until=until)
+        assert 6 == caught.value.first_readable
     assert [(3, "insert", 2)] == told(table.read(after=1, until=3), "id")
     assert [(7, "insert", 4)] == told(table.read(after=5), "id")
+    table.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')")
+    with pytest.raises(FeedExpiredError, match="enable-feed") as caught:
+        table.read(after=7)
+    assert caught.value.first_readable is None
 
 
 def test_a_vacuum_in_between_is_seen(spark: SparkSession, table: Table) -> None:
