@@ -90,8 +90,8 @@ def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in rows), key=str)
 
 
-@pytest.mark.parametrize("until", [None, 0, 1, 2, 3, 4])
-@pytest.mark.parametrize("after", [-1, 0, 1, 2, 3, 4])
+@pytest.mark.parametrize("until", [None, 1, 3, 4])
+@pytest.mark.parametrize("after", [-1, 1, 2, 4])
 def test_a_window_holds_what_came_after_one_version_and_up_to_another(
     seen: Table, after: int, until: int | None
 ) -> None:
