@@ -199,6 +199,8 @@ class FeedError(MirrorError):
         first_readable: The first version whose changes can be read, where that is known.
     """
 
+    advice = "Check the table, and the versions that are asked for."
+
     def __init__(
         self, reason: str, *, first_readable: int | None = None, **facts: str | int | None
     ) -> None:

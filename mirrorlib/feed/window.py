@@ -89,7 +89,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
     """
     first, last = _settle(commits, shown, after, until)
     if first == last:
-        return Window(after=first, until=last, metadata=commits.metadata_at(last))
+        return Window(after=first, until=last, metadata=commits.metadata_at(max(last, 0)))
     _check_present(commits, shown, first, last)
     found = [commits.read(version) for version in range(first + 1, last + 1)]
     newest = commits.metadata_at(commits.newest)
@@ -177,7 +177,7 @@ def _check_present(commits: Commits, shown: str, after: int, until: int) -> None
 def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segment]:
     """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
     start = found[0].version
-    current = found[0].metadata or commits.metadata_at(start)
+    current = _before(commits, shown, found[0])
     table, segments = current.id, list[Segment]()
     for commit in found:
         became = commit.metadata or current
@@ -200,6 +200,19 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
             start = commit.version
         current = became
     return [*segments, Segment(first=start, last=found[-1].version, metadata=current)]
+
+
+def _before(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
+    """Find the metadata that a window's first commit meets: it may be the one that changes them."""
+    if first.metadata is None or first.version == 0:
+        return first.metadata or commits.metadata_at(first.version)
+    try:
+        return commits.metadata_at(first.version - 1)
+    except FeedError:
+        if not first.changes:
+            return first.metadata
+        what = f"version {first.version} may have replaced rows and schema at once, and nothing tells what was before"
+        _expire(commits, shown, what, first.version + 1)
 
 
 def _as_of_now(commits: Commits, shown: str, segment: Segment, newest: Metadata) -> Segment:

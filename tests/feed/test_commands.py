@@ -38,6 +38,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, said.out, said.err
 
 
+@pytest.mark.smoke
 def test_feed_shows_what_changed(mirror: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An update is one line with both values; the keys come from the mirror's journal."""
     code, out, _ = run(capsys, "feed", mirror, "orders")
