@@ -118,11 +118,9 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     """
     from pyspark.sql import functions as f
 
-    kinds = f.array(*[f.lit(kind) for kind in _ORDER])
+    kinds = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     order = [f.col(name) for name in (VERSION, *map(quote, keys))]
-    rows = (
-        frame.orderBy(*order, f.array_position(kinds, f.col(KIND))).limit(2 * (limit + 1)).collect()
-    )
+    rows = frame.orderBy(*order, kinds[f.col(KIND)]).limit(2 * (limit + 1)).collect()
     found = list(_pair(rows, keys))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)
 

@@ -223,7 +223,9 @@ def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> 
             table.read(after=after)
         assert 7 == caught.value.first_readable
     assert [] == told(table.read(after=6), "id")
-    assert ["id", "_change_type", "_commit_version", "_commit_timestamp"] == table.read(after=6).columns
+    assert ["id", "_change_type", "_commit_version", "_commit_timestamp"] == table.read(
+        after=6
+    ).columns
 
 
 def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
