@@ -23,13 +23,7 @@ from mirrorlib.commands import (
     status,
 )
 from mirrorlib.commands.say import say_error
-from mirrorlib.errors import (
-    FeedError,
-    FeedExpiredError,
-    JournalError,
-    LandingZoneError,
-    MirrorError,
-)
+from mirrorlib.errors import MirrorError
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -94,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         well: bool = arguments.run(arguments)
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
-        return USAGE if _is_usage(exc) else STOPPED
+        return USAGE if exc.wrong_usage else STOPPED
     except KeyboardInterrupt:
         sys.stderr.write("mirrorlib: interrupted\n")
         return INTERRUPTED
@@ -102,12 +96,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
     return OK if well else STOPPED
-
-
-def _is_usage(error: MirrorError) -> bool:
-    """Say whether what was asked for cannot be, whatever the tables hold."""
-    asked = isinstance(error, FeedError) and not isinstance(error, FeedExpiredError)
-    return asked or isinstance(error, (LandingZoneError, JournalError))
 
 
 def _parser() -> argparse.ArgumentParser:

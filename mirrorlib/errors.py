@@ -51,6 +51,7 @@ class MirrorError(Exception):
     """
 
     advice: ClassVar[str] = ""
+    wrong_usage: ClassVar[bool] = False  # what was asked for cannot be, whatever the tables hold
 
     def __init__(
         self,
@@ -130,6 +131,7 @@ class LandingZoneError(MirrorError):
     """The landing zone or the target is not where, or what, it has to be."""
 
     advice = "Check both paths."
+    wrong_usage = True
 
 
 class TableNameError(MirrorError):
@@ -172,6 +174,7 @@ class JournalError(MirrorError):
     """The state beside the target cannot be read, trusted or written."""
 
     advice = "Check the target and --state; nothing was applied."
+    wrong_usage = True
 
 
 class ForeignWriteError(MirrorError):
@@ -200,6 +203,7 @@ class FeedError(MirrorError):
     """
 
     advice = "Check the table, and the versions that are asked for."
+    wrong_usage = True
 
     def __init__(
         self, reason: str, *, first_readable: int | None = None, **facts: str | int | None
@@ -215,6 +219,7 @@ class FeedExpiredError(FeedError):
     """Some commit of the window is gone, or was made while the feed was off: reading on would lose its changes."""
 
     advice = "Copy the table's rows as they are now, and read on from its newest version."
+    wrong_usage = False
 
 
 class StoreError(MirrorError):

@@ -41,7 +41,8 @@ _HARMLESS = frozenset(
         "CREATE TABLE",
     }
 )
-_DIGITS = 20
+LOG = "_delta_log"
+DIGITS = 20
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 
@@ -89,18 +90,19 @@ class FileLog:
 
     def newest(self, at_least: int = -1) -> int | None:
         """Go on from a known version one by one; list only when that one is gone."""
-        if at_least < 0 or self._table.stat(_path(at_least)) is None:
-            listed = self._table.list_folder("_delta_log")
-            versions = [_version(file.name) for file in listed.files] if listed else []
+        if at_least < 0 or self._table.stat(commit_path(at_least)) is None:
+            listed = self._table.list_folder(LOG)
+            versions = [commit_version(file.name) for file in listed.files] if listed else []
             return max((version for version in versions if version is not None), default=None)
-        while self._table.stat(_path(at_least + 1)) is not None:
+        while self._table.stat(commit_path(at_least + 1)) is not None:
             at_least += 1
         return at_least
 
     def commits(self, after: int, until: int) -> tuple[Commit, ...]:
         """Read each version's file."""
         found = (
-            (version, self._table.read(_path(version))) for version in range(after + 1, until + 1)
+            (version, self._table.read(commit_path(version)))
+            for version in range(after + 1, until + 1)
         )
         return tuple(_from_actions(version, data) for version, data in found if data is not None)
 
@@ -142,13 +144,15 @@ def find_commit(commits: Iterable[Commit], life: str, batch: int) -> Commit | No
     return next(mine, None)
 
 
-def _path(version: int) -> str:
-    return f"_delta_log/{version:020d}.json"
+def commit_path(version: int) -> str:
+    """Return where a version's file is, relative to the table."""
+    return f"{LOG}/{version:0{DIGITS}d}.json"
 
 
-def _version(name: str) -> int | None:
+def commit_version(name: str) -> int | None:
+    """Read the version from the name of its file; None for any other file of the log."""
     stem, _, extension = name.partition(".")
-    return int(stem) if extension == "json" and len(stem) == _DIGITS and stem.isdigit() else None
+    return int(stem) if extension == "json" and len(stem) == DIGITS and stem.isdigit() else None
 
 
 def _from_actions(version: int, data: bytes) -> Commit:

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.target import Target
 
-_MAPPING = "delta.columnMapping.mode"
+MAPPING = "delta.columnMapping.mode"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 LIFE_PROPERTY = "mirrorlib.life"
 _LONGEST_COLUMN = 255
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 _EXACT_IN_DOUBLE = 1 << 53
-_FEED_DAYS = 7
-_LOG_DAYS = 30
+FEED = "delta.enableChangeDataFeed"
+FEED_DAYS = 7
+LOG_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Found:
     @property
     def mapped(self) -> bool:
         """Say whether the table has column mapping, which lets a column have any name."""
-        return self.properties.get(_MAPPING, "none") != "none"
+        return self.properties.get(MAPPING, "none") != "none"
 
 
 def refer(target: Target, name: TableName) -> TableRef:
@@ -144,22 +145,34 @@ def create_table(
     """
     _check_vacant(ref)
     properties = {
-        "delta.enableChangeDataFeed": "true",
+        **feed_properties(FEED_DAYS),
         "delta.enableDeletionVectors": "true",
-        "delta.deletedFileRetentionDuration": f"interval {_FEED_DAYS} days",
-        "delta.logRetentionDuration": f"interval {_LOG_DAYS} days",
         LIFE_PROPERTY: life,
     }
     for column in columns:
         _check_column_name(ref, column.name)
     skipping = _skipping_columns(columns, keys)
     if any(needs_mapping(column.name) for column in columns):
-        properties[_MAPPING] = "name"
+        properties[MAPPING] = "name"
     elif skipping:
         properties[_STATISTICS] = skipping
     ddl = ", ".join(column.ddl for column in columns)
-    told = ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    told = to_sql(properties)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+
+
+def feed_properties(days: int) -> dict[str, str]:
+    """Return the properties of a table whose feed is on, and readable for that many days."""
+    return {
+        FEED: "true",
+        "delta.deletedFileRetentionDuration": f"interval {days} days",
+        "delta.logRetentionDuration": f"interval {max(days, LOG_DAYS)} days",
+    }
+
+
+def to_sql(properties: Mapping[str, str]) -> str:
+    """Write table properties for SQL."""
+    return ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
 
 
 def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
@@ -201,7 +214,7 @@ def free_columns(
 
 def _map_columns(spark: SparkSession, ref: TableRef) -> None:
     """Turn column mapping on; the columns that are there keep their names in the data files."""
-    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(_MAPPING)} = 'name')")
+    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(MAPPING)} = 'name')")
 
 
 def add_columns(

@@ -15,6 +15,11 @@ def add_place(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "landing_zone", metavar="LANDING_ZONE", help="folder or URL that holds the table folders"
     )
+    add_tables(command)
+
+
+def add_tables(command: argparse.ArgumentParser) -> None:
+    """Add which tables."""
     command.add_argument(
         "--table",
         action="append",

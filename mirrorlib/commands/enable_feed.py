@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.commands.arguments import add_json, positive
+from mirrorlib.commands.arguments import add_json, add_tables, positive
 from mirrorlib.commands.say import say_report
 from mirrorlib.commands.spark import start_spark
 
@@ -26,13 +26,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="a Delta table's path, or a folder of them; with --catalog, a schema's name",
     )
     command.add_argument("--catalog", metavar="NAME", help="tables of this Spark catalog")
-    command.add_argument(
-        "--table",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this table; a glob such as 'dbo/*' too; may be repeated",
-    )
+    add_tables(command)
     command.add_argument(
         "--days",
         type=positive,

@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> bool:
     """Print the changes, oldest first."""
     from mirrorlib.feed.changes import first_changes
     from mirrorlib.feed.mirror import find_mirror
-    from mirrorlib.feed.read import read_feed, version_before_newest
+    from mirrorlib.feed.place import find_feed_table
+    from mirrorlib.feed.read import read_feed
 
     mirror = find_mirror(
         arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
@@ -64,15 +65,16 @@ def run(arguments: argparse.Namespace) -> bool:
     spark = start_spark(arguments)
     after = arguments.after
     if after is None:
-        after = version_before_newest(spark, mirror.table)
+        after = find_feed_table(spark, mirror.table).commits.newest - 1
     frame = read_feed(
         spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
     )
     changes = first_changes(frame, arguments.table, keys, arguments.limit)
-    if not arguments.json:
+    if arguments.json:
+        for change in changes.changes:
+            say_json(change.to_dict(), in_one_line=True)
+    else:
         show_report(changes)
-    for change in changes.changes if arguments.json else ():
-        say_json(change.to_dict(), in_one_line=True)
     return True
 
 

@@ -6,11 +6,11 @@ In: a feed of any size. Out: `Changes`, at most as many as are asked for, oldest
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE, TIME, VERSION
+from mirrorlib.feed.net import DELETE, FEED_COLUMNS, INSERT, KIND, POST, PRE, TIME, VERSION
 from mirrorlib.landing.names import quote
 from mirrorlib.tabular import Tabular
 
@@ -44,13 +44,7 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; the shape is a contract."""
-        return {
-            "version": self.version,
-            "timestamp": self.timestamp,
-            "change": self.change,
-            "before": None if self.before is None else dict(self.before),
-            "after": None if self.after is None else dict(self.after),
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,9 +147,7 @@ def _change(kind: str, before: Row | None, after: Row | None) -> Change:
 
 def _values(row: Row) -> dict[str, Any]:
     told = row.asDict(recursive=True)
-    return {
-        name: _plain(value) for name, value in told.items() if name not in {KIND, VERSION, TIME}
-    }
+    return {name: _plain(value) for name, value in told.items() if name not in FEED_COLUMNS}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # a value of the data

@@ -18,15 +18,15 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version
+from mirrorlib.apply.table import FEED, MAPPING
 from mirrorlib.errors import FeedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mirrorlib.store import Store
+    from mirrorlib.store import Store, StoredFile
 
-_LOG = "_delta_log"
-_DIGITS = 20
 _ONE_KIND = frozenset({"UPDATE", "DELETE"})
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
@@ -49,12 +49,12 @@ class Metadata:
     @property
     def has_feed(self) -> bool:
         """Say whether commits record their changes."""
-        return self.properties.get("delta.enableChangeDataFeed", "").lower() == "true"
+        return self.properties.get(FEED, "").lower() == "true"
 
     @property
     def mapped(self) -> bool:
         """Say whether columns are known by ids, so that they can be renamed and dropped."""
-        return self.properties.get("delta.columnMapping.mode", "none") != "none"
+        return self.properties.get(MAPPING, "none") != "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,6 @@ class FeedCommit:
 
     Attributes:
         version: its number.
-        operation: Delta's word for what it did.
         metadata: what it sets the table's metadata to; None when it leaves it.
         changes: it adds, removes or changes rows.
         forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
@@ -74,7 +73,6 @@ class FeedCommit:
     """
 
     version: int
-    operation: str
     metadata: Metadata | None
     changes: bool
     forgotten: bool
@@ -91,15 +89,28 @@ class Commits:
         self._store = store
         self._shown = shown
 
+    def check(self) -> None:
+        """See that the log holds a version.
+
+        Raises:
+            FeedError: there is none, so there is no Delta table.
+
+        """
+        if not self._listed:
+            msg = "there is no Delta table"
+            raise FeedError(msg, table=self._shown, next_step="Check the path.")
+
+    @cached_property
+    def _files(self) -> tuple[StoredFile, ...]:
+        """List the log once: what is asked of it later is all of one moment."""
+        folder = self._store.list_folder(LOG)
+        return folder.files if folder else ()
+
     @cached_property
     def _listed(self) -> dict[int, datetime]:
         """Map each version that has a file of its own to when that was written, in order."""
-        folder = self._store.list_folder(_LOG)
-        found = {_version(file.name): file.modified for file in (folder.files if folder else ())}
+        found = {commit_version(file.name): file.modified for file in self._files}
         versions = sorted(version for version in found if version is not None)
-        if not versions:
-            msg = "there is no Delta table"
-            raise FeedError(msg, table=self._shown, next_step="Check the path.")
         return {version: found[version] for version in versions}
 
     @property
@@ -167,7 +178,6 @@ class Commits:
         merge = info.get("operation") == "MERGE"
         return FeedCommit(
             version=version,
-            operation=info.get("operation") or "a commit without provenance",
             metadata=_metadata(told["metaData"]) if "metaData" in told else None,
             changes=bool(data or images),
             forgotten=bool(data or images) and merge and {inserted, updated, deleted} == {"0"},
@@ -193,11 +203,10 @@ class Commits:
 
     @cached_property
     def _checkpoints(self) -> dict[int, list[str]]:
-        folder = self._store.list_folder(_LOG)
         found: dict[int, list[str]] = {}
-        for file in folder.files if folder else ():
+        for file in self._files:
             number, _, rest = file.name.partition(".")
-            if rest.startswith("checkpoint.") and len(number) == _DIGITS and number.isdigit():
+            if rest.startswith("checkpoint.") and len(number) == DIGITS and number.isdigit():
                 found.setdefault(int(number), []).append(file.path)
         return found
 
@@ -223,7 +232,7 @@ class Commits:
         return "://" in path or path.startswith("/") or self._store.stat(path) is not None
 
     def _lines(self, version: int, word: str = "") -> Iterator[dict[str, Any]]:
-        path = f"{_LOG}/{version:0{_DIGITS}d}.json"
+        path = commit_path(version)
         data = self._store.read(path)
         if data is None:
             msg = f"version {version} has gone from the log while it was read"
@@ -253,11 +262,6 @@ def _metadata(action: Mapping[str, Any]) -> Metadata:
         schema=json.loads(action["schemaString"]),
         properties=dict(properties),  # a checkpoint has a list of pairs
     )
-
-
-def _version(name: str) -> int | None:
-    stem, _, extension = name.partition(".")
-    return int(stem) if extension == "json" and len(stem) == _DIGITS and stem.isdigit() else None
 
 
 def _whole_milliseconds(moment: datetime) -> datetime:

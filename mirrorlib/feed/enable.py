@@ -9,30 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
+from mirrorlib.apply.table import FEED, FEED_DAYS, feed_properties, to_sql
 from mirrorlib.errors import FeedError, MirrorError, StoreError
-from mirrorlib.feed.commits import Commits
-from mirrorlib.feed.net import KIND, TIME, VERSION
+from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import TableName, matches, quote
 from mirrorlib.store import open_store
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
 
     from mirrorlib.store import Store
 
-_FEED = "delta.enableChangeDataFeed"
-_FILES = "delta.deletedFileRetentionDuration"
-_LOG = "delta.logRetentionDuration"
-_RESERVED = (KIND, VERSION, TIME)
 _DEPTH = 3  # folders below a root: catalog, schema, table
-DAYS, LOG_DAYS = 7, 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,40 +102,39 @@ def enable_feed(
         msg = "`days` is not a number of days from 1 on"
         raise FeedError(msg, found=str(days))
     found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
-    chosen = [
-        (name, address)
-        for name, address in found
-        if not tables or any(fnmatchcase(name, pattern) for pattern in tables)
-    ]
+    chosen = [(name, address) for name, address in found if _asked(name, tables)]
     return EnableReport(
         place=place, tables=tuple(_enable(spark, name, address, days) for name, address in chosen)
     )
 
 
-def enable_by_default(spark: SparkSession, *, days: int = DAYS) -> None:
+def _asked(name: str, tables: Sequence[str]) -> bool:
+    schema, _, table = name.rpartition("/")
+    return matches(TableName(schema or None, table), tables)
+
+
+def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
     """Let every Delta table that this session creates have its feed on, readable for that many days."""
     defaults = "spark.databricks.delta.properties.defaults."
-    for name, value in _properties(days).items():
+    for name, value in feed_properties(days).items():
         spark.conf.set(defaults + name.removeprefix("delta."), value)
 
 
 def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
     try:
-        table = find_feed_table(spark, address)
-        commits = Commits(table.store, name)
-        metadata = commits.metadata_at(commits.newest)
+        table = find_feed_table(spark, address, shown=name)
+        metadata = table.commits.metadata_at(table.commits.newest)
         _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
-        wanted = _properties(days or DAYS)
+        wanted = feed_properties(days or FEED_DAYS)
         if days is None:
             wanted = {key: v for key, v in wanted.items() if key not in metadata.properties} | (
-                {} if metadata.has_feed else {_FEED: "true"}
+                {} if metadata.has_feed else {FEED: "true"}
             )
         wanted = {key: v for key, v in wanted.items() if metadata.properties.get(key) != v}
         if not wanted:
             return Enabled(table=name, state="already")
-        told = ", ".join(f"'{key}' = '{value}'" for key, value in wanted.items())
-        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({told})")
-        newest = Commits(table.store, name).newest
+        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+        newest = find_feed_table(spark, address).commits.newest
         return Enabled(
             table=name, state="already" if metadata.has_feed else "enabled", version=newest
         )
@@ -149,17 +142,9 @@ def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> E
         return Enabled(table=name, state="refused", reason=str(exc))
 
 
-def _properties(days: int) -> Mapping[str, str]:
-    return {
-        _FEED: "true",
-        _FILES: f"interval {days} days",
-        _LOG: f"interval {max(days, LOG_DAYS)} days",
-    }
-
-
 def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
     """Refuse columns whose names the feed has for itself, and say how to free them."""
-    taken = [column for column in columns if column.lower() in _RESERVED]
+    taken = [column for column in columns if column.lower() in FEED_COLUMNS]
     if not taken:
         return
     renames = "; ".join(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
+FEED_COLUMNS = (KIND, VERSION, TIME)
 INSERT, DELETE, PRE, POST = "insert", "delete", "update_preimage", "update_postimage"
 _SIGN, _TIMES, _PLACE, _PAIRS = "_mirror_sign", "_mirror_times", "_mirror_place", "_mirror_pairs"
 
@@ -38,7 +39,7 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    columns = [name for name in frame.columns if name not in {KIND, VERSION, TIME}]
+    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
     _check_comparable(frame, columns, table)
     by = [f.col(quote(name)) for name in keys or columns]
     counted = (
@@ -62,11 +63,11 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Tell deletes and inserts of one key in one commit as what they are: updates."""
     from pyspark.sql import functions as f
 
-    columns = [name for name in frame.columns if name not in {KIND, VERSION, TIME}]
+    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))
     rows = others.withColumn(_SIGN, _sign()).withColumn(_TIMES, f.lit(1))
-    return images.select(*map(quote, columns), KIND, VERSION, TIME).unionByName(
+    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(
         _told(rows, columns, keys, within=(VERSION,))
     )
 

@@ -6,10 +6,12 @@ other one a catalog's name.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
+from mirrorlib.feed.commits import Commits
 from mirrorlib.landing.names import quote
 from mirrorlib.store import open_store
 
@@ -17,47 +19,52 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-    from mirrorlib.store import Store
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedTable:
-    """A Delta table, and where its log lies.
+    """A Delta table, and its log as it was when the table was looked up.
 
     Attributes:
         shown: as its user names it.
         sql: for SQL, quoted.
         path: what Spark's readers take; None for a table of a catalog.
-        store: its folder.
+        commits: the versions that its log holds.
 
     """
 
     shown: str
     sql: str
     path: str | None
-    store: Store
+    commits: Commits
 
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
         """Let a reader that has its options read the table."""
         return reader.table(self.sql) if self.path is None else reader.load(self.path)
 
 
-def find_feed_table(spark: SparkSession, table: str) -> FeedTable:
-    """Address a table.
+def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> FeedTable:
+    """Address a table; errors call it *shown*, or what the caller calls it.
 
     Raises:
         FeedError: there is no such Delta table.
 
     """
+    path, sql = None, _quoted(table)
     if "/" in table or "\\" in table:
-        store = open_store(table)
-        path = store.uri("").rstrip("/")
-        found = FeedTable(shown=table, sql=f"delta.{quote(path)}", path=path, store=store)
-        if store.list_folder("_delta_log") is None:
-            msg = "there is no Delta table"
-            raise FeedError(msg, table=table, next_step="Check the path.")
-        return found
-    if not spark.catalog.tableExists(table):
+        location = path = open_store(table).uri("").rstrip("/")
+        sql = f"delta.{quote(path)}"
+    else:
+        location = _location(spark, table)
+    commits = Commits(open_store(location), shown or table)
+    commits.check()
+    return FeedTable(shown=shown or table, sql=sql, path=path, commits=commits)
+
+
+def _location(spark: SparkSession, table: str) -> str:
+    """Ask the catalog where a table lies."""
+    if not spark.catalog.tableExists(_quoted(table)):
         msg = "there is no such table in the catalog"
         step = "Check the name; a path has a slash in it."
         raise FeedError(msg, table=table, next_step=step)
@@ -65,19 +72,10 @@ def find_feed_table(spark: SparkSession, table: str) -> FeedTable:
     if detail["format"] != "delta":
         msg = "the table is not a Delta table, and has no change feed"
         raise FeedError(msg, table=table, found=detail["format"])
-    store = open_store(detail["location"])
-    return FeedTable(shown=table, sql=_quoted(table), path=None, store=store)
+    return str(detail["location"])
 
 
 def _quoted(name: str) -> str:
     """Quote a dotted name part by part, as Spark reads it: backticks may be there already."""
-    parts, part, inside = [], "", False
-    for character in name:
-        if character == "`":
-            inside = not inside
-        elif character == "." and not inside:
-            parts.append(part)
-            part = ""
-        else:
-            part += character
-    return ".".join(quote(part) for part in (*parts, part))
+    parts = ((quoted.replace("``", "`") or plain) for quoted, plain in _PART.findall(name))
+    return ".".join(map(quote, parts))

@@ -14,8 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.commits import Commits
-from mirrorlib.feed.net import KIND, PRE, TIME, VERSION, fold_net, pair_updates
+from mirrorlib.feed.net import FEED_COLUMNS, KIND, PRE, TIME, VERSION, fold_net, pair_updates
 from mirrorlib.feed.place import FeedTable, find_feed_table
 from mirrorlib.feed.window import Bound, Segment, Window, open_window, physical_name
 from mirrorlib.landing.names import quote
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Images = Literal["both", "post"]
-FEED_COLUMNS = (KIND, VERSION, TIME)
 _PLANNING = "Error occurred during query planning"
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _TOLD = 400  # characters of what Delta says
@@ -73,8 +71,7 @@ def read_feed(
         msg = '`images` is neither "both" nor "post"'
         raise FeedError(msg, table=table, found=str(images))
     found = find_feed_table(spark, table)
-    commits = Commits(found.store, table)
-    window = open_window(commits, table, after, until)
+    window = open_window(found.commits, table, after, until)
     frame = read_window(spark, found, window)
     spelled = _spelled(table, window, keys)
     if net:
@@ -84,11 +81,6 @@ def read_feed(
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
     return frame
-
-
-def version_before_newest(spark: SparkSession, table: str) -> int:
-    """Return where to read on from to get what the newest commit did."""
-    return Commits(find_feed_table(spark, table).store, table).newest - 1
 
 
 def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:

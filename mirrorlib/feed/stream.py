@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.commits import Commits
 from mirrorlib.feed.net import VERSION
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.window import Bound, open_window
@@ -50,13 +49,12 @@ def stream_feed(
             reader = reader.option(name, limit)
     if after is None:
         return found.load(reader)
-    commits = Commits(found.store, table)
-    window = open_window(commits, table, after, None)
+    window = open_window(found.commits, table, after, None)
     if len(window.segments) > 1:
         msg = "the table's schema has changed since then in a way that one stream cannot span"
         last = window.segments[-1].first
         step = f"Read up to version {last - 1} with read_feed, and stream after it."
         raise FeedError(msg, table=table, first_readable=last, next_step=step)
     # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
-    first = min(window.after + 1, commits.newest)
+    first = min(window.after + 1, found.commits.newest)
     return found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")

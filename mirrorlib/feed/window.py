@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -69,7 +69,7 @@ class Window:
     after: int
     until: int
     metadata: Metadata
-    segments: tuple[Segment, ...] = field(default=())
+    segments: tuple[Segment, ...] = ()
     pairs: bool = False
 
 
@@ -92,10 +92,9 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         return Window(after=first, until=last, metadata=commits.metadata_at(max(last, 0)))
     _check_present(commits, shown, first, last)
     found = [commits.read(version) for version in range(first + 1, last + 1)]
-    newest = commits.metadata_at(commits.newest)
-    segments = [
-        _as_of_now(commits, shown, segment, newest) for segment in _cut(commits, shown, found)
-    ]
+    cut = _cut(commits, shown, found)
+    newest = cut[-1].metadata if last == commits.newest else commits.metadata_at(commits.newest)
+    segments = [_as_of_now(commits, shown, segment, newest) for segment in cut]
     _check_files(commits, shown, found)
     return Window(
         after=first,
