@@ -178,7 +178,7 @@ class Journal:
         return f"{self._batches(life)}/{_LAST - batch:012d}-{batch}.{kind}.json"
 
     def _json(self, path: str) -> dict[str, Any]:
-        return _check_format(self._state.read(path), path, self._table)
+        return check_format(self._state.read(path), path, self._table)
 
     def _value(self, kind: type[V], path: str) -> V:
         value = self._json(path)
@@ -199,7 +199,7 @@ def open_state(state: Store) -> None:
     """
     data = state.read("state.json")
     if data is not None:
-        _check_format(data, "state.json")
+        check_format(data, "state.json")
         return
     probe = f"probe-{new_attempt()}.json"
     try:
@@ -215,7 +215,7 @@ def open_state(state: Store) -> None:
     state.put_new("state.json", json_bytes({"format": FORMAT, "created_at": now()}))
 
 
-def _check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
+def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
     """Parse a file of the state folder.
 
     Raises:

@@ -140,6 +140,10 @@ class Commits:
             times.append(at)
         return times
 
+    def committed_at(self, version: int) -> datetime:
+        """Return when a version was committed, as its feed tells it."""
+        return self._times[version - self.first]
+
     def written_at(self, version: int) -> datetime:
         """Return when a version's file was written."""
         return self._listed[version]

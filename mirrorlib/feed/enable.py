@@ -12,21 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.table import FEED, FEED_DAYS, feed_properties, to_sql
-from mirrorlib.errors import FeedError, MirrorError, StoreError
+from mirrorlib.errors import FeedError, MirrorError
+from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import TableName, matches, quote
-from mirrorlib.store import open_store
+from mirrorlib.landing.names import quote
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.store import Store
-
-_DEPTH = 3  # folders below a root: catalog, schema, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +95,10 @@ def enable_feed(
     if days is not None and (isinstance(days, bool) or days < 1):
         msg = "`days` is not a number of days from 1 on"
         raise FeedError(msg, found=str(days))
-    found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
-    chosen = [(name, address) for name, address in found if _asked(name, tables)]
+    chosen = find_tables(spark, place, catalog, tables)
     return EnableReport(
         place=place, tables=tuple(_enable(spark, name, address, days) for name, address in chosen)
     )
-
-
-def _asked(name: str, tables: Sequence[str]) -> bool:
-    schema, _, table = name.rpartition("/")
-    return matches(TableName(schema or None, table), tables)
 
 
 def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
@@ -154,31 +142,3 @@ def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
     mapping = f"ALTER TABLE {sql} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     msg = "the column's name is reserved for the change feed"
     raise FeedError(msg, table=name, column=taken[0], next_step=f"Rename it: {mapping}; {renames}")
-
-
-def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str, str]]:
-    rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(schema)}").collect()
-    names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
-    return [(name, ".".join(map(quote, (catalog, schema, name)))) for name in names]
-
-
-def _of_folder(place: str) -> list[tuple[str, str]]:
-    store = open_store(place)
-    names = list(_walk(store, "", _DEPTH))
-    return [(name or place, f"{store.url}/{name}".rstrip("/")) for name in names]
-
-
-def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
-    """Find the Delta tables at and below a folder; a table holds no tables."""
-    there = store.list_folder(folder)
-    if there is None and not folder:
-        msg = f"there is no folder {store.url}"
-        raise StoreError(msg, next_step="Check the path.")
-    if there is None:
-        return
-    if "_delta_log" in there.folders:
-        yield folder
-        return
-    for name in there.folders if depth else ():
-        if not name.startswith(("_", ".")):
-            yield from _walk(store, f"{folder}/{name}".lstrip("/"), depth - 1)

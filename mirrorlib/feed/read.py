@@ -14,7 +14,16 @@ from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.net import FEED_COLUMNS, KIND, PRE, TIME, VERSION, fold_net, pair_updates
+from mirrorlib.feed.net import (
+    FEED_COLUMNS,
+    INSERT,
+    KIND,
+    PRE,
+    TIME,
+    VERSION,
+    fold_net,
+    pair_updates,
+)
 from mirrorlib.feed.place import FeedTable, find_feed_table
 from mirrorlib.feed.window import Bound, Segment, Window, open_window, physical_name
 from mirrorlib.landing.names import quote
@@ -73,14 +82,38 @@ def read_feed(
     found = find_feed_table(spark, table)
     window = open_window(found.commits, table, after, until)
     frame = read_window(spark, found, window)
+    frame = tell_changes(frame, window, table, keys, net=net)
+    return frame if images == "both" else frame.where(f"{KIND} <> '{PRE}'")
+
+
+def tell_changes(
+    frame: DataFrame, window: Window, table: str, keys: Sequence[str], *, net: bool
+) -> DataFrame:
+    """Tell a window's changes by key: folded to the net ones, or deletes and inserts paired to updates.
+
+    Raises:
+        FeedError: a key is no column, or a column cannot be compared.
+
+    """
     spelled = _spelled(table, window, keys)
     if net:
-        frame = fold_net(frame, spelled, table)
-    elif spelled and window.pairs:
-        frame = pair_updates(frame, spelled)
-    if images == "post":
-        frame = frame.where(f"{KIND} <> '{PRE}'")
-    return frame
+        return fold_net(frame, spelled, table)
+    return pair_updates(frame, spelled) if spelled and window.pairs else frame
+
+
+def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
+    """Read the rows of a version in the shape of a feed: each was inserted by it.
+
+    Raises:
+        FeedExpiredError: the version cannot be read any more.
+
+    """
+    from pyspark.sql import functions as f
+
+    rows = table.load(spark.read.format("delta").option("versionAsOf", version))
+    _check_planned(spark, table, rows)
+    at = f.lit(table.commits.committed_at(version))
+    return rows.withColumns({KIND: f.lit(INSERT), VERSION: f.lit(version).cast("long"), TIME: at})
 
 
 def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:

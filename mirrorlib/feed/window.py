@@ -63,6 +63,7 @@ class Window:
         metadata: the table's metadata as of `until`.
         segments: how it is read; none when nothing was committed in it.
         pairs: some commit of it may delete and insert rows of one key.
+        changes: some commit of it changes rows.
 
     """
 
@@ -71,6 +72,7 @@ class Window:
     metadata: Metadata
     segments: tuple[Segment, ...] = ()
     pairs: bool = False
+    changes: bool = False
 
 
 def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound | None) -> Window:
@@ -102,6 +104,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         metadata=segments[-1].metadata,
         segments=tuple(segments),
         pairs=any(commit.pairs for commit in found),
+        changes=any(commit.changes for commit in found),
     )
 
 

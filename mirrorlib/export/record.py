@@ -1,0 +1,135 @@
+"""What is kept of a consumer: how it receives a table, which windows it was given, how each ended.
+
+In: nothing. Out: frozen values and their JSON, which a person can read. A value that an older
+version wrote lacks what came later, and takes its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from mirrorlib.apply.record import FORMAT, json_bytes
+
+Start = Literal["snapshot", "now"] | int
+OnExpired = Literal["fail", "snapshot"]
+Kind = Literal["changes", "snapshot"]
+Outcome = Literal["delivered", "void"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One consumer's way through one table, since it was registered or rewound.
+
+    Attributes:
+        consumer: its name.
+        table: the table's name in the target.
+        ordinal: 1 when it was registered, one more after each rewind.
+        uuid: random; a receiver that knows it, and a window's number, can tell a repetition.
+        to: the receiver, without passwords.
+        mode: what the receiver makes of changes; "" where there is one way only.
+        net: windows are folded to net changes.
+        start_at: the version after which it begins; None when it begins with a snapshot.
+        table_id: the Delta table's id when it began.
+        on_expired: what happens when changes that it has not read are gone.
+        began_at: ISO 8601, UTC.
+
+    """
+
+    consumer: str
+    table: str
+    ordinal: int
+    uuid: str
+    to: str
+    mode: str
+    net: bool
+    start_at: int | None
+    table_id: str
+    on_expired: OnExpired
+    began_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One window: what is delivered as one, whole and once. Written before it is delivered, never changed.
+
+    Attributes:
+        stream: the stream's uuid.
+        number: 1 for the first.
+        attempt: random, names this plan.
+        kind: changes of the versions in (after, until], or all rows as of *until*.
+        reset: the receiver forgets what it has: changes were lost to it, and a snapshot takes their place.
+        after: the last version before it; -1 for a snapshot.
+        until: its last version.
+        until_at: when that version's file was written, ISO 8601, UTC.
+        table_id: the Delta table's id.
+        keys: the table's key columns; empty when it has none.
+        planned_at: ISO 8601, UTC.
+
+    """
+
+    stream: str
+    number: int
+    attempt: str
+    kind: Kind
+    reset: bool
+    after: int
+    until: int
+    until_at: str
+    table_id: str
+    keys: tuple[str, ...]
+    planned_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a window ended.
+
+    Attributes:
+        outcome: delivered, or void: its changes were gone before it could be delivered.
+        rows: how many rows the receiver was given; None where a former runner's delivery was found.
+        seconds: how long that took.
+        finished_at: ISO 8601, UTC.
+
+    """
+
+    outcome: Outcome
+    rows: int | None
+    seconds: float
+    finished_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The newest window of a stream, and how it ended once it has."""
+
+    plan: Plan
+    done: Done | None
+
+    @property
+    def position(self) -> int:
+        """Return the last version that was delivered."""
+        delivered = self.done is not None and self.done.outcome == "delivered"
+        return self.plan.until if delivered else self.plan.after
+
+
+V = TypeVar("V", Stream, Plan, Done)
+
+
+def to_json(value: Stream | Plan | Done) -> bytes:
+    """Write a value as a file of the registry."""
+    return json_bytes({"format": FORMAT, **asdict(value)})
+
+
+def from_json(kind: type[V], value: Mapping[str, Any]) -> V:
+    """Read a value back.
+
+    Raises:
+        KeyError, TypeError: the JSON is not one that `to_json` wrote.
+
+    """
+    known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
+    if kind is Plan:
+        known["keys"] = tuple(known["keys"])
+    return kind(**known)

@@ -1,0 +1,144 @@
+"""The registry: which consumers a target has, and how far each has come, on disk, beside its tables.
+
+In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files:
+
+    consumers/<consumer>/<table>/streams/000001.json                how it receives the table
+    consumers/<consumer>/<table>/000001/<inverse>-<n>.plan.json   a window: what is delivered as one
+    consumers/<consumer>/<table>/000001/<inverse>-<n>.done.json     it was
+    consumers/<consumer>/<table>/lease/<inverse>-<n>.json           who delivers now
+    consumers/<consumer>/<table>/status.json                        the last word, for people
+
+`<inverse>` makes the newest sort first, so one short listing finds it. Promises: streams, windows and
+outcomes are written by put-if-absent, so a crash repeats the same window, and whoever comes second
+reads what the first has written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.apply.journal import check_format
+from mirrorlib.apply.record import FORMAT, json_bytes, now
+from mirrorlib.errors import JournalError
+from mirrorlib.export.record import Done, Entry, Stream, V, Plan, from_json, to_json
+from mirrorlib.landing.names import TableName, parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirrorlib.store import Store
+
+FOLDER = "consumers"
+LAST = 10**12 - 1
+
+
+class Registry:
+    """One consumer's streams, windows and outcomes for one table."""
+
+    def __init__(self, state: Store, consumer: str, table: TableName) -> None:
+        """Take the store of the state folder; nothing is read yet."""
+        self.state = state
+        self.consumer = consumer
+        self.table = str(table)
+        self.folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
+
+    def newest_stream(self) -> Stream | None:
+        """Return the stream that counts; None when the consumer does not receive the table."""
+        listed = self.state.list_folder(f"{self.folder}/streams")
+        names = (
+            [file.path for file in listed.files if file.name.endswith(".json")] if listed else []
+        )
+        return self._value(Stream, names[-1]) if names else None
+
+    def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
+        """Begin stream *ordinal*, or return the one that another runner began first."""
+        stream = Stream(
+            consumer=self.consumer,
+            table=self.table,
+            ordinal=ordinal,
+            uuid=str(uuid.uuid4()),
+            began_at=now(),
+            **wanted,
+        )
+        path = f"{self.folder}/streams/{ordinal:06d}.json"
+        self.state.put_new(path, to_json(stream))
+        return self._value(Stream, path)  # never ours by belief: an answer may have been lost
+
+    def newest(self, stream: Stream) -> Entry | None:
+        """Return the newest window of a stream; None before the first."""
+        folder = self._windows(stream)
+        names = self.state.first_names(folder, 2)
+        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), "")
+        if not newest:
+            return None
+        stem = newest.rsplit(".", 2)[0]  # an outcome whose window was lost must not pass unnoticed
+        done = f"{stem}.done.json"
+        return Entry(
+            plan=self._value(Plan, f"{folder}/{stem}.plan.json"),
+            done=self._value(Done, f"{folder}/{done}") if done in names else None,
+        )
+
+    def write_plan(self, stream: Stream, plan: Plan) -> Plan:
+        """Write a window unless its number has one; return the one that counts."""
+        path = self._path(stream, plan.number, "plan")
+        self.state.put_new(path, to_json(plan))
+        return self._value(Plan, path)
+
+    def write_done(self, stream: Stream, number: int, done: Done) -> Done:
+        """Write an outcome unless the window has one; return the one that counts."""
+        path = self._path(stream, number, "done")
+        self.state.put_new(path, to_json(done))
+        return self._value(Done, path)
+
+    def read_status(self) -> dict[str, Any]:
+        """Return the last word about the stream; empty when there is none that can be read: nothing rests on it."""
+        path = f"{self.folder}/status.json"
+        try:
+            return check_format(self.state.read(path), path) if self.state.stat(path) else {}
+        except JournalError:
+            return {}
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the last word about the stream."""
+        self.state.put(f"{self.folder}/status.json", json_bytes({"format": FORMAT, **status}))
+
+    def forget(self) -> None:
+        """Remove all that is known; the streams go first: what is left without them is nobody's."""
+        self.state.delete_folder(f"{self.folder}/streams")
+        self.state.delete_folder(self.folder)
+
+    def _windows(self, stream: Stream) -> str:
+        return f"{self.folder}/{stream.ordinal:06d}"
+
+    def _path(self, stream: Stream, number: int, kind: str) -> str:
+        return f"{self._windows(stream)}/{LAST - number:012d}-{number}.{kind}.json"
+
+    def _value(self, kind: type[V], path: str) -> V:
+        value = check_format(self.state.read(path), path, self.table)
+        try:
+            return from_json(kind, value)
+        except (KeyError, TypeError) as exc:
+            msg = "the registry lacks a value"
+            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
+
+
+def registries(state: Store, consumer: str | None = None) -> list[Registry]:
+    """Find every stream that is registered in a state folder, or those of one consumer."""
+    if consumer is not None:
+        names = [TableName(None, consumer).segment]
+    else:
+        listed = state.list_folder(FOLDER)
+        names = list(listed.folders) if listed else []
+    found = []
+    for name in names:
+        tables = state.list_folder(f"{FOLDER}/{name}")
+        for table in tables.folders if tables else ():
+            shown = TableName.from_segment(name).table
+            found.append(Registry(state, shown, TableName.from_segment(table)))
+    return [registry for registry in found if registry.newest_stream() is not None]
+
+
+def registry_of(state: Store, consumer: str, table: str) -> Registry:
+    """Return the registry of one consumer and one table, by their names."""
+    return Registry(state, consumer, parse_name(table))

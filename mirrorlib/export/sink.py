@@ -1,0 +1,60 @@
+"""What a receiver has to be, so that it is given every window whole and none twice.
+
+A receiver of one's own is a class with these two methods; `examples/own_sink.py` is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.export.record import Plan, Stream
+    from mirrorlib.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A window to be delivered.
+
+    Attributes:
+        spark: a session of this table's own.
+        stream: whose it is. (stream.uuid, plan.number) names the window for ever.
+        plan: which one: its number, bounds, kind and keys.
+        frame: the table's columns, then `_change_type` (insert, update_preimage, update_postimage,
+            delete), `_commit_version` and `_commit_timestamp`; a snapshot's rows are inserts of its version.
+            The same rows whenever it is computed, in no order.
+        scratch: a store for files that live no longer than the delivery.
+        folder: the folder there that is this delivery's.
+
+    """
+
+    spark: SparkSession
+    stream: Stream
+    plan: Plan
+    frame: DataFrame
+    scratch: Store
+    folder: str
+
+
+class Sink(Protocol):
+    """A receiver.
+
+    The runner delivers window after window of a stream, each until `deliver` has returned once. After
+    a crash it asks `position` first, and delivers the window again where the receiver does not have it.
+    So windows are neither lost nor doubled if one of these holds: `position` tells the truth, as it
+    is written in one transaction with the window; or delivering a window twice is the same as once.
+    """
+
+    def position(self, stream: Stream) -> int:
+        """Return the number of the last window of a stream that the receiver holds; 0 for none, or when it cannot tell."""
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Write the window as a whole, and return its number of rows; where `plan.reset` is set, forget the table first.
+
+        Raises:
+            MirrorError: the receiver is not there, or cannot take the rows; nothing of the window is visible.
+
+        """

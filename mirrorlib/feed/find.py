@@ -1,0 +1,67 @@
+"""Find the Delta tables of a target: the folders below a root, or the tables of a catalog's schema.
+
+In: a place as a caller says it. Out: names, and what `find_feed_table` takes for each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import StoreError
+from mirrorlib.landing.names import TableName, matches, quote
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.store import Store
+
+_DEPTH = 3  # folders below a root: catalog, schema, table
+
+
+def find_tables(
+    spark: SparkSession, place: str, catalog: str | None, patterns: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """Find tables by name or glob, all without one.
+
+    Raises:
+        StoreError: the place cannot be listed.
+
+    """
+    found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
+    return [(name, address) for name, address in found if _asked(name, patterns)]
+
+
+def _asked(name: str, patterns: Sequence[str]) -> bool:
+    schema, _, table = name.rpartition("/")
+    return matches(TableName(schema or None, table), patterns)
+
+
+def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str, str]]:
+    rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(schema)}").collect()
+    names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
+    return [(name, ".".join(map(quote, (catalog, schema, name)))) for name in names]
+
+
+def _of_folder(place: str) -> list[tuple[str, str]]:
+    store = open_store(place)
+    names = list(_walk(store, "", _DEPTH))
+    return [(name or place, f"{store.url}/{name}".rstrip("/")) for name in names]
+
+
+def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
+    """Find the Delta tables at and below a folder; a table holds no tables."""
+    there = store.list_folder(folder)
+    if there is None and not folder:
+        msg = f"there is no folder {store.url}"
+        raise StoreError(msg, next_step="Check the path.")
+    if there is None:
+        return
+    if "_delta_log" in there.folders:
+        yield folder
+        return
+    for name in there.folders if depth else ():
+        if not name.startswith(("_", ".")):
+            yield from _walk(store, f"{folder}/{name}".lstrip("/"), depth - 1)
