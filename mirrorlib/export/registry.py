@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.journal import check_format
 from mirrorlib.apply.record import FORMAT, json_bytes, now
 from mirrorlib.errors import JournalError
-from mirrorlib.export.record import Done, Entry, Stream, V, Plan, from_json, to_json
+from mirrorlib.export.record import Done, Entry, Plan, Stream, V, from_json, to_json
 from mirrorlib.landing.names import TableName, parse_name
 
 if TYPE_CHECKING:
