@@ -49,10 +49,10 @@ class Sink(Protocol):
     """
 
     def position(self, stream: Stream) -> int:
-        """Return the number of the last window of a stream that the receiver holds; 0 for none, or when it cannot tell."""
+        """Return the number of the last window that the receiver holds of a stream; 0 for none or unknown."""
 
     def deliver(self, delivery: Delivery) -> int:
-        """Write the window as a whole, and return its number of rows; where `plan.reset` is set, forget the table first.
+        """Write the window as a whole, and return its number of rows; forget the table first where `plan.reset` is set.
 
         Raises:
             MirrorError: the receiver is not there, or cannot take the rows; nothing of the window is visible.
