@@ -2,9 +2,10 @@
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
 stands, `reset` begins a table anew; `read_feed` and `stream_feed` give what changed in a table and
-`enable_feed` lets it be recorded; `LandingZoneWriter` publishes into a landing zone and `check`
-reviews one; `local_spark` starts a Spark session on this machine. Every name is imported when it is
-first used: importing this package costs nothing and needs no Spark.
+`enable_feed` lets it be recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what
+they have still to read; `LandingZoneWriter` publishes into a landing zone and `check` reviews one;
+`local_spark` starts a Spark session on this machine. Every name is imported when it is first used:
+importing this package costs nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
         TableBusyError,
         TableNameError,
     )
+    from mirrorlib.export.consumers import ConsumersReport, drop_consumer, rewind_consumer
+    from mirrorlib.export.consumers import list_consumers as consumers
+    from mirrorlib.export.report import ExportReport
+    from mirrorlib.export.run import export_tables as export
+    from mirrorlib.export.sink import Delivery, Sink
     from mirrorlib.feed.enable import enable_feed
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.stream import stream_feed
@@ -51,6 +57,7 @@ if TYPE_CHECKING:
     from mirrorlib.landing.publish.writer import LandingZoneWriter
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
+    from mirrorlib.operate.vacuum import vacuum_tables as vacuum
     from mirrorlib.session import local_spark
     from mirrorlib.version import VERSION as __version__
 
@@ -59,7 +66,10 @@ __all__ = [
     "BatchReport",
     "ChangeFileError",
     "CheckReport",
+    "ConsumersReport",
+    "Delivery",
     "Event",
+    "ExportReport",
     "FeedError",
     "FeedExpiredError",
     "FileChangedError",
@@ -77,6 +87,7 @@ __all__ = [
     "PlanReport",
     "Published",
     "SchemaError",
+    "Sink",
     "StatusReport",
     "StoreError",
     "TableBusyError",
@@ -85,13 +96,18 @@ __all__ = [
     "__version__",
     "apply",
     "check",
+    "consumers",
+    "drop_consumer",
     "enable_feed",
+    "export",
     "local_spark",
     "plan",
     "read_feed",
     "reset",
+    "rewind_consumer",
     "status",
     "stream_feed",
+    "vacuum",
 ]
 
 _ELSEWHERE = {
@@ -100,27 +116,35 @@ _ELSEWHERE = {
     "CheckReport": "mirrorlib.landing.check.report:CheckReport",
     "Event": "mirrorlib.apply.report:Event",
     "Finding": "mirrorlib.landing.check.report:Finding",
+    "ConsumersReport": "mirrorlib.export.consumers:ConsumersReport",
+    "Delivery": "mirrorlib.export.sink:Delivery",
+    "ExportReport": "mirrorlib.export.report:ExportReport",
     "LandingTable": "mirrorlib.landing.publish.table:LandingTable",
     "LandingZoneWriter": "mirrorlib.landing.publish.writer:LandingZoneWriter",
     "PlanReport": "mirrorlib.apply.report:PlanReport",
     "Published": "mirrorlib.landing.publish.published:Published",
+    "Sink": "mirrorlib.export.sink:Sink",
     "StatusReport": "mirrorlib.operate.status:StatusReport",
     "TableReport": "mirrorlib.apply.report:TableReport",
     "__version__": "mirrorlib.version:VERSION",
     "check": "mirrorlib.landing.check.zone:check_zone",
+    "consumers": "mirrorlib.export.consumers:list_consumers",
+    "drop_consumer": "mirrorlib.export.consumers:drop_consumer",
     "enable_feed": "mirrorlib.feed.enable:enable_feed",
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
     "read_feed": "mirrorlib.feed.read:read_feed",
     "reset": "mirrorlib.apply.reset:reset_table",
+    "rewind_consumer": "mirrorlib.export.consumers:rewind_consumer",
     "status": "mirrorlib.operate.status:read_status",
     "stream_feed": "mirrorlib.feed.stream:stream_feed",
+    "vacuum": "mirrorlib.operate.vacuum:vacuum_tables",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name == "apply":  # the package of that name, which can be called: see there
-        return import_module("mirrorlib.apply")
+    if name in {"apply", "export"}:  # packages that can be called: see `mirrorlib.calling`
+        return import_module(f"mirrorlib.{name}")
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

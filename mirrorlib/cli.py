@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Protocol
 from mirrorlib.commands import (
     apply,
     check,
+    consumers,
     demo,
     enable_feed,
+    export,
     feed,
     plan,
     publish,
     reset,
     status,
+    vacuum,
 )
 from mirrorlib.commands.say import say_error
 from mirrorlib.errors import MirrorError
@@ -42,6 +45,8 @@ examples:
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
+  mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
+  mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
@@ -68,6 +73,9 @@ _COMMANDS: Mapping[str, Command] = {
     "status": status,
     "feed": feed,
     "enable-feed": enable_feed,
+    "export": export,
+    "consumers": consumers,
+    "vacuum": vacuum,
     "check": check,
     "reset": reset,
     "publish": publish,

@@ -47,6 +47,11 @@ _COLOURS = {
     "delete": "red",
     "enabled": "green",
     "refused": "bold red",
+    "delivering": "cyan",
+    "busy": "yellow",
+    "expired": "bold red",
+    "vacuumed": "green",
+    "ready": "green",
 }
 _TOLD = {
     "list": "looking",
@@ -54,6 +59,7 @@ _TOLD = {
     "stage": "folding",
     "commit": "committing",
     "void": "voiding",
+    "deliver": "delivering",
 }
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
 
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
+
+
 class Tabular:
     """A value that prints as a table. Subclasses give `header`, `rows` and `notes`."""
 
@@ -78,3 +81,12 @@ def _aligned(cell: str, width: int) -> str:
     return (
         cell.rjust(width) if cell.replace(",", "").replace(".", "").isdigit() else cell.ljust(width)
     )
+
+
+def duration(seconds: float) -> str:
+    """Say how long something is, in the unit in which people would."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.0f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} d"

@@ -38,6 +38,7 @@ _LONGEST_COLUMN = 255
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 _EXACT_IN_DOUBLE = 1 << 53
 FEED = "delta.enableChangeDataFeed"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
 FEED_DAYS = 7
 LOG_DAYS = 30
 
@@ -165,7 +166,7 @@ def feed_properties(days: int) -> dict[str, str]:
     """Return the properties of a table whose feed is on, and readable for that many days."""
     return {
         FEED: "true",
-        "delta.deletedFileRetentionDuration": f"interval {days} days",
+        FILE_RETENTION: f"interval {days} days",
         "delta.logRetentionDuration": f"interval {max(days, LOG_DAYS)} days",
     }
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.options import BACKFILL_INTERVAL, RETENTION
 from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
+from mirrorlib.commands.watch import stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
     import argparse
-    from types import FrameType
-
     from mirrorlib.apply.report import ApplyReport
 
 HELP = "bring every table up to date"
@@ -95,7 +91,7 @@ def run(arguments: argparse.Namespace) -> bool:
     from mirrorlib.apply.run import apply_zone
 
     spark = start_spark(arguments)
-    stop = _stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
+    stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
     while True:
         with show_progress(quiet=arguments.json) as observe:
             report = apply_zone(
@@ -126,19 +122,3 @@ def _say(report: ApplyReport, arguments: argparse.Namespace) -> None:
         say_json(report.to_dict(), in_one_line=watching)
     elif not watching or not report.ok or any(table.batches for table in report.tables):
         show_report(report)
-
-
-def _stop_on_signals() -> threading.Event:
-    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once."""
-    stop = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        del frame
-        if stop.is_set():
-            raise KeyboardInterrupt
-        sys.stderr.write(f"\n{signal.Signals(number).name}: stopping after the commits in flight\n")
-        stop.set()
-
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
-    return stop

@@ -111,6 +111,16 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def start(text: str) -> str | int:
+    """Read with what a consumer begins: snapshot, now, or a version from -1 on."""
+    if text in {"snapshot", "now"}:
+        return text
+    if text.removeprefix("-").isdecimal() and int(text) >= -1:
+        return int(text)
+    msg = f"{text!r} is neither snapshot, nor now, nor a version"
+    raise argparse.ArgumentTypeError(msg)
+
+
 def seconds(text: str) -> float:
     """Read a number of seconds, which is not endless."""
     with contextlib.suppress(ValueError):

@@ -66,6 +66,7 @@ class FeedCommit:
         metadata: what it sets the table's metadata to; None when it leaves it.
         changes: it adds, removes or changes rows.
         forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
+        rows: how many rows it changes, as its metrics say; None where they do not.
         pairs: it may delete and insert rows of one key.
         files: the data and change files that hold its changes, relative to the table.
         vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
@@ -76,6 +77,7 @@ class FeedCommit:
     metadata: Metadata | None
     changes: bool
     forgotten: bool
+    rows: int | None
     pairs: bool
     files: tuple[str, ...]
     vacuums: timedelta | None
@@ -185,6 +187,7 @@ class Commits:
             metadata=_metadata(told["metaData"]) if "metaData" in told else None,
             changes=bool(data or images),
             forgotten=bool(data or images) and merge and {inserted, updated, deleted} == {"0"},
+            rows=_rows(metrics) if data or images else 0,
             pairs=not (merge and "0" in {inserted, deleted})
             and info.get("operation") not in _ONE_KIND
             and not _only_adds(actions),
@@ -244,6 +247,14 @@ class Commits:
         for line in data.decode("utf-8", "surrogatepass").split("\n"):
             if line.strip() and word in line:
                 yield json.loads(line)
+
+
+def _rows(metrics: Mapping[str, Any]) -> int | None:
+    """Add up the rows that a commit says it changed: a MERGE tells three kinds, all others one."""
+    for names in (_MERGED, ("numUpdatedRows",), ("numDeletedRows",), ("numOutputRows",)):
+        if all(str(metrics.get(name, "")).isdecimal() for name in names):
+            return sum(int(metrics[name]) for name in names)
+    return None
 
 
 def _kept(info: Mapping[str, Any]) -> timedelta | None:

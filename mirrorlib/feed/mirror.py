@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
-from mirrorlib.landing.names import parse_name
+from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.store import open_store
 
 
@@ -34,8 +34,13 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
         return Mirror(table=f"{catalog}.{place}.{table}", keys=())
     target = Target.of(place, catalog=catalog, state=state)
     name = parse_name(table)
-    ref = refer(target, name)
     journal = Journal(open_store(target.state), name)
     entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
     keys = entry.plan.policies.keys if entry is not None else ()
-    return Mirror(table=ref.path if ref.path is not None else ref.sql, keys=tuple(keys))
+    return Mirror(table=table_address(target, name), keys=tuple(keys))
+
+
+def table_address(target: Target, name: TableName) -> str:
+    """Return what `read_feed` knows a table of a target by."""
+    ref = refer(target, name)
+    return ref.sql if ref.path is None else ref.path

@@ -33,6 +33,7 @@ from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.landing.partner import Partner, read_partner
 from mirrorlib.store import open_store
+from mirrorlib.tabular import duration
 
 if TYPE_CHECKING:
     from mirrorlib.landing.listing import FolderListing
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 _BACK = (
     "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"
 )
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class StatusReport(StateReport):
                 "-" if t.version is None else str(t.version),
                 t.last_commit[:19].replace("T", " ") if t.last_commit else "-",
                 str(t.unapplied),
-                "-" if t.lag_seconds is None else _duration(t.lag_seconds),
+                "-" if t.lag_seconds is None else duration(t.lag_seconds),
             )
             for t in self.tables
         ]
@@ -300,11 +300,3 @@ def _since(status: TableStatus) -> str:
         if status.since and status.state in STOPPED
         else ""
     )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 2 * _MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * _HOUR:
-        return f"{seconds / _MINUTE:.0f} min"
-    return f"{seconds / _HOUR:.0f} h" if seconds < 2 * _DAY else f"{seconds / _DAY:.0f} d"

@@ -1,0 +1,127 @@
+"""`mirrorlib export`: deliver what changed in tables to a consumer, once or again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.commands.arguments import add_target, positive, seconds, start
+from mirrorlib.commands.say import say_json
+from mirrorlib.commands.spark import start_spark
+from mirrorlib.commands.watch import stop_on_signals
+from mirrorlib.show import show_progress, show_report
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mirrorlib.export.report import ExportReport
+
+HELP = "deliver what changed to a consumer"
+MORE = (
+    "A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
+    "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
+    "known from its landing zone, say them with --key."
+)
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `export` takes."""
+    add_target(command)
+    command.add_argument(
+        "tables", nargs="*", metavar="TABLE", help="names or globs such as 'dbo/*' (default: all)"
+    )
+    command.add_argument("--consumer", required=True, metavar="NAME", help="who is delivered to")
+    command.add_argument(
+        "--to",
+        required=True,
+        metavar="URL",
+        help="delta:PATH, delta:catalog.schema, files:URL?format=parquet|jsonl|csv, zone:URL, "
+        "jdbc:postgresql://…, jdbc:sqlite:PATH or kafka://HOST:PORT/TOPIC",
+    )
+    command.add_argument(
+        "--mode",
+        choices=("changes", "current", "scd2"),
+        help="delta: every change appended, a kept copy, or every state with its validity (default: changes)",
+    )
+    command.add_argument(
+        "--net", action="store_true", help="fold each window to what is different between its ends"
+    )
+    _add_beginning(command)
+    command.add_argument(
+        "--key",
+        action="append",
+        metavar="COLUMN",
+        help="a key column of every table named, for tables that are no mirrors; may be repeated",
+    )
+    command.add_argument(
+        "--max-versions", type=positive, metavar="N", help="versions a window (default: all)"
+    )
+    command.add_argument(
+        "--parallelism",
+        type=positive,
+        metavar="N",
+        help="tables at once (default: cores, at most 8)",
+    )
+    command.add_argument(
+        "--watch",
+        type=seconds,
+        metavar="SECONDS",
+        help="keep delivering, pausing this long in between, until Ctrl-C",
+    )
+
+
+def _add_beginning(command: argparse.ArgumentParser) -> None:
+    """Add with what a consumer begins, and begins again."""
+    command.add_argument(
+        "--start",
+        type=start,
+        default="snapshot",
+        metavar="snapshot|now|N",
+        help="a new consumer is given all rows, only what comes, or what came after version N (default: snapshot)",
+    )
+    command.add_argument(
+        "--on-expired",
+        choices=("fail", "snapshot"),
+        default="fail",
+        help="when changes that it has not read are gone: stop, or replace all it has by a snapshot (default: fail)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Deliver, with `--watch` until a signal comes; say whether no table was stopped the last time."""
+    from mirrorlib.export.run import export_tables
+
+    spark = start_spark(arguments)
+    stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
+    keys = {table: arguments.key for table in arguments.tables} if arguments.key else None
+    while True:
+        with show_progress(quiet=arguments.json) as observe:
+            report = export_tables(
+                spark,
+                arguments.target,
+                arguments.tables,
+                consumer=arguments.consumer,
+                to=arguments.to,
+                mode=arguments.mode,
+                net=arguments.net,
+                start=arguments.start,
+                on_expired=arguments.on_expired,
+                keys=keys,
+                catalog=arguments.catalog,
+                state=arguments.state,
+                max_versions=arguments.max_versions,
+                parallelism=arguments.parallelism,
+                observe=observe,
+                stop=stop.is_set,
+            )
+        _say(report, arguments)
+        if arguments.watch is None or stop.wait(arguments.watch) or stop.is_set():
+            return report.ok
+
+
+def _say(report: ExportReport, arguments: argparse.Namespace) -> None:
+    """Print a report; one of many only when something happened."""
+    watching = arguments.watch is not None
+    if arguments.json:
+        say_json(report.to_dict(), in_one_line=watching)
+    elif not watching or not report.ok or any(table.windows for table in report.tables):
+        show_report(report)

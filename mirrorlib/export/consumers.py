@@ -1,0 +1,322 @@
+"""Say which consumers a target has and how far each has come; let them go, or begin again elsewhere.
+
+In: a target. Out: `ConsumersReport`, from the registry and the tables' logs. Spark is needed only
+to find tables of a catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.apply.target import Target
+from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.export.lease import hold_stream, holder_of
+from mirrorlib.export.record import Start
+from mirrorlib.export.registry import Registry, registries
+from mirrorlib.feed.commits import Commits
+from mirrorlib.feed.mirror import table_address
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.window import open_window
+from mirrorlib.landing.names import matches, parse_name
+from mirrorlib.store import open_store
+from mirrorlib.tabular import Report, duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Health = Literal["current", "behind", "delivering", "failed", "expired", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStatus:
+    """How far one consumer has come in one table.
+
+    Attributes:
+        consumer: its name.
+        table: the table.
+        health: current; behind (it has not been given the newest versions); delivering (a runner is at it);
+            failed (the last run stopped); expired (what it has not read is gone); unknown (no log to compare with).
+        position: the last delivered version; None before the first snapshot.
+        newest: the table's newest version.
+        versions: how many versions lie between; None when that is not known.
+        seconds: age of the oldest version that it has not been given; 0 when there is none.
+        rows: rows that those versions change, as far as the log tells; None when it does not.
+        holder: who delivers now, "" when nobody does.
+        to: the receiver, without passwords.
+        mode: what that makes of changes.
+        windows: how many it was given since it was registered or rewound.
+        last: when it was given the last one, ISO 8601; None before.
+        reason: why it failed, or cannot go on.
+
+    """
+
+    consumer: str
+    table: str
+    health: Health
+    position: int | None
+    newest: int | None
+    versions: int | None
+    seconds: float | None
+    rows: int | None
+    holder: str
+    to: str
+    mode: str
+    windows: int
+    last: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConsumersReport(Report):
+    """How far every consumer of a target has come."""
+
+    target: str
+    streams: tuple[ConsumerStatus, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether none has failed or lost something."""
+        return all(stream.health not in {"failed", "expired"} for stream in self.streams)
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("consumer", "table", "health", "version", "behind", "rows", "lag", "to")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a stream."""
+        return [
+            (
+                s.consumer,
+                s.table,
+                s.health,
+                "-" if s.position is None else str(s.position),
+                "-" if s.versions is None else str(s.versions),
+                "-" if s.rows is None else f"{s.rows:,}",
+                "-" if s.seconds is None else duration(s.seconds),
+                s.to,
+            )
+            for s in self.streams
+        ]
+
+    def notes(self) -> list[str]:
+        """Say why streams failed."""
+        none = [] if self.streams else ["No consumer is registered."]
+        return [*none, *(s.reason for s in self.streams if s.reason)]
+
+
+def list_consumers(
+    target: str,
+    *,
+    consumer: str | None = None,
+    tables: Sequence[str] = (),
+    catalog: str | None = None,
+    state: str | None = None,
+    spark: SparkSession | None = None,
+) -> ConsumersReport:
+    """Tell how far each consumer has come in each table.
+
+    Args:
+        target: as for `export`.
+        consumer: only this one.
+        tables: names or globs; empty is all of them.
+        catalog: as for `export`.
+        state: as for `export`.
+        spark: needed to find tables of a catalog; without it their newest versions are not told.
+
+    """
+    place = Target.of(target, catalog=catalog, state=state)
+    found = [
+        each
+        for each in registries(open_store(place.state), consumer)
+        if matches(parse_name(each.table), tables)
+    ]
+    return ConsumersReport(
+        target=place.shown, streams=tuple(_status(place, each, spark) for each in found)
+    )
+
+
+def drop_consumer(
+    target: str,
+    consumer: str,
+    *,
+    tables: Sequence[str] = (),
+    catalog: str | None = None,
+    state: str | None = None,
+) -> tuple[str, ...]:
+    """Forget a consumer, or some tables of it; what its receiver holds stays there.
+
+    Returns:
+        the tables.
+
+    Raises:
+        JournalError: there is no such consumer.
+        TableBusyError: a runner delivers to it.
+
+    """
+    found = _registered(target, consumer, tables, catalog, state)
+    for registry in found:
+        with hold_stream(registry):
+            pass  # nobody is at it; what is left of the lease goes with the rest
+        registry.forget()
+    return tuple(registry.table for registry in found)
+
+
+def rewind_consumer(
+    target: str,
+    consumer: str,
+    to: Start,
+    *,
+    tables: Sequence[str] = (),
+    catalog: str | None = None,
+    state: str | None = None,
+    spark: SparkSession | None = None,
+) -> tuple[str, ...]:
+    """Let a consumer begin again: after a version, with all rows ("snapshot"), or with what comes ("now").
+
+    It is given again what it had since then, as windows of a new stream: kept copies end right, and
+    append-only receivers hold it twice, each under its own stream.
+
+    Returns:
+        the tables.
+
+    Raises:
+        FeedError: a table has no such version.
+        FeedExpiredError: what came after that version is gone.
+        JournalError: there is no such consumer.
+        TableBusyError: a runner delivers to it.
+
+    """
+    place = Target.of(target, catalog=catalog, state=state)
+    found = _registered(target, consumer, tables, catalog, state)
+    begins = [(registry, _beginning(place, registry, to, spark)) for registry in found]
+    for registry, (start_at, table_id) in begins:
+        with hold_stream(registry):
+            _begin_again(registry, start_at, table_id)
+    return tuple(registry.table for registry in found)
+
+
+def _begin_again(registry: Registry, start_at: int | None, table_id: str) -> None:
+    stream = registry.newest_stream()
+    if stream is None:  # dropped a moment ago
+        return
+    kept = {name: getattr(stream, name) for name in ("to", "mode", "net", "on_expired")}
+    registry.begin({**kept, "start_at": start_at, "table_id": table_id}, stream.ordinal + 1)
+
+
+def _beginning(
+    place: Target, registry: Registry, to: Start, spark: SparkSession | None
+) -> tuple[int | None, str]:
+    """Settle where a stream begins, and see that it can be read from there."""
+    commits = commits_of(place, registry.table, spark)
+    start_at = commits.newest if to == "now" else to if isinstance(to, int) else None
+    if start_at is not None:
+        open_window(commits, registry.table, start_at, None)
+    return start_at, commits.metadata_at(commits.newest).id
+
+
+def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
+    """Look at a table's log.
+
+    Raises:
+        FeedError: there is no such Delta table.
+        JournalError: it is a table of a catalog, and there is no session to find it with.
+
+    """
+    address = table_address(place, parse_name(table))
+    if place.catalog is None:
+        commits = Commits(open_store(address), table)
+        commits.check()
+        return commits
+    if spark is None:
+        msg = "a table of a catalog cannot be found without Spark"
+        raise JournalError(msg, table=table, next_step="Give a session.")
+    return find_feed_table(spark, address, shown=table).commits
+
+
+def _registered(
+    target: str, consumer: str, tables: Sequence[str], catalog: str | None, state: str | None
+) -> list[Registry]:
+    place = Target.of(target, catalog=catalog, state=state)
+    all_of_it = registries(open_store(place.state), consumer)
+    found = [each for each in all_of_it if matches(parse_name(each.table), tables)]
+    if not found:
+        msg = f"no consumer {consumer} is registered" + (" for these tables" if all_of_it else "")
+        raise JournalError(msg, next_step="See them with: mirrorlib consumers TARGET")
+    return found
+
+
+def _status(place: Target, registry: Registry, spark: SparkSession | None) -> ConsumerStatus:
+    stream = registry.newest_stream()
+    if stream is None:
+        msg = "the consumer was dropped a moment ago"
+        raise JournalError(msg, table=registry.table, next_step="Try again.")
+    entry = registry.newest(stream)
+    position = stream.start_at if entry is None else entry.position
+    position = (
+        None if position == -1 and entry is not None and entry.plan.kind == "snapshot" else position
+    )
+    said = registry.read_status()
+    health, newest, lag, reason = _compare(place, registry, position, spark)
+    holder = holder_of(registry)
+    if said.get("state") == "failed" and health == "behind":
+        health, reason = "failed", str(said.get("reason", ""))
+    if holder:
+        health = "delivering"
+    return ConsumerStatus(
+        consumer=registry.consumer,
+        table=registry.table,
+        health=health,
+        position=position,
+        newest=newest,
+        versions=lag.versions,
+        seconds=lag.seconds,
+        rows=lag.rows,
+        holder=holder,
+        to=stream.to,
+        mode=stream.mode,
+        windows=0 if entry is None else entry.plan.number - (entry.done is None),
+        last=entry.done.finished_at if entry is not None and entry.done is not None else None,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lag:
+    versions: int | None = None
+    seconds: float | None = None
+    rows: int | None = None
+
+
+def _compare(
+    place: Target,
+    registry: Registry,
+    position: int | None,
+    spark: SparkSession | None,
+) -> tuple[Health, int | None, _Lag, str]:
+    """Compare a position with the table's log."""
+    try:
+        commits = commits_of(place, registry.table, spark)
+    except MirrorError as exc:
+        return "unknown", None, _Lag(), str(exc)
+    newest = commits.newest
+    if position is None:
+        return "behind", newest, _Lag(), ""
+    if position == newest:
+        return "current", newest, _Lag(versions=0, seconds=0.0, rows=0), ""
+    first = max(position + 1, commits.first)
+    if first > newest:
+        return "expired", newest, _Lag(), f"{registry.table}: the table was made anew."
+    unread = [commits.read(version).rows for version in range(first, newest + 1)]
+    lag = _Lag(
+        versions=newest - position,
+        seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
+        rows=None if None in unread else sum(rows or 0 for rows in unread),
+    )
+    try:
+        open_window(commits, registry.table, position, None)
+    except MirrorError as exc:
+        return "expired", newest, lag, str(exc)
+    return "behind", newest, lag, ""

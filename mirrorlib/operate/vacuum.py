@@ -1,0 +1,221 @@
+"""Remove files that no reader needs any more, and none that a registered consumer has still to read.
+
+In: a target. Out: `VacuumReport`. Delta's VACUUM takes files that were removed longer ago than the
+table keeps them, change files among them, whoever has still to read them. Here every stream of
+every consumer is asked first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.table import FILE_RETENTION
+from mirrorlib.apply.target import Target
+from mirrorlib.errors import FeedError, MirrorError
+from mirrorlib.export.registry import Registry, registries
+from mirrorlib.feed.find import find_tables
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.landing.names import parse_name
+from mirrorlib.store import open_store
+from mirrorlib.tabular import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.feed.commits import Commits
+    from mirrorlib.feed.place import FeedTable
+
+_DEFAULT = "interval 1 week"  # Delta's own
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
+_CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vacuumed:
+    """What became of one table.
+
+    Attributes:
+        table: its name.
+        state: vacuumed; ready (a dry run, nothing would be lost); refused (a consumer would lose changes);
+            or failed.
+        files: how many files were removed, or would be; None when that is not told.
+        losers: the consumers that would lose, or have lost, changes that they have not read.
+        reason: why not, or what was lost; "" when there is nothing to say.
+
+    """
+
+    table: str
+    state: Literal["vacuumed", "ready", "refused", "failed"]
+    files: int | None = None
+    losers: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class VacuumReport(Report):
+    """What became of every table."""
+
+    target: str
+    tables: tuple[Vacuumed, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no table was refused, and none failed."""
+        return all(table.state in {"vacuumed", "ready"} for table in self.tables)
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("table", "state", "files", "consumers that need them")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [
+            (
+                t.table,
+                t.state,
+                "-" if t.files is None else f"{t.files:,}",
+                ", ".join(t.losers) or "-",
+            )
+            for t in self.tables
+        ]
+
+    def notes(self) -> list[str]:
+        """Say why tables were refused."""
+        none = [] if self.tables else ["There is no such Delta table."]
+        return [*none, *(table.reason for table in self.tables if table.reason)]
+
+
+def vacuum_tables(
+    spark: SparkSession,
+    target: str,
+    *,
+    tables: Sequence[str] = (),
+    hours: int | None = None,
+    dry_run: bool = False,
+    force: bool = False,
+    catalog: str | None = None,
+    state: str | None = None,
+) -> VacuumReport:
+    """Remove the files that tables no longer need, unless a registered consumer has still to read them.
+
+    Args:
+        spark: any Spark with Delta.
+        target: as for `export`.
+        tables: names or globs; empty is all of them.
+        hours: how long removed files are kept; by default what each table says, else Delta's week.
+        dry_run: remove nothing; say what would be. The check for maintenance that runs elsewhere.
+        force: remove them although consumers need them; they are named all the same.
+        catalog: as for `export`.
+        state: as for `export`.
+
+    Raises:
+        StoreError: the target cannot be listed.
+
+    """
+    place = Target.of(target, catalog=catalog, state=state)
+    streams = registries(open_store(place.state))
+    found = find_tables(spark, place.place, catalog, tables)
+    return VacuumReport(
+        target=place.shown,
+        tables=tuple(
+            _vacuum_safely(
+                spark,
+                name,
+                address,
+                [each for each in streams if each.table == name],
+                hours=hours,
+                dry_run=dry_run,
+                force=force,
+            )
+            for name, address in found
+        ),
+    )
+
+
+def _vacuum_safely(
+    spark: SparkSession,
+    name: str,
+    address: str,
+    streams: Sequence[Registry],
+    *,
+    hours: int | None,
+    dry_run: bool,
+    force: bool,
+) -> Vacuumed:
+    try:
+        table = find_feed_table(spark, address, shown=name)
+        kept = timedelta(hours=hours) if hours is not None else _kept(table)
+        losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
+        reason = "; ".join(losers.values())
+        if losers and not force:
+            reason += (
+                ". Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
+            )
+            return Vacuumed(table=name, state="refused", losers=tuple(losers), reason=reason)
+        files = _vacuum(spark, table, kept, dry_run=dry_run)
+    except MirrorError as exc:
+        return Vacuumed(table=name, state="failed", reason=str(exc))
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        return Vacuumed(
+            table=name, state="failed", reason=str(unexpected_error(exc, parse_name(name)))
+        )
+    done: Literal["ready", "vacuumed"] = "ready" if dry_run else "vacuumed"
+    return Vacuumed(table=name, state=done, files=files, losers=tuple(losers), reason=reason)
+
+
+def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:
+    hours = kept / _HOUR
+    retain = f"RETAIN {hours:.4f} HOURS"
+    if dry_run:
+        return len(spark.sql(f"VACUUM {table.sql} {retain} DRY RUN").collect())
+    spark.sql(f"VACUUM {table.sql} {retain}")
+    last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
+    told = (last["operationMetrics"] or {}).get("numDeletedFiles")
+    return int(told) if last["operation"] == "VACUUM END" and told is not None else None
+
+
+def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) -> dict[str, str]:
+    """Name the consumers that have still to read changes from before a moment, and say how far they are."""
+    found: dict[str, str] = {}
+    for registry in streams:
+        stream = registry.newest_stream()
+        if stream is None:
+            continue
+        entry = registry.newest(stream)
+        position = stream.start_at if entry is None else entry.position
+        if position is None or position < 0:  # it begins with a snapshot of what is there by then
+            continue
+        for version in range(max(position + 1, commits.first), commits.newest + 1):
+            if commits.written_at(version) >= horizon:
+                break
+            if commits.read(version).changes:
+                found[registry.consumer] = (
+                    f"{registry.table}: consumer {registry.consumer} has read up to version {position}, "
+                    f"and the changes of version {version} may be removed"
+                )
+                break
+    return found
+
+
+def _kept(table: FeedTable) -> timedelta:
+    """Read how long a table keeps removed files.
+
+    Raises:
+        FeedError: its property cannot be understood.
+
+    """
+    properties = table.commits.metadata_at(table.commits.newest).properties
+    told = properties.get(FILE_RETENTION, _DEFAULT)
+    parts = _PART.findall(told)
+    if not parts or _PART.sub("", told).replace("interval", "").strip():
+        msg = f"the table's {FILE_RETENTION} cannot be understood"
+        step = "Say how long files are kept, with --hours."
+        raise FeedError(msg, table=table.shown, found=told, next_step=step)
+    return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))

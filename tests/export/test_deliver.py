@@ -1,0 +1,354 @@
+"""Consumers: windows without a gap and each once, whatever stops the runner, and what becomes of lost history."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mirrorlib
+from mirrorlib.errors import JournalError, TableBusyError
+from mirrorlib.export.lease import hold_stream
+from mirrorlib.export.registry import Registry
+from mirrorlib.landing.names import parse_name
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import Event
+    from mirrorlib.export.record import Stream
+    from mirrorlib.export.report import StreamReport
+    from mirrorlib.export.sink import Delivery
+
+
+class Kept:
+    """A receiver that keeps every window as a file; it can tell what it has, or not."""
+
+    def __init__(self, folder: Path, *, tells: bool = True) -> None:
+        self.folder, self.tells = folder, tells
+        folder.mkdir(exist_ok=True)
+        self.calls = 0
+
+    def position(self, stream: Stream) -> int:
+        """Count the files of a stream."""
+        return len(list(self.folder.glob(f"{stream.uuid}-*"))) if self.tells else 0
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Write one file, whole."""
+        self.calls += 1
+        rows = [list(row) for row in delivery.frame.drop("_commit_timestamp").collect()]
+        plan = delivery.plan
+        said = {"rows": rows, "kind": plan.kind, "reset": plan.reset, "keys": plan.keys}
+        said |= {"after": plan.after, "until": plan.until, "attempt": plan.attempt}
+        part = self.folder / "part"
+        part.write_text(json.dumps(said))
+        part.rename(self.folder / f"{plan.stream}-{plan.number:05d}")
+        return len(rows)
+
+    def windows(self) -> list[dict[str, Any]]:
+        """Give what was received, in order of writing."""
+        files = sorted(self.folder.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
+        return [json.loads(file.read_text()) for file in files]
+
+
+class Source:
+    """A target with one table, `orders`, that SQL changes."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.root = spark, root
+        self.target = str(root / "target")
+        self.table = f"delta.`{self.target}/orders`"
+        self.sink = Kept(root / "received")
+        feed = "'delta.enableChangeDataFeed' = 'true', 'delta.checkpointInterval' = '1'"
+        spark.sql(
+            f"CREATE TABLE {self.table} (id INT, v STRING) USING delta TBLPROPERTIES ({feed})"
+        )
+        self.run(
+            "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')",
+            "UPDATE {t} SET v = 'c' WHERE id = 1",
+            "DELETE FROM {t} WHERE id = 2",
+        )
+
+    def run(self, *statements: str) -> None:
+        """Run SQL, a commit each."""
+        for statement in statements:
+            self.spark.sql(statement.format(t=self.table))
+
+    def export(self, **options: Any) -> StreamReport:
+        """Deliver once."""
+        told = {"consumer": "lake", "to": self.sink, "keys": {"orders": ["id"]}, **options}
+        report = mirrorlib.export(self.spark, self.target, **told)
+        return report.tables[0]
+
+    @property
+    def registry(self) -> Registry:
+        """The consumer's."""
+        return Registry(open_store(f"{self.target}/_mirrorlib"), "lake", parse_name("orders"))
+
+    def status(self) -> Any:
+        """Say how the consumer stands."""
+        return mirrorlib.consumers(self.target).streams[0]
+
+    def lose(self, *versions: int) -> None:
+        """Remove versions from the log."""
+        for version in versions:
+            Path(self.target, "orders", "_delta_log", f"{version:020d}.json").unlink()
+
+
+@pytest.fixture
+def source(spark: SparkSession, tmp_path: Path) -> Source:
+    """Give a table of four versions."""
+    return Source(spark, tmp_path)
+
+
+def feed_rows(source: Source, after: int) -> Counter[tuple[Any, ...]]:
+    """Read the feed itself."""
+    frame = mirrorlib.read_feed(source.spark, f"{source.target}/orders", after=after)
+    return Counter(tuple(row) for row in frame.drop("_commit_timestamp").collect())
+
+
+def test_a_snapshot_comes_first_then_windows_without_a_gap(source: Source) -> None:
+    """All rows, then every change since, in windows as large as is asked for."""
+    first = source.export()
+    assert (first.state, first.windows, first.position, first.rows) == ("current", 1, 3, 1)
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "OPTIMIZE {t}", "UPDATE {t} SET v = 'e'")
+    mirror = source.export(max_versions=2)
+    again = source.export()
+    assert (mirror.windows, mirror.position) == (2, mirror.newest)
+    assert (again.windows, again.state) == (0, "current")
+    windows = source.sink.windows()
+    assert [(w["kind"], w["after"], w["until"]) for w in windows] == [
+        ("snapshot", -1, 3),
+        ("changes", 3, 5),
+        ("changes", 5, mirror.newest),
+    ]
+    assert windows[0]["rows"] == [[1, "c", "insert", 3]]
+    assert windows[0]["keys"] == ["id"]
+    delivered = Counter(tuple(row) for window in windows[1:] for row in window["rows"])
+    assert delivered == feed_rows(source, 3)
+
+
+def test_a_consumer_begins_where_it_says(source: Source) -> None:
+    """With what comes, or after a version; one that cannot be read registers nobody."""
+    now = source.export(consumer="now", start="now", to=Kept(source.root / "now"))
+    one = Kept(source.root / "one")
+    report = source.export(consumer="one", start=1, to=one)
+    assert (now.windows, now.position) == (0, 3)
+    assert (report.rows, one.windows()[0]["after"]) == (3, 1)
+    report = source.export(consumer="none", start=9, to=Kept(source.root / "none"))
+    assert report.state == "failed"
+    assert "beyond the newest version" in report.reason
+    assert {s.consumer for s in mirrorlib.consumers(source.target).streams} == {"now", "one"}
+
+
+class StoppedError(BaseException):
+    """What no handler catches: the runner is gone."""
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
+    source: Source, *, tells: bool
+) -> None:
+    """Receivers that can tell what they have, and receivers for which twice is the same as once."""
+    source.sink = Kept(source.sink.folder, tells=tells)
+    steps = [("plan", "before"), ("plan", "after"), ("deliver", "before"), ("deliver", "after")]
+    steps += [("done", "before"), ("done", "after")]
+    for number, step in enumerate(steps):
+        source.run(f"INSERT INTO {{t}} VALUES ({number}, 'x')")
+
+        def stop(event: Event, step: tuple[str, str] = step) -> None:
+            if (event.step, event.when) == step:
+                raise StoppedError
+
+        with pytest.raises(StoppedError):
+            source.export(observe=stop)
+        planned = source.registry.newest(source.registry.newest_stream())
+        source.run(f"INSERT INTO {{t}} VALUES ({number}, 'y')")  # the plan stays what it was
+        assert source.export().state == "current"
+        if step != ("plan", "before"):
+            told = [w["attempt"] for w in source.sink.windows()]
+            assert told.count(planned.plan.attempt) == 1
+    windows = source.sink.windows()
+    assert windows[0]["kind"] == "snapshot"
+    changes = windows[1:]
+    assert [w["after"] for w in changes] == [w["until"] for w in windows[:-1]]
+    delivered = Counter(tuple(row) for window in changes for row in window["rows"])
+    assert delivered == feed_rows(source, windows[0]["until"])
+
+
+def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) -> None:
+    """Nobody reads over a gap: the stream stops, or a marked snapshot takes its place."""
+    kept = Kept(source.root / "careful")
+    source.export(consumer="careful", to=kept)
+    source.export(on_expired="snapshot")
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "INSERT INTO {t} VALUES (4, 'd')")
+    source.lose(4)
+    failed = source.export(consumer="careful", to=kept)
+    assert failed.state == "failed"
+    assert "the log no longer holds version 4" in failed.reason
+    assert "5" in failed.reason
+    reset = source.export(on_expired="snapshot")
+    assert (reset.state, reset.resets, reset.position) == ("current", 1, 5)
+    last = source.sink.windows()[-1]
+    assert (last["kind"], last["reset"], len(last["rows"])) == ("snapshot", True, 3)
+    states = {s.consumer: s for s in mirrorlib.consumers(source.target).streams}
+    assert (states["careful"].health, states["lake"].health) == ("expired", "current")
+    assert "version 4" in states["careful"].reason
+
+
+def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source: Source) -> None:
+    """A plan is repeated as it is, unless it cannot be carried out any more."""
+    source.export(on_expired="snapshot")
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+
+    def stop(event: Event) -> None:
+        if (event.step, event.when) == ("plan", "after"):
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        source.export(on_expired="snapshot", observe=stop)
+    source.run("INSERT INTO {t} VALUES (4, 'd')")
+    source.lose(4)
+    report = source.export(on_expired="snapshot")
+    assert (report.state, report.windows, report.resets) == ("current", 1, 1)
+    assert [w["kind"] for w in source.sink.windows()] == ["snapshot", "snapshot"]
+
+
+def test_a_table_made_anew_is_noticed(source: Source) -> None:
+    """Its versions have the same numbers, and mean something else."""
+    source.export(on_expired="snapshot")
+    careful = Kept(source.root / "careful")
+    source.export(consumer="careful", to=careful)
+    shutil.rmtree(f"{source.target}/orders")
+    again = Source(source.spark, source.root)  # as many versions as there were
+    report = again.export(on_expired="snapshot")
+    assert (report.state, report.resets) == ("current", 1)
+    report = again.export(consumer="careful", to=careful)
+    assert report.state == "failed"
+    assert "made anew" in report.reason
+
+
+def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path) -> None:
+    """A position says what one receiver has; wrong words are refused before anything runs."""
+    source.export()
+    report = source.export(net=True)
+    assert report.state == "failed"
+    assert "registered with another `net`" in report.reason
+    with pytest.raises(mirrorlib.LandingZoneError, match="nothing is known that receives"):
+        source.export(to=f"ftp:{tmp_path}")
+    with pytest.raises(mirrorlib.LandingZoneError, match="has no mode scd2"):
+        source.export(to=f"files:{tmp_path}", mode="scd2")
+    with pytest.raises(mirrorlib.LandingZoneError, match="a consumer's name"):
+        source.export(consumer="a/b")
+
+
+def test_two_runners_keep_apart(source: Source) -> None:
+    """A lease holds until it is given back, runs out, or its process has ended."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+    with hold_stream(source.registry) as lease:
+        busy = source.export()
+        assert (busy.state, busy.windows) == ("busy", 0)
+        assert "another runner delivers" in busy.reason
+        assert source.status().health == "delivering"
+        with pytest.raises(TableBusyError):
+            mirrorlib.drop_consumer(source.target, "lake")
+        lease.check()
+        lease.write(until=datetime.now(UTC) - timedelta(seconds=1))  # it runs out
+        assert source.export().windows == 1
+        with pytest.raises(TableBusyError, match="taken over"):
+            lease.check()
+    held = next(Path(source.target).glob("_mirrorlib/consumers/lake/orders/lease/*"))
+    gone = json.loads(held.read_text())
+    gone |= {"until": "2999-01-01T00:00:00+00:00", "started": "another process"}
+    held.write_text(json.dumps(gone))  # held by a process that has ended
+    source.run("INSERT INTO {t} VALUES (4, 'd')")
+    assert source.export().windows == 1
+
+
+def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
+    """Lag in versions, seconds and rows; a rewound stream is given again what it had."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd'), (4, 'e')", "DELETE FROM {t} WHERE id = 3")
+    status = source.status()
+    assert (status.health, status.position, status.newest) == ("behind", 3, 5)
+    assert (status.versions, status.rows, status.windows) == (2, 3, 1)
+    assert status.seconds >= 0
+    source.export()
+    assert source.status().health == "current"
+    assert mirrorlib.rewind_consumer(source.target, "lake", 3) == ("orders",)
+    assert source.status().position == 3
+    assert source.export().rows == 3
+    first, second = source.sink.windows()[-2:]
+    assert Counter(map(tuple, first["rows"])) == Counter(map(tuple, second["rows"]))
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert source.status().position is None
+    assert source.export().rows == 2
+    with pytest.raises(mirrorlib.FeedError, match="beyond the newest"):
+        mirrorlib.rewind_consumer(source.target, "lake", 99)
+    assert mirrorlib.drop_consumer(source.target, "lake") == ("orders",)
+    assert mirrorlib.consumers(source.target).streams == ()
+    with pytest.raises(JournalError, match="no consumer lake"):
+        mirrorlib.drop_consumer(source.target, "lake")
+
+
+def test_one_table_stops_alone(source: Source) -> None:
+    """Its neighbours are delivered; a name that fits no table is told."""
+    other = f"delta.`{source.target}/dbo/lines`"
+    source.spark.sql(f"CREATE TABLE {other} (id INT) USING delta")  # without a feed
+    source.spark.sql(f"INSERT INTO {other} VALUES (1)")
+    options: dict[str, Any] = {"consumer": "both", "to": source.sink, "start": 0}
+    report = mirrorlib.export(source.spark, source.target, **options)
+    assert not report.ok
+    states = {table.table: table for table in report.tables}
+    assert states["orders"].state == "current"
+    assert states["dbo/lines"].state == "failed"
+    assert "the feed was off" in states["dbo/lines"].reason
+    assert "dbo/lines" in str(report)
+    report = mirrorlib.export(source.spark, source.target, ["nothing"], **options)
+    assert "there is no such Delta table" in report.tables[0].reason
+
+
+def test_net_windows_are_folded(source: Source) -> None:
+    """What came and went within a window is not delivered."""
+    source.export(net=True)
+    source.run("INSERT INTO {t} VALUES (7, 'x')", "DELETE FROM {t} WHERE id = 7")
+    assert source.export(net=True).rows == 0
+    assert source.sink.windows()[-1]["rows"] == []
+
+
+def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None:
+    """A table is refused while somebody needs what would go; the check says the same."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'z'")
+    source.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        age_log(source, hours=24 * 9)
+        kept = mirrorlib.vacuum(source.spark, source.target)
+        assert (kept.tables[0].state, kept.tables[0].losers) == ("refused", ("lake",))
+        assert "read up to version 3" in kept.tables[0].reason
+        assert not kept.ok
+        check = mirrorlib.vacuum(source.spark, source.target, dry_run=True)
+        assert check.tables[0].state == "refused"
+        forced = mirrorlib.vacuum(source.spark, source.target, dry_run=True, force=True)
+        assert (forced.tables[0].state, forced.tables[0].losers) == ("ready", ("lake",))
+        source.export()
+        done = mirrorlib.vacuum(source.spark, source.target)
+        assert (done.tables[0].state, done.tables[0].losers) == ("vacuumed", ())
+        assert done.ok
+    finally:
+        source.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+def age_log(source: Source, *, hours: int) -> None:
+    """Let all versions have been written long ago."""
+    for file in Path(source.target, "orders", "_delta_log").glob("*.json"):
+        then = file.stat().st_mtime - hours * 3600
+        os.utime(file, (then, then))
