@@ -13,6 +13,7 @@ from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
     import argparse
+
     from mirrorlib.apply.report import ApplyReport
 
 HELP = "bring every table up to date"

@@ -50,7 +50,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--key",
         action="append",
         metavar="COLUMN",
-        help="a key column of every table named, for tables that are no mirrors; may be repeated",
+        help="a key column of every table, for tables that are no mirrors; may be repeated",
     )
     command.add_argument(
         "--max-versions", type=positive, metavar="N", help="versions a window (default: all)"
@@ -92,7 +92,6 @@ def run(arguments: argparse.Namespace) -> bool:
 
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
-    keys = {table: arguments.key for table in arguments.tables} if arguments.key else None
     while True:
         with show_progress(quiet=arguments.json) as observe:
             report = export_tables(
@@ -105,7 +104,7 @@ def run(arguments: argparse.Namespace) -> bool:
                 net=arguments.net,
                 start=arguments.start,
                 on_expired=arguments.on_expired,
-                keys=keys,
+                keys=arguments.key,
                 catalog=arguments.catalog,
                 state=arguments.state,
                 max_versions=arguments.max_versions,

@@ -55,7 +55,7 @@ class _Job:
     consumer: str
     sink: Sink
     wishes: Wishes
-    keys: Mapping[str, Sequence[str]]
+    keys: Mapping[str, Sequence[str]] | Sequence[str]
     observe: Observer
     stop: Callable[[], bool]
 
@@ -71,7 +71,7 @@ def export_tables(
     net: bool = False,
     start: Start = "snapshot",
     on_expired: OnExpired = "fail",
-    keys: Mapping[str, Sequence[str]] | None = None,
+    keys: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
     catalog: str | None = None,
     state: str | None = None,
     max_versions: int | None = None,
@@ -94,7 +94,7 @@ def export_tables(
             came after a version.
         on_expired: when changes that were not read are gone: stop ("fail"), or reset the receiver with a
             "snapshot".
-        keys: key columns by table, where the table is no mirror.
+        keys: key columns by table, or those of every table; by default what the mirror goes by.
         catalog: a Spark catalog.
         state: where consumers are registered; by default `target/_mirrorlib`.
         max_versions: versions a window; by default all there are.
@@ -133,7 +133,7 @@ def export_tables(
             on_expired=on_expired,
             max_versions=max_versions,
         ),
-        keys=keys or {},
+        keys=keys or (),
         observe=observe or _unobserved,
         stop=stop or (lambda: False),
     )
@@ -209,7 +209,10 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
 
 def _keys(job: _Job, name: str) -> tuple[str, ...]:
     """Take a table's keys from the caller, else from its mirror's journal."""
-    if name in job.keys:
+    if not isinstance(job.keys, Mapping):
+        if job.keys:
+            return tuple(job.keys)
+    elif name in job.keys:
         return tuple(job.keys[name])
     place = job.target
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
