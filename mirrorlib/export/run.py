@@ -209,11 +209,9 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
 
 def _keys(job: _Job, name: str) -> tuple[str, ...]:
     """Take a table's keys from the caller, else from its mirror's journal."""
-    if not isinstance(job.keys, Mapping):
-        if job.keys:
-            return tuple(job.keys)
-    elif name in job.keys:
-        return tuple(job.keys[name])
+    told = job.keys.get(name) if isinstance(job.keys, Mapping) else job.keys or None
+    if told is not None:
+        return tuple(told)
     place = job.target
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
     return mirror.keys
