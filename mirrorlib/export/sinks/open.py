@@ -23,7 +23,7 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
 }
 MODES = ("changes", "current", "scd2")
 _SECRET = re.compile(
-    r"(//[^/@\s]*:)[^/@]*(?=@)|((?:password|secret|token|sig)=)[^&;]*", re.IGNORECASE
+    r"(//[^/@\s]*:)[^/@]*(?=@)|((?:password|passphrase|secret|token|sig|pem)=)[^&]*", re.IGNORECASE
 )
 
 

@@ -1,0 +1,163 @@
+"""Read how far each stream has come from the topic that their transactions write it to.
+
+In: a `Cluster`. Out: the number of a stream's last committed window. Promise: every transaction that
+ended before the question is in the answer. Two things need care. A consumer of committed messages stops
+where the oldest open transaction begins, whoever's it is, and takes that for the end: so the end is asked
+for with open transactions in it, and what lies before it is waited for. And a transaction of the stream
+itself whose commit is still under way must be settled first: the caller's `init_transactions` does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from mirrorlib.export.sinks.kafka.cluster import client_conf
+from mirrorlib.export.sinks.kafka.trouble import Scene, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+
+    from mirrorlib.errors import MirrorError
+    from mirrorlib.export.record import Plan, Stream
+    from mirrorlib.export.sinks.kafka.cluster import Cluster
+
+_AT_ONCE = 500  # messages
+_POLL = 0.02  # seconds
+_WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for what is to come
+
+
+def position_record(stream: Stream, plan: Plan) -> tuple[bytes, bytes]:
+    """Write a window's number as key and value of a message."""
+    told = {
+        "window": plan.number,
+        "version": plan.until,
+        "consumer": stream.consumer,
+        "table": stream.table,
+    }
+    return stream.uuid.encode(), json.dumps(told, ensure_ascii=False).encode()
+
+
+class Positions:
+    """The topic of positions, read as far as was needed; for many threads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._topic = cluster.address.positions
+        self._lock = threading.Lock()
+        self._read_to: dict[int, int] = {}  # by partition
+        self._windows: dict[str, int] = {}  # by stream
+
+    def last_window(self, stream: str, scene: Scene) -> int:
+        """Return the number of a stream's last committed window; 0 for none.
+
+        Raises:
+            StoreError: the brokers are silent, or somebody's transaction stays open.
+
+        """
+        partitions = self._cluster.positions(scene)
+        ends = self._cluster.ends(self._topic, partitions, scene)
+        with self._lock:
+            starts = {number: self._read_to.get(number, 0) for number in ends}
+        if any(starts[number] < end for number, end in ends.items()):
+            with contextlib.closing(_Reader(self._cluster, starts, scene)) as reader:
+                reader.read_to(ends)
+            self._remember(reader)
+        return self._windows.get(stream, 0)
+
+    def _remember(self, reader: _Reader) -> None:
+        """Keep what was read; another thread may have read further."""
+        with self._lock:
+            for number, offset in reader.reached.items():
+                self._read_to[number] = max(offset, self._read_to.get(number, 0))
+            for stream, window in reader.windows.items():
+                self._windows[stream] = max(window, self._windows.get(stream, 0))
+
+
+class _Reader:
+    """One look at the topic, from where the last one ended."""
+
+    def __init__(self, cluster: Cluster, starts: Mapping[int, int], scene: Scene) -> None:
+        self._cluster, self._scene = cluster, scene
+        self._topic = cluster.address.positions
+        self._heard: KafkaError | None = None
+        self.reached = dict(starts)
+        self.windows: dict[str, int] = {}
+        self._consumer = Consumer(
+            {
+                **client_conf(cluster.address, self._hear),
+                "group.id": "mirrorlib.positions",  # has to be there; no offset is kept under it
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": _WAIT,
+            }
+        )
+        places = [TopicPartition(self._topic, number, offset) for number, offset in starts.items()]
+        self._consumer.assign(places)
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        self._consumer.close()
+
+    def read_to(self, ends: Mapping[int, int]) -> None:
+        """Read until each partition's end is reached, as long as there is any progress."""
+        scene, deadline = self._scene, time.monotonic() + self._scene.timeout
+        while any(self.reached[number] < end for number, end in ends.items()):
+            with told(scene, f"read the topic {self._topic}", lambda: self._heard):
+                messages = self._consumer.consume(_AT_ONCE, _POLL)
+                for message in messages:
+                    self._take(message)
+            if messages:
+                deadline = time.monotonic() + scene.timeout
+            elif time.monotonic() > deadline:
+                raise self._stuck()
+
+    def _take(self, message: Message) -> None:
+        """Take a record, or learn how far there is nothing: marks of transactions take places too."""
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            raise KafkaException(error)
+        if partition is None or offset is None:
+            return
+        if error is not None:
+            self.reached[partition] = max(self.reached[partition], offset)
+            return
+        self.reached[partition] = offset + 1
+        key, value = message.key(), message.value()
+        if key is not None and value is not None:
+            stream, window = key.decode(), _window(value)
+            if window is None:
+                msg = f"the topic {self._topic} has a record that is no position"
+                step = f"Give mirrorlib a topic of its own: ?positions=…, not {self._topic}."
+                found = f"partition {partition}, offset {offset}"
+                raise self._scene.error(msg, step, found)
+            self.windows[stream] = max(window, self.windows.get(stream, 0))
+
+    def _stuck(self) -> MirrorError:
+        """Say why it does not go on: nobody answers, or somebody else's transaction is open."""
+        if self._heard is not None:
+            return self._scene.explain(f"read the topic {self._topic}", self._heard)
+        limit = self._cluster.address.longest / 60
+        msg = f"cannot read the topic {self._topic} to its end: a transaction has not ended"
+        step = f"Kafka ends it {limit:g} minutes after it began; the next run goes on."
+        return self._scene.error(msg, step)
+
+    def _hear(self, error: KafkaError) -> None:
+        self._heard = error
+
+
+def _window(value: bytes) -> int | None:
+    try:
+        window = json.loads(value)["window"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return window if isinstance(window, int) else None

@@ -1,0 +1,132 @@
+"""Receive windows for Kafka: one transaction each, and the truth about which came through.
+
+In: an `Address`. Out: a `Sink`. Delivery: exactly once, as a window's number is committed with it. What
+makes it true is an order that is never left: begin for the stream, which fences off all others and
+settles what they left; then read its position; then send. Whoever begins in between makes the sending fail.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.export.sinks.kafka.cluster import Cluster
+from mirrorlib.export.sinks.kafka.messages import Message, reset_messages, resets, row_messages
+from mirrorlib.export.sinks.kafka.positions import Positions, position_record
+from mirrorlib.export.sinks.kafka.rows import rows_as_json
+from mirrorlib.export.sinks.kafka.transact import Headers, Transactions, transactional_id
+from mirrorlib.export.sinks.kafka.trouble import Scene
+from mirrorlib.landing.names import parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.export.record import Stream
+    from mirrorlib.export.sink import Delivery
+    from mirrorlib.export.sinks.kafka.address import Address
+
+_KEPT = 16  # connections between windows: a run has as many tables as it likes
+
+
+@dataclass(slots=True)
+class _Line:
+    """An open way to the brokers for one stream.
+
+    Attributes:
+        transactions: sends, unless somebody else has begun.
+        position: the last window that is committed, as of the beginning or by this very line.
+
+    """
+
+    transactions: Transactions
+    position: int
+
+
+class KafkaSink:
+    """A receiver of windows that sends them to topics; for many threads, each with streams of its own."""
+
+    def __init__(self, address: Address) -> None:
+        """Take the address; nobody is asked yet."""
+        self._address = address
+        self._cluster = Cluster(address)
+        self._positions = Positions(self._cluster)
+        self._lines: dict[str, _Line] = {}  # those that wait for a window, by stream
+        self._lock = threading.Lock()
+
+    def position(self, stream: Stream) -> int:
+        """Return the number of the last window that was committed for a stream.
+
+        Raises:
+            StoreError: no broker answers, or it does not allow it.
+            TableNameError: no topic can be named by the table.
+
+        """
+        line = self._take(stream) or self._open(stream)
+        self._keep(stream, line)
+        return line.position
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Send a window's messages and its number, all or nothing; return how many rows it has.
+
+        Raises:
+            TableBusyError: another runner has begun to deliver the stream.
+            StoreError: nothing of the window is visible; or, where it says so, nobody knows.
+            SchemaError: a column cannot be told in JSON.
+
+        """
+        stream, plan = delivery.stream, delivery.plan
+        line = self._take(stream) or self._open(stream)
+        if line.position >= plan.number:
+            self._keep(stream, line)
+            return 0
+        scene = self._scene(stream)
+        headers = Headers(stream.uuid, plan.number, plan.kind)
+        record = Message(*position_record(stream, plan), 0)
+        rows = line.transactions.send_window(
+            scene.topic, self._messages(delivery, scene), headers, record, self._address.positions
+        )
+        line.position = plan.number  # a line on which anything failed is never used again
+        self._keep(stream, line)
+        return rows
+
+    def _messages(self, delivery: Delivery, scene: Scene) -> Iterator[Message]:
+        plan, now_ms = delivery.plan, round(time.time() * 1000)
+        table = delivery.stream.table
+        frame = rows_as_json(delivery.frame, plan.keys, table, ordered=plan.kind == "changes")
+        rows = frame.toLocalIterator()
+        if resets(delivery):
+            partitions = self._cluster.topic(scene.topic, scene)
+            yield from reset_messages(delivery, partitions, now_ms)
+        yield from row_messages(delivery, rows, now_ms, tombstones=self._address.tombstones)
+
+    def _open(self, stream: Stream) -> _Line:
+        scene = self._scene(stream)
+        self._cluster.topic(scene.topic, scene)
+        self._cluster.positions(scene)
+        name = transactional_id(stream, scene.topic)
+        transactions = Transactions(self._address, scene, name)
+        transactions.begin()  # first: a commit that is under way has to be settled
+        return _Line(transactions, self._positions.last_window(stream.uuid, scene))
+
+    def _scene(self, stream: Stream) -> Scene:
+        address = self._address
+        return Scene(
+            brokers=address.brokers,
+            topic=address.topic_of(parse_name(stream.table)),
+            positions=address.positions,
+            table=stream.table,
+            timeout=address.timeout,
+        )
+
+    def _take(self, stream: Stream) -> _Line | None:
+        with self._lock:
+            return self._lines.pop(stream.uuid, None)
+
+    def _keep(self, stream: Stream, line: _Line) -> None:
+        """Keep a line for the next window; the one that has waited longest goes when there are many."""
+        with self._lock:
+            self._lines[stream.uuid] = line
+            if len(self._lines) > _KEPT:
+                del self._lines[next(iter(self._lines))]

@@ -1,0 +1,158 @@
+"""Write a window's rows as JSON, on Spark's side: key, row and what was done to it, in the order of delivery.
+
+In: a delivery's frame. Out: a DataFrame of text. Promise: every value is told in full: decimals with all
+their digits, moments to the microsecond, NULLs as such; a type that JSON cannot carry is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import SchemaError
+from mirrorlib.feed.net import DELETE, FEED_COLUMNS, INSERT, KIND, POST, PRE, TIME, VERSION
+from mirrorlib.landing.names import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+# Rows that are taken away come before those that are added: an image meets the other one of its update.
+ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
+KEY, ROW, PLACE, MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
+_PLAIN = frozenset(
+    (
+        *("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary"),
+        *("char", "varchar", "date", "timestamp", "timestamp_ntz", "variant", "void"),
+    )
+)
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: bool) -> DataFrame:
+    """Return key and row as JSON, the kind's place in `ORDER`, version and moment (milliseconds).
+
+    Args:
+        frame: columns, then those of the feed.
+        keys: key columns; without any the key is NULL.
+        table: its name, for errors.
+        ordered: by commit, key and kind; the rows of a snapshot need no order.
+
+    Raises:
+        SchemaError: a column's type cannot be told in JSON, or a key is no column.
+
+    """
+    from pyspark.sql import functions as f
+
+    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    for name in columns:
+        _check(frame.schema[name].dataType, name, table)
+    key = f.lit(None).cast("string")
+    if keys:
+        found = [_column_of(name, columns, table) for name in keys]
+        parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in found]
+        key = f.to_json(f.struct(*parts), _JSON)
+    row = f.struct(*[_told(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns])
+    places = f.create_map(*[f.lit(value) for pair in ORDER.items() for value in pair])
+    told = frame.select(
+        key.alias(KEY),
+        f.to_json(row, _JSON).alias(ROW),
+        places[f.col(KIND)].alias(PLACE),
+        f.col(VERSION),
+        f.unix_millis(f.col(TIME)).alias(MOMENT),
+    )
+    return told.orderBy(VERSION, KEY, PLACE) if ordered else told
+
+
+def _column_of(key: str, columns: Sequence[str], table: str) -> str:
+    """Name a key column as the table does."""
+    found = [name for name in columns if name.lower() == key.lower()]
+    if not found:
+        msg = "the key is no column of the table"
+        step = "Correct the keys that are given for it."
+        raise SchemaError(msg, table=table, column=key, next_step=step)
+    return found[0]
+
+
+def _check(kind: DataType, column: str, table: str) -> None:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.ArrayType):
+        _check(kind.elementType, column, table)
+    elif isinstance(kind, t.MapType):
+        _check(kind.keyType, column, table)
+        _check(kind.valueType, column, table)
+    elif isinstance(kind, t.StructType):
+        for field in kind.fields:
+            _check(field.dataType, column, table)
+    elif not isinstance(kind, t.DecimalType) and kind.typeName().split("(")[0] not in _PLAIN:
+        msg = "a column of this type cannot be told in JSON"
+        step = "Change its type, or export the table to a receiver that takes it."
+        found = kind.simpleString()
+        raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
+
+
+def _key(column: Column, kind: DataType) -> Column:
+    """Tell a key's value: 0.0 and -0.0 are one key, so they are one text."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.FloatType | t.DoubleType):
+        zero = f.lit(0.0).cast(kind)
+        return f.when(column == zero, zero).otherwise(column)
+    return _told(column, kind)
+
+
+def _told(column: Column, kind: DataType) -> Column:
+    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if _is_exact(kind):
+        return column
+    if isinstance(kind, t.DecimalType):  # a cast may write 1E-7
+        digits = "0." + "0" * kind.scale if kind.scale else "0"
+        return f.call_function("format_number", column, f.lit(digits))
+    if isinstance(kind, t.ArrayType):
+        inner = kind.elementType
+        return f.transform(column, lambda item: _told(item, inner))
+    if isinstance(kind, t.MapType):
+        return _told_map(column, kind)
+    assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
+    fields = [_told(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+    return f.when(column.isNotNull(), f.struct(*fields))
+
+
+def _told_map(column: Column, kind: DataType) -> Column:
+    """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
+    keys, values = kind.keyType, kind.valueType
+    if isinstance(keys, t.StringType):
+        return f.transform_values(column, lambda _, value: _told(value, values))
+    return f.transform(
+        f.map_entries(column),
+        lambda entry: f.struct(
+            _told(entry["key"], keys).alias("key"), _told(entry["value"], values).alias("value")
+        ),
+    )
+
+
+def _is_exact(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.ArrayType):
+        return _is_exact(kind.elementType)
+    if isinstance(kind, t.MapType):
+        return isinstance(kind.keyType, t.StringType) and _is_exact(kind.valueType)
+    if isinstance(kind, t.StructType):
+        return all(_is_exact(field.dataType) for field in kind.fields)
+    return not isinstance(kind, t.DecimalType)

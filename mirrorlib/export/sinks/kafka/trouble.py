@@ -1,0 +1,143 @@
+"""Tell what Kafka refuses as errors that name broker, topic and table, and what to do.
+
+In: an error of librdkafka. Out: `TableBusyError` for a runner that was fenced off, else `StoreError`.
+Promise: no value of an option and no value of the data is in the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+
+from mirrorlib.errors import MirrorError, StoreError, TableBusyError, first_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,  # noqa: SLF001  # librdkafka's own codes are named so
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
+_AWAY = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
+_FORBIDDEN = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_STRANGER = frozenset(
+    {
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
+_TOLD = 300  # characters of what librdkafka says
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Who talks to whom about what.
+
+    Attributes:
+        brokers: as the URL has them.
+        topic: where the table's messages go.
+        positions: where the numbers of windows go.
+        table: its name.
+        timeout: how many seconds a broker may be silent.
+
+    """
+
+    brokers: str
+    topic: str
+    positions: str
+    table: str
+    timeout: float
+
+    def error(
+        self, reason: str, step: str, found: str | None = None, column: str | None = None
+    ) -> StoreError:
+        """Build an error about the topic."""
+        msg = f"{reason}, topic {self.topic} at {self.brokers}"
+        return StoreError(msg, table=self.table, column=column, found=found, next_step=step)
+
+    def explain(
+        self, verb: str, error: KafkaError, latest: KafkaError | None = None
+    ) -> MirrorError:
+        """Say what an error means; *latest* is what else was heard of the brokers."""
+        code = error.code()
+        if code in FENCED:
+            msg = f"another runner has taken over the table's messages to topic {self.topic}"
+            return TableBusyError(msg, table=self.table)
+        if code in _AWAY and latest is not None:
+            error = latest  # a refused password reads as silence
+        reason, step = self._advice(error.code())
+        return self.error(f"cannot {verb}: {reason}", step, first_line(_Said(error.str()), _TOLD))
+
+    def _advice(self, code: int) -> tuple[str, str]:
+        if code in _AWAY:
+            reason = f"no answer within {self.timeout:g} seconds"
+            return reason, "See that the brokers run and can be reached; the next run goes on."
+        if code in _STRANGER:
+            step = "Check security.protocol, sasl.… and ssl.…; a password may be in MIRRORLIB_KAFKA_SASL_PASSWORD."
+            return "the broker and this client do not trust each other", step
+        if code in _FORBIDDEN:
+            step = (
+                f"Allow Describe and Write on the topic; Describe, DescribeConfigs, Read and Write on {self.positions};"
+                " Create for both, unless they are there; and Write on transactional ids that begin with mirrorlib."
+            )
+            return "the broker does not allow it", step
+        if code in MISSING:
+            return "there is no such topic", "Create it, or leave out create=false."
+        if code == KafkaError._INVALID_ARG:  # noqa: SLF001
+            step = "Correct it in the URL, or in the environment's MIRRORLIB_KAFKA_…"
+            return "an option cannot be used", step
+        if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            step = "Give ?transaction.timeout.ms=… up to the broker's transaction.max.timeout.ms."
+            return "the broker does not allow transactions that long", step
+        if code == KafkaError.INVALID_RECORD:
+            step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
+            return "the broker refuses a message", step
+        return "Kafka refuses", "Look at what was found; the next run tries again."
+
+
+class _Said(Exception):  # noqa: N818  # only carries a text to `first_line`
+    """What librdkafka said."""
+
+
+@contextlib.contextmanager
+def told(
+    scene: Scene, verb: str, latest: Callable[[], KafkaError | None] = lambda: None
+) -> Iterator[None]:
+    """Turn what librdkafka raises into errors that name the place."""
+    try:
+        yield
+    except KafkaException as exc:
+        raise scene.explain(verb, error_of(exc), latest()) from exc
+
+
+def error_of(exc: KafkaException) -> KafkaError:
+    """Take the error out of the exception."""
+    error = exc.args[0]
+    assert isinstance(error, KafkaError)  # noqa: S101  # librdkafka's exceptions hold nothing else
+    return error

@@ -1,0 +1,102 @@
+"""Exporting from the command line: what people see, what machines read, and what wrong words are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrorlib import cli
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Run a command; give its exit code and what it says."""
+    code = cli.main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.smoke
+def test_a_consumer_s_whole_life(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A mirror is exported, changed, exported again, looked at, rewound, kept from VACUUM, and dropped."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1, "n": 10}, {"id": 2, "n": 20}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    out = tmp_path / "out"
+    export = ["export", target, "orders", "--consumer", "lake", "--to", f"files:{out}?format=jsonl"]
+
+    code, text, _ = run(capsys, *export)
+    assert 0 == code
+    assert ["orders", "current", "1", "2"] == text.splitlines()[2].split()[:4]
+    orders.file([{"id": 1, "n": 11}, {"id": 2, "n": 20}], [1, 2])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+
+    code, text, _ = run(capsys, "consumers", target, "--json")
+    stream = json.loads(text)["streams"][0]
+    assert (0, "behind", 2) == (code, stream["health"], stream["rows"])
+    code, text, _ = run(capsys, *export, "--json")
+    told = json.loads(text)
+    assert (0, True, 3) == (code, told["ok"], told["tables"][0]["rows"])
+    files = sorted(out.glob("orders/*.jsonl"))
+    kinds = [
+        [json.loads(line)["_change_type"] for line in file.read_text().splitlines()]
+        for file in files
+    ]
+    assert [["insert"] * 2, ["delete", "update_postimage", "update_preimage"]] == [
+        sorted(kind) for kind in kinds
+    ]
+
+    code, text, _ = run(capsys, "consumers", target)
+    assert (0, ["lake", "orders", "current"]) == (code, text.splitlines()[2].split()[:3])
+    code, text, _ = run(capsys, "vacuum", target, "--dry-run", "--json")
+    assert (0, "ready") == (code, json.loads(text)["tables"][0]["state"])
+    code, text, _ = run(capsys, "consumers", target, "--rewind", "lake", "--to", "snapshot")
+    assert (0, "rewound: lake, orders\n") == (code, text)
+    code, text, _ = run(capsys, *export)
+    assert (0, 3) == (code, len(list(out.glob("orders/*.jsonl"))))
+    code, text, _ = run(capsys, "consumers", target, "--drop", "lake", "--json")
+    assert (0, ["orders"]) == (code, json.loads(text)["dropped"])
+    code, text, _ = run(capsys, "consumers", target)
+    assert (0, True) == (code, "No consumer is registered." in text)
+
+
+def test_wrong_words_are_told(
+    tmp_path: Path, zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, with exit code 2 and nothing written; a table that is not there is the report's."""
+    del zone
+    target = tmp_path / "target"
+    target.mkdir()
+    export = ["export", target, "--consumer", "lake", "--to"]
+    for arguments, reason in (
+        ([*export, "ftp:x"], "nothing is known that receives"),
+        ([*export, f"files:{tmp_path}/o", "--mode", "scd2"], "has no mode scd2"),
+        ([*export, f"files:{tmp_path}/o?format=xml"], "format"),
+        (["consumers", target, "--drop", "lake"], "no consumer lake"),
+        (["consumers", target, "--rewind", "lake"], "where to begin again"),
+    ):
+        code, out, err = run(capsys, *arguments)
+        assert (2, "", 1) == (code, out, len(err.splitlines())), arguments
+        assert reason in err
+    assert not (target / "_mirrorlib").exists()
+    code, out, _ = run(
+        capsys, "export", target, "none", "--consumer", "x", "--to", f"files:{tmp_path}/o"
+    )
+    assert (1, True) == (code, "there is no such Delta table" in out)
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["export", str(target), "--consumer", "x", "--to", "files:o", "--start", "-2"])
+    assert caught.value.code == 2
