@@ -19,7 +19,7 @@ demo: .venv/local.stamp ## See it work on real data
 	@$(BIN)/mirrorlib demo
 
 test: .venv/dev.stamp ## Run the whole suite
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST)
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 check: .venv/dev.stamp ## Lint, formatting, types, import contracts
 	$(BIN)/ruff check

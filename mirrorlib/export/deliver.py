@@ -278,7 +278,8 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         frame = read_window(spark, source, window)
         frame = tell_changes(frame, window, source.shown, plan.keys, net=stream.net)
     state = courier.registry.state
-    folder = f"staged/exports/{courier.registry.folder}/{plan.attempt}"
+    # Of this call's own: a runner that was taken for gone may still be at the same window.
+    folder = f"staged/exports/{courier.registry.folder}/{plan.attempt}/{new_attempt()}"
     delivery = Delivery(
         spark=spark, stream=stream, plan=plan, frame=frame, scratch=state, folder=folder
     )

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Images = Literal["both", "post"]
 _PLANNING = "Error occurred during query planning"
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
+_CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _TOLD = 400  # characters of what Delta says
 
 
@@ -125,8 +126,11 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
         return _nothing(spark, schema)
     if any(segment.widened for segment in window.segments):
         # Delta refuses any change of a type within a window; which ones it can read was looked at.
-        spark = spark.newSession()
-        spark.conf.set(_UNSAFE, "true")
+        own = spark.newSession()
+        for name in _CARRIED:
+            own.conf.set(name, spark.conf.get(name) or "")
+        own.conf.set(_UNSAFE, "true")
+        spark = own
     frames = [_read_segment(spark, table, segment, schema, window) for segment in window.segments]
     return reduce(lambda one, other: one.unionByName(other), frames)
 
