@@ -1,0 +1,31 @@
+"""Keep copies of tables in a database: PostgreSQL, or SQLite, which needs no server.
+
+`jdbc:postgresql://HOST:PORT/DATABASE?user=…` takes libpq's URLs and options, and its environment (PGPASSWORD,
+PGSERVICE, `.pgpass`) with them; `jdbc:sqlite:PATH` is a file. Delivery: exactly once, as a window and the
+stream's position are committed in one transaction.
+
+- `dbo/orders` is the table `orders` in the schema `dbo`, which is made when it is not there; in SQLite it is
+  `dbo_orders`. `orders` goes into the first schema of the search path. Its keys are its primary key.
+- A table belongs to one consumer. `_mirrorlib_tables` says which tables are ours, `_mirrorlib_positions` how far
+  each stream has come. A table that somebody else made is never touched.
+- Readers see the table as of the end of some window, never anything between two.
+- A table without keys is kept as the rows that it holds, equal ones counted: a window takes out as many of a
+  row as went, and puts in as many as came. A stream that is rewound gives windows again; of those, only
+  what was committed later than what the table holds counts. Net windows that begin before that and end after
+  it cannot be told apart, and are refused.
+- New columns are added, wider types are followed. A column that the source has no more stays, with what it
+  held, and is NULL in rows that come later; when one of its name comes again, it begins as NULL. Where columns go
+  and come in one window, nobody can tell whether one was renamed, so the stream stops and asks for a snapshot.
+- Columns that somebody adds to a table are left alone, until a snapshot replaces its rows.
+- Text is compared byte by byte, as the source does. Keys have the database's own collation nevertheless:
+  equality is the same under every one that PostgreSQL takes as a default, and a column of another collation
+  cannot be joined with the user's own.
+
+`values` says what becomes of the types, `layout` what is refused, `fold` what of a window counts.
+"""
+
+from __future__ import annotations
+
+from mirrorlib.export.sinks.jdbc.sink import open_sink
+
+__all__ = ["open_sink"]

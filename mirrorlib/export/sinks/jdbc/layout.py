@@ -1,0 +1,284 @@
+"""Settle what a table has to be in the database, and refuse what it cannot be, before anything is written.
+
+In: a delivery's frame and plan, and what the database has. Out: `Shape`. Nothing here touches the database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from mirrorlib.errors import FeedError, JournalError, SchemaError, TableNameError, first_few
+from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
+from mirrorlib.export.sinks.jdbc.kinds import JSON, kind_of, widens
+from mirrorlib.feed.net import FEED_COLUMNS
+from mirrorlib.landing.names import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlib.export.record import Plan, Stream
+    from mirrorlib.export.sink import Delivery
+    from mirrorlib.export.sinks.jdbc.books import Held, Record
+    from mirrorlib.export.sinks.jdbc.database import Place, Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the source, and of its copy.
+
+    Attributes:
+        source: its name in the source.
+        name: its name in the database; they may differ by case.
+        kind: what it holds there.
+        key: it is one of the key's.
+
+    """
+
+    source: str
+    name: str
+    kind: str
+    key: bool
+
+    @property
+    def field(self) -> Field:
+        """Return it as a column of the database."""
+        return Field(self.name, self.kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a window finds and makes.
+
+    Attributes:
+        place: the table.
+        columns: its columns that the source has, in the source's order.
+        make: there is no such table yet.
+        add: columns that it lacks.
+        widen: columns that need a wider type.
+        clear: columns that come again after the source had dropped them.
+        strict: a row that is new to the source must be new to the table: no window comes twice.
+        after: only what was committed later than this version counts; None for all.
+        known: what is remembered as the source's columns.
+        version: what is remembered as the newest version.
+
+    """
+
+    place: Place
+    columns: tuple[Column, ...]
+    make: bool
+    add: tuple[Column, ...]
+    widen: tuple[Column, ...]
+    clear: tuple[Column, ...]
+    strict: bool
+    after: int | None
+    known: tuple[str, ...]
+    version: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Name the key columns as the database does."""
+        return tuple(column.name for column in self.columns if column.key)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Return all columns as the database's."""
+        return tuple(column.field for column in self.columns)
+
+
+def read_columns(delivery: Delivery) -> tuple[Column, ...]:
+    """Read a delivery's columns.
+
+    Raises:
+        SchemaError: a column is of a type that no database has, or cannot be a key; or a key is no column.
+
+    """
+    table = delivery.stream.table
+    keys = {key.lower() for key in delivery.plan.keys}
+    fields = [field for field in delivery.frame.schema.fields if field.name not in FEED_COLUMNS]
+    columns = []
+    for field in fields:
+        kind = kind_of(field.dataType)
+        key = field.name.lower() in keys
+        if kind is None or (key and kind == JSON):
+            msg = f"a column of this type cannot be {'a key' if kind else 'kept'} in a database"
+            step = "Leave it out of the key." if kind else "Change its type at the source."
+            found = field.dataType.simpleString().partition("<")[0]
+            raise SchemaError(msg, table=table, column=field.name, found=found, next_step=step)
+        columns.append(Column(source=field.name, name=field.name, kind=kind, key=key))
+    missing = [key for key in delivery.plan.keys if key.lower() not in _lowered(columns)]
+    if missing or not columns:
+        msg = "the key is no column of the table" if missing else "the table has no columns"
+        raise SchemaError(
+            msg, table=table, column=first_few(missing) or None, next_step="Give others."
+        )
+    return tuple(columns)
+
+
+def _lowered(columns: Sequence[Column]) -> set[str]:
+    return {column.source.lower() for column in columns}
+
+
+def check_names(session: Session, columns: Sequence[Column], table: str) -> None:
+    """See that the database can have columns of these names.
+
+    Raises:
+        TableNameError: it cannot.
+
+    """
+    for column in columns:
+        reason = session.check_column(column.name)
+        if reason:
+            shown = printable(column.name)
+            step = "Rename the column at the source."
+            raise TableNameError(reason, table=table, column=shown, next_step=step)
+
+
+def settle(
+    session: Session, held: Held, columns: Sequence[Column], stream: Stream, plan: Plan
+) -> Shape:
+    """Settle what a window makes of the table that the database has.
+
+    Raises:
+        JournalError: the table is not ours, not this consumer's, or not what the window follows.
+        SchemaError: its columns or its keys are not what the source has.
+        FeedError: a net window begins before what the table holds, and ends after it.
+
+    """
+    check_names(session, columns, stream.table)
+    _check_owner(held, stream, plan)
+    whole = plan.kind == "snapshot"
+    shape = Shape(
+        place=held.place,
+        columns=tuple(columns),
+        make=held.columns is None,
+        add=(),
+        widen=(),
+        clear=(),
+        strict=False,
+        after=None,
+        known=tuple(column.name for column in columns),
+        version=plan.until,
+    )
+    if held.columns is None or held.record is None:
+        return shape
+    shape = _fitted(session, held.columns, held.record, shape, stream, plan)
+    if whole:
+        return shape
+    record = held.record
+    strict = record.stream == stream.uuid and plan.after >= record.version
+    shape = replace(shape, strict=strict, version=max(record.version, plan.until))
+    return shape if shape.keys else _counted(shape, record, stream, plan)
+
+
+def _check_owner(held: Held, stream: Stream, plan: Plan) -> None:
+    """See that the table is this stream's, and holds what the window follows."""
+    record = held.record
+    if held.columns is None:
+        if plan.kind == "changes" and (held.number or stream.start_at is None):
+            msg = "the database has not the table any more that the changes are for"
+            _refuse(msg, stream, None, f"Let the consumer {BEGIN_ANEW}")
+        return
+    where = held.place.sql
+    if record is None:
+        msg = "the database has a table of this name that is not ours"
+        _refuse(msg, stream, where, "Rename it there, or export to another schema or database.")
+    if record.source != stream.table:
+        msg = "the table's name in the database belongs to another table"
+        _refuse(msg, stream, f"{where}, of {record.source}", "Rename one of the two at the source.")
+    if record.consumer != stream.consumer:
+        msg = "the table in the database belongs to another consumer"
+        step = "Export to another schema or database; or drop it there."
+        _refuse(msg, stream, f"{where}, of {record.consumer}", step)
+    if held.number and record.stream != stream.uuid:
+        msg = "another stream has been given the table in the database since"
+        step = "Let each target have a consumer, and a schema or a database, of its own."
+        _refuse(msg, stream, where, step)
+    if plan.kind == "changes" and (
+        record.table_id != plan.table_id or (not held.number and stream.start_at is None)
+    ):
+        msg = "the table in the database does not hold the rows that the changes are for"
+        _refuse(msg, stream, where, f"Let the consumer {BEGIN_ANEW}")
+
+
+def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:
+    raise JournalError(msg, table=stream.table, found=found, next_step=step)
+
+
+def _fitted(
+    session: Session,
+    there: Sequence[tuple[str, str]],
+    record: Record,
+    shape: Shape,
+    stream: Stream,
+    plan: Plan,
+) -> Shape:
+    """Fit the source's columns to the table's: spelled as there, of the wider of both types."""
+    spelled = {name.lower(): name for name, _ in there} | {name: name for name, _ in there}
+    types = dict(there)
+    columns, add, widen = [], [], []
+    for column in shape.columns:
+        name = spelled.get(column.name) or spelled.get(column.name.lower()) or column.name
+        found = replace(column, name=name)
+        if name in types:
+            kind = session.types.kind(types[name])
+            if kind is None or not (kind == found.kind or widens(kind, found.kind)):
+                if kind is None or not widens(found.kind, kind):
+                    _refuse_type(session, found, types[name], stream.table)
+                found = replace(found, kind=kind)  # an older schema of a stream that was rewound
+            elif kind != found.kind:
+                widen.append(found)
+        else:
+            add.append(found)
+        columns.append(found)
+    fitted = replace(
+        shape,
+        columns=tuple(columns),
+        add=tuple(add),
+        widen=tuple(widen),
+        known=tuple(column.name for column in columns),
+    )
+    _check_keys(fitted, record, stream.table)
+    return fitted if plan.kind == "snapshot" else _with_returned(fitted, record, stream.table)
+
+
+def _refuse_type(session: Session, column: Column, found: str, table: str) -> NoReturn:
+    wanted = session.types.of(column.kind)
+    msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
+    step = f"Drop the table there, and {BEGIN_ANEW}"
+    raise SchemaError(msg, table=table, column=column.name, found=found, next_step=step)
+
+
+def _check_keys(shape: Shape, record: Record, table: str) -> None:
+    if set(shape.keys) != set(record.keys):
+        msg = f"the table's keys in the database are ({', '.join(record.keys)})"
+        step = f"Drop the table there, and {BEGIN_ANEW}"
+        found = f"({', '.join(shape.keys)})"
+        raise SchemaError(msg, table=table, found=found, next_step=step)
+
+
+def _with_returned(shape: Shape, record: Record, table: str) -> Shape:
+    """Find columns that come again; refuse what may be a renamed one: its values never came as changes."""
+    known = set(record.columns)
+    new = [column for column in shape.columns if column.name not in known]
+    gone = [name for name in record.columns if name not in shape.known]
+    if new and gone:
+        msg = "columns went and came at once, so one may have been renamed, and its values are not told"
+        found = f"gone: {first_few(gone)}; new: {first_few(column.name for column in new)}"
+        step = f"Let the consumer {BEGIN_ANEW}"
+        raise SchemaError(msg, table=table, found=found, next_step=step)
+    return replace(shape, clear=tuple(column for column in new if column not in shape.add))
+
+
+def _counted(shape: Shape, record: Record, stream: Stream, plan: Plan) -> Shape:
+    """Let a table without keys take only what it has not: nothing tells a row that comes again from an equal one."""
+    if plan.after >= record.version:
+        return shape
+    if plan.until > record.version and stream.net:
+        msg = f"the net window {plan.after} to {plan.until} begins before what the table without keys holds"
+        step = f"Let the consumer {BEGIN_ANEW}"
+        raise FeedError(msg, table=stream.table, found=f"version {record.version}", next_step=step)
+    shape = replace(shape, after=record.version)
+    if plan.until > record.version:
+        return shape
+    return replace(shape, clear=(), known=record.columns)
