@@ -74,9 +74,9 @@ def merge_changes(
         table_bytes: the table's size, which decides how the join is run.
 
     """
-    _source(staged, keys).createOrReplaceTempView(_SOURCE)
+    changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
     try:
-        with configured(spark, _merge_conf(staged, columns, keys, mark, table_bytes)):
+        with configured(spark, merge_conf(staged, columns, keys, mark, table_bytes)):
             spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet))  # runs at once
     finally:
         spark.catalog.dropTempView(_SOURCE)
@@ -109,7 +109,7 @@ def _merge_sql(
     return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
 
 
-def _source(staged: Staged, keys: Sequence[str]) -> DataFrame:
+def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
     """Filter the changes by what is always true: Spark builds bloom filters of selective sides only.
 
     A range of the first key does more where it is known: "=" carries it over to the table, whose
@@ -123,9 +123,10 @@ def _source(staged: Staged, keys: Sequence[str]) -> DataFrame:
     return staged.frame.where(f.col(quote(keys[0])).between(f.lit(first), f.lit(last)))
 
 
-def _merge_conf(
+def merge_conf(
     staged: Staged, columns: Columns, keys: Sequence[str], mark: Mark, table_bytes: int
 ) -> dict[str, str]:
+    """Return the configuration that lets one MERGE of staged changes carry its mark, and run fast."""
     conf = {
         "spark.databricks.delta.write.txnAppId": mark.app_id,
         "spark.databricks.delta.write.txnVersion": str(mark.version),

@@ -1,0 +1,339 @@
+"""Measure exports to Delta tables against what the documentation shows: `python benchmarks/export.py [NAME…]`.
+
+    changes  the feed into a log, against `readChangeFeed` and a write
+    current  a window of 1 % of the rows, and one of ten rows, into a copy, against the foreachBatch recipe
+    net      net changes of twenty versions, against reading the plain feed
+    idle     finding nothing to export for 200 tables, against exporting one commit of one table
+
+Both sides run in one process; copies must end equal. Sources are mirrors, whose feed MERGE has written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data import COLUMNS, make_changes, write_file, write_load
+from pyspark.sql import Window
+from pyspark.sql import functions as f
+from recipe import default_session
+
+import mirrorlib
+from mirrorlib import local_spark
+from mirrorlib.export.run import export_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.export.record import Stream
+    from mirrorlib.export.sink import Delivery, Sink
+
+_FILES = 10
+_VERSIONS = 20
+_SHARE = 100  # one row in so many changes
+_SMALL_ROWS = 1_000
+_COMMITS = 20
+_WARM_UP = 40  # commits: until then both sides mostly measure how Java compiles itself
+
+
+@dataclass(kw_only=True)
+class Mirror:
+    """A table with a history, made by `mirrorlib.apply`."""
+
+    spark: SparkSession
+    folder: Path
+    rows: int
+    files: int = _FILES
+    changes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        write_load(self.folder / "zone" / "orders", self.rows, self.files)
+        self._apply()
+
+    @property
+    def root(self) -> Path:
+        """Return the target."""
+        return self.folder / "mirror"
+
+    @property
+    def table(self) -> str:
+        """Return the table's path."""
+        return str(self.root / "orders")
+
+    @property
+    def newest(self) -> int:
+        """Return the newest version."""
+        log = self.root / "orders" / "_delta_log"
+        return max(int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
+
+    def change(self, count: int) -> None:
+        """Commit a change file of random keys."""
+        self.changes += 1
+        rows = make_changes(self.rows, count, newest=1.0, salt=self.changes)
+        write_file(self.folder / "zone" / "orders", self.files + self.changes, rows)
+        self._apply()
+
+    def _apply(self) -> None:
+        report = mirrorlib.apply(self.spark, str(self.folder / "zone"), str(self.root))
+        if not report.ok:
+            raise SystemExit(str(report))
+
+    def feed(self, spark: SparkSession, after: int, until: int) -> DataFrame:
+        """Read the feed as the documentation shows it."""
+        reader = spark.read.format("delta").option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", after + 1).option("endingVersion", until)
+        return reader.load(self.table)
+
+    def export(self, mode: str, to: Path, **options: object) -> None:
+        """Export what there is."""
+        export(self.spark, self.root, f"delta:{to}", mode=mode, **options)
+
+
+def export(spark: SparkSession, root: Path, to: str | Sink, **options: object) -> int:
+    """Export what there is; return how many windows that were."""
+    options = {"consumer": "benchmark", **options}
+    report = export_tables(spark, str(root), to=to, **options)  # type: ignore[arg-type]  # as its callers give them
+    if not report.ok:
+        raise SystemExit(str(report))
+    return sum(table.windows for table in report.tables)
+
+
+@dataclass(kw_only=True)
+class Bench:
+    """A session, a folder, and the large mirror, made when it is first needed."""
+
+    spark: SparkSession
+    folder: Path
+    rows: int
+    rounds: int
+    tables: int
+
+    @cached_property
+    def large(self) -> Mirror:
+        """Return the large mirror, after twenty commits."""
+        mirror = Mirror(spark=self.spark, folder=self.folder / "large", rows=self.rows)
+        for _ in range(_VERSIONS):
+            mirror.change(self.rows // _SHARE)
+        return mirror
+
+    def digest(self, path: Path | str) -> tuple[object, ...]:
+        """Return a table's row count and an order-free checksum."""
+        names = ", ".join(f"`{name}`" for name in COLUMNS)
+        sums = f"count(*), sum(cast(xxhash64({names}) AS decimal(38, 0)))"
+        return tuple(self.spark.sql(f"SELECT {sums} FROM delta.`{path}`").collect()[0])
+
+
+def run_changes(bench: Bench) -> None:
+    """Append twenty commits to a log, as one window."""
+    mirror, ours, theirs = bench.large, [], []
+    until = mirror.newest
+    after = until - _VERSIONS
+    for number in range(bench.rounds):
+        log, bare = bench.folder / f"log-{number}", bench.folder / f"bare-{number}"
+        theirs.append(timed(_write, mirror.feed(bench.spark, after, until), bare))
+        ours.append(timed(mirror.export, "changes", log, consumer=f"log-{number}", start=after))
+        equal = bench.digest(bare) == bench.digest(log / "orders")
+        shutil.rmtree(bare)
+        shutil.rmtree(log)
+    title = f"{_VERSIONS} commits of {bench.rows // _SHARE:,} rows into a log"
+    show(title, ours, "readChangeFeed and write", theirs, ">= 0.8", equal=equal)
+
+
+def _write(feed: DataFrame, to: Path) -> None:
+    feed.write.format("delta").save(str(to))
+
+
+def run_current(bench: Bench) -> None:
+    """Keep a copy: 1 % of the rows in a window, then ten rows in a window."""
+    session = default_session(bench.spark)
+    mirror, copies = bench.large, bench.folder / "copies"
+    ours, theirs = [], []
+    _begin_copies(mirror, copies, session)
+    for _ in range(bench.rounds):
+        _one_window(mirror, copies, session, bench.rows // _SHARE, ours, theirs)
+    title = f"1 % of {bench.rows:,} rows into a copy"
+    equal = _are_equal(bench, copies)
+    show(title, ours, "recipe", theirs, ">= 4", equal=equal)
+
+    small = Mirror(spark=bench.spark, folder=bench.folder / "small", rows=_SMALL_ROWS, files=1)
+    copies, ours, theirs = bench.folder / "small-copies", [], []
+    _begin_copies(small, copies, session)
+    for _ in range(_WARM_UP + _COMMITS):
+        _one_window(small, copies, session, 10, ours, theirs)
+    title = f"10 rows into a copy of {_SMALL_ROWS:,}, median of {_COMMITS} after {_WARM_UP} of each side"
+    medians = [[statistics.median(side[_WARM_UP:])] for side in (ours, theirs)]
+    equal = _are_equal(bench, copies)
+    show(title, medians[0], "recipe", medians[1], ">= 5", equal=equal)
+
+
+def _begin_copies(mirror: Mirror, copies: Path, session: SparkSession) -> None:
+    mirror.export("current", copies / "ours")
+    rows = session.read.format("delta").load(mirror.table)
+    rows.write.format("delta").save(str(copies / "recipe"))
+
+
+def _one_window(
+    mirror: Mirror,
+    copies: Path,
+    session: SparkSession,
+    count: int,
+    ours: list[float],
+    theirs: list[float],
+) -> None:
+    before = mirror.newest
+    mirror.change(count)
+    feed = mirror.feed(session, before, mirror.newest)
+    theirs.append(timed(merge_feed, session, feed, copies / "recipe"))
+    ours.append(timed(mirror.export, "current", copies / "ours"))
+
+
+def merge_feed(session: SparkSession, feed: DataFrame, copy: Path) -> None:
+    """Do what the documentation shows for `foreachBatch`: keep each key's last change, then MERGE."""
+    newest = Window.partitionBy("id").orderBy(f.desc("_commit_version"))
+    changes = feed.where("_change_type <> 'update_preimage'")
+    changes = changes.withColumn("_rank", f.row_number().over(newest)).where("_rank = 1")
+    changes.createOrReplaceTempView("changes")
+    sets = ", ".join(f"t.{name} = s.{name}" for name in COLUMNS)
+    session.sql(
+        f"MERGE INTO delta.`{copy}` t USING changes s ON t.id = s.id "
+        f"WHEN MATCHED AND s._change_type = 'delete' THEN DELETE WHEN MATCHED THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND s._change_type <> 'delete' THEN INSERT ({', '.join(COLUMNS)}) "
+        f"VALUES ({', '.join(f's.{name}' for name in COLUMNS)})"
+    )
+
+
+def _are_equal(bench: Bench, copies: Path) -> bool:
+    return bench.digest(copies / "recipe") == bench.digest(copies / "ours" / "orders")
+
+
+def run_net(bench: Bench) -> None:
+    """Read twenty commits folded to their net changes."""
+    mirror, ours, theirs = bench.large, [], []
+    until = mirror.newest
+    after = until - _VERSIONS
+    for _ in range(bench.rounds):
+        theirs.append(timed(_drain, mirror.feed(bench.spark, after, until)))
+        ours.append(timed(_read_net, mirror, after, until))
+    title = f"net changes of {_VERSIONS} versions x {bench.rows // _SHARE:,} rows"
+    show(title, ours, "readChangeFeed", theirs, ">= 0.5 (ours <= 2 x)")
+
+
+def _read_net(mirror: Mirror, after: int, until: int) -> None:
+    keys = ["id"]
+    bounds = {"after": after, "until": until}
+    _drain(mirrorlib.read_feed(mirror.spark, mirror.table, net=True, keys=keys, **bounds))
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def run_idle(bench: Bench) -> None:
+    """Find that there is nothing to export for many tables; then export one commit of one of them."""
+    small = Mirror(spark=bench.spark, folder=bench.folder / "one", rows=_SMALL_ROWS, files=1)
+    many = bench.folder / "many"
+    for number in range(bench.tables):
+        shutil.copytree(small.table, many / f"t{number:03d}")
+    if export(bench.spark, many, Nowhere()) != bench.tables:
+        raise SystemExit("not every table was exported")  # noqa: EM101, TRY003  # it is a script
+    idle = [timed(export, bench.spark, many, Nowhere()) for _ in range(bench.rounds)]
+    small.export("current", bench.folder / "one-copy")
+    one = []
+    for _ in range(_WARM_UP // 4 + bench.rounds):
+        small.change(10)
+        one.append(timed(small.export, "current", bench.folder / "one-copy"))
+    title = f"nothing to export for {bench.tables} tables"
+    show(title, idle, "one commit of one table", one[-bench.rounds :], ">= 1")
+
+
+class Nowhere:
+    """A receiver that takes windows and keeps nothing: none is looked for where nothing is to be exported."""
+
+    def position(self, stream: Stream) -> int:
+        """Know nothing."""
+        del stream
+        return 0
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Do nothing."""
+        del delivery
+        return 0
+
+
+def show(
+    title: str,
+    ours: Sequence[float],
+    name: str,
+    theirs: Sequence[float],
+    target: str,
+    *,
+    equal: bool | None = None,
+) -> None:
+    """Print both sides' seconds and their ratio, fastest rounds."""
+    ratio = min(theirs) / min(ours)
+    print(f"\n{title}")
+    print(f"  mirrorlib {min(ours):8.2f} s   (each round: {_rounds(ours)})")
+    print(
+        f"  {name:26} {min(theirs):8.2f} s   {ratio:5.2f} x ours, must be {target}   (each round: {_rounds(theirs)})"
+    )
+    if equal is not None:
+        print(f"  equal: {'yes' if equal else 'NO'}")
+    print(end="", flush=True)
+
+
+def _rounds(seconds: Sequence[float]) -> str:
+    return ", ".join(f"{one:.2f}" for one in seconds)
+
+
+def timed(call: Callable[..., object], *arguments: object, **options: object) -> float:
+    """Return the seconds that a call takes."""
+    began = time.perf_counter()
+    call(*arguments, **options)
+    return time.perf_counter() - began
+
+
+RUNS = {"changes": run_changes, "current": run_current, "net": run_net, "idle": run_idle}
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{' '.join(RUNS)} (default: all)")
+    parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the large table")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each side runs; the fastest counts"
+    )
+    parser.add_argument(
+        "--tables", type=int, default=200, help="tables that have nothing to export"
+    )
+    parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="mirrorlib-export-", dir=arguments.folder))
+    spark = local_spark(cores=2, memory="6g")
+    try:
+        bench = Bench(
+            spark=spark,
+            folder=folder,
+            rows=arguments.rows,
+            rounds=arguments.rounds,
+            tables=arguments.tables,
+        )
+        for name in arguments.names or RUNS:
+            RUNS[name](bench)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

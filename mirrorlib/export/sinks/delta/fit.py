@@ -1,0 +1,156 @@
+"""Let a target's columns grow with the source's, or say which one does not fit and why.
+
+In: a target as it is, and the columns that a window wants. Out: the window with its target as it is
+then. Growing is a commit of its own, before the window's, and idempotent. What is added or widened
+leaves the rows that are there as they are; what was renamed, dropped and added again, or given another
+type, would have to change them without any change in the feed, so a snapshot is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import needs_mapping
+from mirrorlib.apply.commit import Mark
+from mirrorlib.apply.table import FEED, MAPPING, to_sql, widen_columns
+from mirrorlib.errors import SchemaError
+from mirrorlib.export.sinks.delta.target import find_target
+from mirrorlib.export.sinks.delta.types import extends, is_same, names_in, widens
+from mirrorlib.export.sinks.delta.work import snapshot_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.types import StructField, StructType
+
+    from mirrorlib.export.sinks.delta.work import Work
+
+_NTZ = "timestamp_ntz"
+_NTZ_FEATURE = "delta.feature.timestampNtz"
+
+
+def fit_columns(work: Work, wanted: StructType) -> Work:
+    """Make a window's target hold the wanted columns.
+
+    Raises:
+        SchemaError: a column's type does not widen to the wanted one, or may be another one renamed.
+
+    """
+    if work.mode == "current" and work.plan.kind == "snapshot":
+        return _free_columns(work, wanted)
+    has = {field.name.lower(): field for field in work.schema.fields}
+    added = [field for field in wanted.fields if field.name.lower() not in has]
+    names = {name.lower() for name in wanted.names}
+    gone = tuple(field.name for name, field in has.items() if name not in names)
+    if work.plan.kind == "changes" and work.mode != "changes":
+        _check_renamed(work, names, added, gone)
+    nested = _change_types(work, wanted, has)
+    if added or nested:
+        _add_columns(work, [*added, *nested])
+    work = replace(work, dropped=gone)
+    return _as_it_is(work) if added or nested else work
+
+
+def _check_renamed(
+    work: Work, names: set[str], added: Sequence[StructField], gone: Sequence[str]
+) -> None:
+    """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
+    before = set((work.seen.facts or {}).get("dropped", ()))
+    back = [name for name in before if name.lower() in names]
+    newly = [name for name in gone if name not in before]
+    new = [field.name for field in added]
+    if back or (newly and new):
+        msg = "a column has come as another has gone, and may be that one renamed"
+        found = f"{', '.join(newly)} before, {', '.join(new)} now"
+        if back:
+            msg, found = "a column that had been dropped is back", ", ".join(back)
+        column = (back or new)[0]
+        step = f"Let a snapshot copy its values: {snapshot_command(work.stream)}"
+        raise SchemaError(msg, table=work.table, column=column, found=found, next_step=step)
+
+
+def _change_types(
+    work: Work, wanted: StructType, has: Mapping[str, StructField]
+) -> list[StructField]:
+    """Widen columns; return those that get more fields."""
+    pairs = [
+        (has[field.name.lower()], field)
+        for field in wanted.fields
+        if field.name.lower() in has
+        and not is_same(has[field.name.lower()].dataType, field.dataType)
+    ]
+    wider, nested = [], []
+    for old, new in pairs:
+        column = widens(old.dataType, new.dataType)
+        if column is not None:
+            wider.append(replace(column, name=old.name))
+        elif extends(new.dataType, old.dataType):
+            nested.append(new)
+        elif not _narrower(old, new):
+            raise _misfit(work, old, new)
+    if wider:
+        widen_columns(work.spark, work.ref, tuple(wider), work.found)
+    return nested
+
+
+def _narrower(old: StructField, new: StructField) -> bool:
+    """Say whether the target holds all that a source's column of a narrower type has: a table that was made anew."""
+    return widens(new.dataType, old.dataType) is not None
+
+
+def _misfit(work: Work, old: StructField, new: StructField) -> SchemaError:
+    msg = "the source's column is of a type that the target's does not widen to"
+    found = f"{old.dataType.simpleString()} in the target, {new.dataType.simpleString()} now"
+    step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
+    if work.mode == "current":
+        step = "Let a snapshot replace the table"
+    step = f"{step}: {snapshot_command(work.stream)}"
+    return SchemaError(msg, table=work.table, column=old.name, found=found, next_step=step)
+
+
+def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
+    """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
+    from pyspark.sql import types as t
+
+    _allow(work, t.StructType(list(fields)))
+    if work.mode == "changes":
+        return
+    facts = {"consumer": work.stream.consumer, "table": work.table, "outcome": "grow"}
+    mark = Mark(app_id="", version=0, facts=facts)
+    rows = work.spark.createDataFrame([], t.StructType(list(fields)))
+    writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+    writer = writer.option("userMetadata", mark.text)
+    if work.ref.path is None:
+        writer.saveAsTable(work.ref.sql)
+    else:
+        writer.save(work.ref.path)
+
+
+def _allow(work: Work, columns: StructType) -> None:
+    """Switch on what the columns need of a table that was made without."""
+    wanted: dict[str, str] = {}
+    if not work.found.mapped and any(needs_mapping(name) for name in names_in(columns)):
+        wanted[MAPPING] = "name"
+    if any(_NTZ in field.dataType.simpleString() for field in columns.fields) and not any(
+        _NTZ in field.dataType.simpleString() for field in work.schema.fields
+    ):
+        wanted[_NTZ_FEATURE] = "supported"
+    if wanted:
+        work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+
+
+def _free_columns(work: Work, wanted: StructType) -> Work:
+    """Make way for the columns of a copy that is about to be replaced."""
+    _allow(work, wanted)
+    names = {name.lower() for name in wanted.names}
+    gone = tuple(name for name in work.schema.names if name.lower() not in names)
+    fed = work.found.properties.get(FEED, "").lower() == "true"
+    mapped = work.found.mapped or any(needs_mapping(name) for name in names_in(wanted))
+    # Delta drops no column of a table with column mapping and a feed of its own.
+    return replace(work, dropped=gone if fed and mapped else ())
+
+
+def _as_it_is(work: Work) -> Work:
+    found = find_target(work.spark, work.ref)
+    return work if found is None else replace(work, found=found[0], schema=found[1])

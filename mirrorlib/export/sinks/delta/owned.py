@@ -1,0 +1,144 @@
+"""Make sure of the target table: it is there, it is this consumer's, and nobody else has written to it.
+
+In: a window and its target's address. Out: the table as it is. A table is known by properties that it
+is made with, so one that somebody else has made is never written to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import needs_mapping
+from mirrorlib.apply.table import FEED, MAPPING, to_sql
+from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
+from mirrorlib.export.sinks.delta.types import names_in, to_ddl
+from mirrorlib.export.sinks.delta.work import Work, snapshot_command
+from mirrorlib.landing.names import quote
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.apply.table import Found, TableRef
+    from mirrorlib.export.record import Stream
+
+CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mode"
+
+
+def create_table(
+    spark: SparkSession, ref: TableRef, columns: StructType, stream: Stream, mode: str
+) -> None:
+    """Create an empty table of this consumer's; nothing happens when there is one.
+
+    Raises:
+        LandingZoneError: its folder holds something else, or the catalog has no such schema.
+
+    """
+    _check_vacant(ref, stream.table)
+    properties = {
+        CONSUMER: stream.consumer,
+        SOURCE: stream.table,
+        MODE: mode,
+        "delta.enableDeletionVectors": "true",
+    }
+    if mode == "changes":  # its columns have the names that a feed of its own would need
+        properties[FEED] = "false"
+    if any(needs_mapping(name) for name in names_in(columns)):
+        properties[MAPPING] = "name"
+    ddl = ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in columns.fields)
+    if ref.path is None:
+        _check_schema(spark, ref, stream.table)
+    told = f"({ddl}) USING delta TBLPROPERTIES ({to_sql(properties)})"
+    try:
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} {told}")
+    except Exception as exc:
+        if ref.path is not None:
+            raise
+        msg = "the catalog does not take the table"
+        step = "Choose another address, or rename the table at the source."
+        found = first_line(exc)
+        raise LandingZoneError(msg, table=stream.table, found=found, next_step=step) from exc
+
+
+def _check_vacant(ref: TableRef, table: str) -> None:
+    there = open_store(ref.path).list_folder("") if ref.path is not None else None
+    if there is None or "_delta_log" in there.folders or not (there.folders or there.files):
+        return
+    first = (*there.folders, *(file.name for file in there.files))[0]
+    msg = "the target is a folder with other files in it"
+    step = "Choose another address, or empty the folder."
+    raise LandingZoneError(msg, table=table, found=f"{first} in {ref.path}", next_step=step)
+
+
+def _check_schema(spark: SparkSession, ref: TableRef, table: str) -> None:
+    schema = ref.sql.removesuffix(f".{quote(ref.name.table)}")
+    if not spark.catalog.databaseExists(schema):
+        msg = "the catalog has no such schema"
+        step = f"Create it: CREATE SCHEMA {schema}"
+        raise LandingZoneError(msg, table=table, found=schema, next_step=step)
+
+
+def check_owner(found: Found, stream: Stream, mode: str) -> None:
+    """See that a table was made for this consumer, table and mode.
+
+    Raises:
+        ForeignWriteError: it was not.
+
+    """
+    wanted = {CONSUMER: stream.consumer, SOURCE: stream.table, MODE: mode}
+    for name, value in wanted.items():
+        owner = found.properties.get(name)
+        if owner == value:
+            continue
+        what = {
+            CONSUMER: "the target is a table that another consumer has made",
+            SOURCE: "the target is what another source table becomes",
+            MODE: "the target was made in another mode",
+        }[name]
+        if owner is None:
+            what = "the target is a table that no consumer has made"
+        step = "Choose another address, or remove the table."
+        raise ForeignWriteError(what, table=stream.table, found=owner, next_step=step)
+
+
+def check_continuous(work: Work) -> None:
+    """See that a window of changes goes on where the table ends.
+
+    Raises:
+        ForeignWriteError: somebody else wrote to the table, or it was removed; its rows are not what the
+            window's changes began with.
+
+    """
+    if work.plan.kind == "snapshot":
+        return
+    reason, found = _discontinuity(work)
+    if reason:
+        step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+        raise ForeignWriteError(reason, table=work.table, found=found, next_step=step)
+
+
+def _discontinuity(work: Work) -> tuple[str, str | None]:
+    seen, stream, plan = work.seen, work.stream, work.plan
+    if seen.foreign is not None:
+        commit = seen.foreign
+        who = f"version {commit.version}, {commit.operation} by {commit.user}"
+        return "somebody else has written to the table that the consumer keeps", who
+    if seen.facts is None:
+        if seen.whole and plan.number > 1 and stream.start_at is None:
+            return "the table that the consumer keeps was removed and is empty now", None
+        if not seen.whole and plan.number == 1:
+            return "nobody can tell any more how far the table that the consumer keeps goes", None
+        return "", None
+    facts = seen.facts
+    if facts.get("table_id") != plan.table_id:
+        return "the copy is one of a table that was made anew since", None
+    if facts.get("stream") == stream.uuid:
+        return "", None
+    if plan.after > int(facts["upto"]):
+        found = f"version {facts['upto']}, the stream begins after {plan.after}"
+        return "the copy ends before the stream begins", found
+    if stream.net:
+        msg = "net changes are none since where the copy stands, which another stream has left"
+        return msg, None
+    return "", None

@@ -1,0 +1,202 @@
+"""Receive windows: find or make the target, see that it is as it was left, write one commit, prove it.
+
+In: a `Delivery`. Out: how many rows it took. Promise: a window's commit is there once, as a whole, or not
+at all. What is there is read from the target's own log before and after each commit, since Delta skips
+a mark that it knows without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.log import FileLog
+from mirrorlib.apply.table import open_log
+from mirrorlib.errors import (
+    ForeignWriteError,
+    MirrorError,
+    OutcomeUnknownError,
+    StoreError,
+    TableBusyError,
+)
+from mirrorlib.export.sinks.delta.changes import append_window, check_log, log_columns
+from mirrorlib.export.sinks.delta.current import check_copy, copy_columns, keep_copy
+from mirrorlib.export.sinks.delta.owned import (
+    check_continuous,
+    check_owner,
+    create_table,
+)
+from mirrorlib.export.sinks.delta.place import Place, open_place
+from mirrorlib.export.sinks.delta.scd2 import check_history, history_columns, keep_history
+from mirrorlib.export.sinks.delta.seen import look_back, rows_written
+from mirrorlib.export.sinks.delta.target import find_target
+from mirrorlib.export.sinks.delta.work import Work, snapshot_command
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.export.record import Stream
+    from mirrorlib.export.sink import Delivery
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 5  # of one window against writers that commit in between
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """What becomes of changes.
+
+    Attributes:
+        check: refuses a window that no target can take.
+        columns: the columns of a target, of a window's rows.
+        write: writes a window by one commit; returns how many rows that took, None where the commit tells.
+        continuous: a window has to find what the one before has left.
+
+    """
+
+    check: Callable[[Delivery], None]
+    columns: Callable[[DataFrame], StructType]
+    write: Callable[[Work], int | None]
+    continuous: bool
+
+
+_MODES = {
+    "changes": _Mode(check_log, log_columns, append_window, continuous=False),
+    "current": _Mode(check_copy, copy_columns, keep_copy, continuous=True),
+    "scd2": _Mode(check_history, history_columns, keep_history, continuous=True),
+}
+
+
+class DeltaSink:
+    """Delta tables that receive windows."""
+
+    def __init__(self, place: Place, mode: str) -> None:
+        """Take where the tables go, and what becomes of changes."""
+        self._place = place
+        self._name = mode
+        self._mode = _MODES[mode]
+
+    def position(self, stream: Stream) -> int:
+        """Read it from the target's log; 0 where only a catalog can, and `deliver` looks itself."""
+        ref = self._place.refer(stream.table)
+        if ref.path is None:
+            return 0
+        try:
+            return look_back(FileLog(open_store(ref.path))).window_of(stream.uuid)
+        except StoreError:
+            return 0
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Write a window by one commit.
+
+        Raises:
+            ForeignWriteError: the target is somebody else's, or somebody else has written to it.
+            SchemaError: a column or key is not what the target can take.
+            TableBusyError: another stream of the consumer, or another runner, has taken over.
+            OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
+
+        """
+        self._mode.check(delivery)
+        with self._place.hold(delivery):
+            failure: Exception | None = None
+            for _ in range(_TRIES):
+                work = self._work(delivery)
+                there = _rows_there(work)
+                if there is not None:
+                    return there
+                if self._mode.continuous:
+                    check_continuous(work)
+                try:
+                    rows = self._mode.write(work)
+                except MirrorError:
+                    raise
+                except Exception as exc:
+                    if self._newest(work) == work.seen.newest:
+                        raise
+                    _LOG.info("%s: window %d met another commit", work.table, work.plan.number)
+                    failure = exc
+                    continue
+                return self._proven(work, rows)
+            msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
+            step = "Run again when the target is quieter."
+            raise MirrorError(msg, table=delivery.stream.table, next_step=step) from failure
+
+    def _work(self, delivery: Delivery) -> Work:
+        """Look at the target, which is made when there is none."""
+        spark, stream = delivery.spark, delivery.stream
+        ref = self._place.refer(stream.table)
+        target = find_target(spark, ref)
+        if target is None:
+            create_table(spark, ref, self._mode.columns(delivery.frame), stream, self._name)
+            target = find_target(spark, ref)
+        if target is None:
+            msg = "the target is gone as soon as it was made"
+            raise ForeignWriteError(msg, table=stream.table, next_step="Try again.")
+        found, schema = target
+        check_owner(found, stream, self._name)
+        return Work(
+            delivery=delivery,
+            mode=self._name,
+            ref=ref,
+            found=found,
+            schema=schema,
+            seen=look_back(open_log(spark, ref, found.location)),
+        )
+
+    @staticmethod
+    def _newest(work: Work) -> int | None:
+        return open_log(work.spark, work.ref, work.found.location).newest(work.seen.newest)
+
+    @staticmethod
+    def _proven(work: Work, rows: int | None) -> int:
+        """See that the window is in the target's log.
+
+        Raises:
+            OutcomeUnknownError: it is not, so Delta has skipped it.
+
+        """
+        seen = look_back(open_log(work.spark, work.ref, work.found.location))
+        if seen.window_of(work.stream.uuid) != work.plan.number:
+            msg = f"Delta skipped window {work.plan.number} as one that it knows, but no commit names it"
+            step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+            raise OutcomeUnknownError(msg, table=work.table, next_step=step)
+        if rows is None:
+            rows = rows_written(work.spark, work.ref, work.found.location, seen.version)
+        _LOG.info(
+            "%s: window %d written as version %d, %d rows",
+            work.table,
+            work.plan.number,
+            seen.version,
+            rows,
+        )
+        return rows
+
+
+def _rows_there(work: Work) -> int | None:
+    """Return 0 when the target has the window, None when it has not.
+
+    Raises:
+        TableBusyError: a later stream of the consumer has written to it.
+
+    """
+    facts, stream = work.seen.facts or {}, work.stream
+    if work.seen.window_of(stream.uuid) >= work.plan.number:
+        return 0
+    if facts.get("stream", stream.uuid) != stream.uuid and facts["began_at"] > stream.began_at:
+        msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
+        raise TableBusyError(msg, table=stream.table, next_step="Run again.")
+    return None
+
+
+def open_sink(address: str, mode: str) -> DeltaSink:
+    """Open a Delta receiver.
+
+    Raises:
+        LandingZoneError: the address is neither a path nor a catalog's schema.
+
+    """
+    return DeltaSink(open_place(address), mode)

@@ -1,0 +1,97 @@
+"""Compare and write the types of Spark's columns, nested ones too.
+
+In: Spark types. Out: what they come to. A mirror has twelve types; a table that a consumer follows may
+have any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.columns import Column, to_columns
+from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
+from mirrorlib.landing.names import quote
+from mirrorlib.landing.types import INTEGERS, widens_in_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql.types import DataType
+
+_SMALL = INTEGERS[:3]  # what every Delta widens in place
+
+
+def to_ddl(kind: DataType) -> str:
+    """Write a type for SQL, whatever names it has in it."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        fields = (f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, t.ArrayType):
+        return f"array<{to_ddl(kind.elementType)}>"
+    if isinstance(kind, t.MapType):
+        return f"map<{to_ddl(kind.keyType)}, {to_ddl(kind.valueType)}>"
+    return kind.simpleString()
+
+
+def names_in(kind: DataType) -> Iterator[str]:
+    """Give the names of all fields, on every level."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            yield field.name
+            yield from names_in(field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        yield from names_in(kind.elementType)
+    elif isinstance(kind, t.MapType):
+        yield from names_in(kind.keyType)
+        yield from names_in(kind.valueType)
+
+
+def is_same(one: DataType, other: DataType) -> bool:
+    """Say whether two types hold the same, whatever the order of their fields and what may be NULL."""
+    return extends(one, other) and extends(other, one)
+
+
+def extends(new: DataType, old: DataType) -> bool:
+    """Say whether a type is another one with more fields, or none more."""
+    from pyspark.sql import types as t
+
+    if isinstance(old, t.StructType) and isinstance(new, t.StructType):
+        has = {field.name.lower(): field.dataType for field in new.fields}
+        return all(
+            field.name.lower() in has and extends(has[field.name.lower()], field.dataType)
+            for field in old.fields
+        )
+    if isinstance(old, t.ArrayType) and isinstance(new, t.ArrayType):
+        return extends(new.elementType, old.elementType)
+    if isinstance(old, t.MapType) and isinstance(new, t.MapType):
+        keys = extends(new.keyType, old.keyType)
+        return keys and extends(new.valueType, old.valueType)
+    return new.simpleString() == old.simpleString()
+
+
+def widens(old: DataType, new: DataType) -> Column | None:
+    """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
+    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
+    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+        return None
+    before, after = pair[0].type, pair[1].type
+    small = before in _SMALL and after in _SMALL
+    fits = widens_in_place(before, after) and before != after
+    wide = small or spark_generation() >= FULL_WIDENING
+    return pair[1] if fits and wide else None
+
+
+def is_comparable(kind: DataType) -> bool:
+    """Say whether Spark can group by a type."""
+    told = kind.simpleString()
+    return not any(word in told for word in ("map<", "variant", "geo"))
+
+
+def sized_column(name: str, kind: DataType) -> Column:
+    """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
+    found = to_columns([(name, kind.simpleString())])
+    return found[0] if found else to_columns([(name, "string")])[0]

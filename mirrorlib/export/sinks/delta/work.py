@@ -1,0 +1,188 @@
+"""One window on its way into one target table: what its writers need to know, and what its commit says.
+
+In: a `Delivery` and what was found at its target. Out: `Work`, frozen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.apply.commit import Mark
+from mirrorlib.errors import SchemaError
+from mirrorlib.export.sinks.delta.types import is_comparable
+from mirrorlib.feed.net import FEED_COLUMNS
+from mirrorlib.landing.columns import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.apply.table import Found, TableRef
+    from mirrorlib.export.record import Plan, Stream
+    from mirrorlib.export.sink import Delivery
+    from mirrorlib.export.sinks.delta.seen import Seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A window and its target.
+
+    Attributes:
+        delivery: the window.
+        mode: what becomes of it.
+        ref: the target table.
+        found: what it is.
+        schema: its columns.
+        seen: what its log tells.
+        dropped: its columns that the source has no longer.
+
+    """
+
+    delivery: Delivery
+    mode: str
+    ref: TableRef
+    found: Found
+    schema: StructType
+    seen: Seen
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the session whose configuration is this window's own."""
+        return self.delivery.spark
+
+    @property
+    def plan(self) -> Plan:
+        """Return the window's plan."""
+        return self.delivery.plan
+
+    @property
+    def stream(self) -> Stream:
+        """Return the window's stream."""
+        return self.delivery.stream
+
+    @property
+    def frame(self) -> DataFrame:
+        """Return the window's rows."""
+        return self.delivery.frame
+
+    @property
+    def table(self) -> str:
+        """Return the source table's name."""
+        return self.delivery.stream.table
+
+    @property
+    def columns(self) -> list[str]:
+        """Name the source's columns."""
+        return columns_of(self.frame)
+
+    @property
+    def keys(self) -> list[str]:
+        """Name the key columns as the source spells them."""
+        return keys_of(self.delivery)
+
+    @property
+    def fresh(self) -> bool:
+        """Say whether no window was written to the table yet."""
+        return self.seen.facts is None and self.seen.whole
+
+    @property
+    def upto(self) -> int:
+        """Return up to which version of the source the target has everything; -1 for nothing."""
+        facts = self.seen.facts
+        if facts is None or facts.get("table_id") != self.plan.table_id:
+            return self.plan.after
+        return int(facts["upto"])
+
+    @property
+    def exact(self) -> bool:
+        """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
+        return self.stream.start_at is None
+
+    def mark(self) -> Mark:
+        """Return what makes the window's commit ours and unrepeatable."""
+        stream, plan = self.stream, self.plan
+        facts: dict[str, Any] = {
+            "consumer": stream.consumer,
+            "table": stream.table,
+            "stream": stream.uuid,
+            "began_at": stream.began_at,
+            "window": plan.number,
+            "attempt": plan.attempt,
+            "kind": plan.kind,
+            "after": plan.after,
+            "until": plan.until,
+            "upto": max(plan.until, self.upto),
+            "table_id": plan.table_id,
+            "keys": list(plan.keys),
+            "dropped": list(self.dropped),
+        }
+        app_id = f"mirrorlib:export:{stream.uuid}:{stream.table}"
+        return Mark(app_id=app_id, version=plan.number, facts=facts)
+
+    def spelled(self, name: str) -> str:
+        """Name a column as the target does."""
+        found = next((mine for mine in self.schema.names if mine.lower() == name.lower()), name)
+        return str(found)
+
+
+def columns_of(frame: DataFrame) -> list[str]:
+    """Name a feed's own columns, without those that tell the change."""
+    return [name for name in frame.columns if name not in FEED_COLUMNS]
+
+
+def keys_of(delivery: Delivery) -> list[str]:
+    """Name a window's key columns as the source spells them.
+
+    Raises:
+        SchemaError: a key is no column.
+
+    """
+    names = {name.lower(): name for name in columns_of(delivery.frame)}
+    for key in delivery.plan.keys:
+        if key.lower() not in names:
+            msg = "the key is no column of the source"
+            step = (
+                "Name its key columns, or none; the window was planned with these, so begin anew: "
+                f"{snapshot_command(delivery.stream)}"
+            )
+            raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
+    return [names[key.lower()] for key in delivery.plan.keys]
+
+
+def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
+    """Refuse a source's column whose name the target needs.
+
+    Raises:
+        SchemaError: there is one.
+
+    """
+    for name in columns_of(delivery.frame):
+        if name.lower() in reserved or name.lower().startswith(OURS):
+            msg = f"the column's name is taken by what mode {delivery.stream.mode} adds"
+            step = "Rename it at the source, or choose another mode."
+            raise SchemaError(msg, table=delivery.stream.table, column=name, next_step=step)
+
+
+def check_comparable(delivery: Delivery) -> None:
+    """Refuse columns that rows cannot be compared by.
+
+    Raises:
+        SchemaError: there is one.
+
+    """
+    for field in delivery.frame.schema.fields:
+        if not is_comparable(field.dataType):
+            msg = "a column of this type cannot be compared, so equal rows cannot be told"
+            kind = field.dataType.simpleString().partition("<")[0]
+            step = "Choose mode changes, or mode current with keys."
+            table = delivery.stream.table
+            raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
+
+
+def snapshot_command(stream: Stream) -> str:
+    """Say how a consumer is given a snapshot."""
+    return f"mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"

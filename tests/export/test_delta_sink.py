@@ -1,0 +1,717 @@
+"""Windows as Delta tables: logs, copies and histories are what an oracle makes of the source's versions."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.export.record import Stream
+from mirrorlib.export.registry import Registry, registry_of
+from mirrorlib.export.report import StreamReport
+from mirrorlib.export.run import export_tables
+from mirrorlib.export.sinks.delta import open_sink, sink
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import Event
+    from mirrorlib.export.sink import Delivery
+
+FEED = "'delta.enableChangeDataFeed' = 'true'"
+MODES = ("changes", "current", "scd2")
+STATE = ("valid_from", "valid_to", "is_current")
+ADDED = {"insert", "update_postimage"}
+Rows = Counter[tuple[Any, ...]]
+
+
+class Source:
+    """A target with one Delta table whose feed is on; SQL changes it, `{t}` being its name."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, columns: str, properties: str = FEED
+    ) -> None:
+        self.spark, self.folder, self.root = spark, folder, folder / "source"
+        self.path = self.root / "dbo" / "t"
+        self.run(f"CREATE TABLE {{t}} ({columns}) USING delta TBLPROPERTIES ({properties})")
+
+    def run(self, *statements: str) -> Source:
+        """Run SQL, a commit each."""
+        for statement in statements:
+            self.spark.sql(statement.replace("{t}", f"delta.`{self.path}`"))
+        return self
+
+    @property
+    def newest(self) -> int:
+        """Return the newest version."""
+        return versions(self.path)[-1]
+
+    @property
+    def columns(self) -> list[str]:
+        """Name its columns."""
+        return self.spark.read.format("delta").load(str(self.path)).columns
+
+    def rows(self, version: int | None = None) -> Rows:
+        """Count the rows of a version; columns that it lacks are NULL."""
+        return count(self.spark, self.path, self.columns, version)
+
+    def times(self) -> dict[int, datetime]:
+        """Give when each version was committed."""
+        told = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.path}`").collect()
+        return {row["version"]: row["timestamp"] for row in told}
+
+
+class Receiver:
+    """A consumer of one source, and its Delta table."""
+
+    def __init__(
+        self, source: Source, mode: str, keys: Sequence[str] = ("id",), at: str = ""
+    ) -> None:
+        self.source, self.mode, self.keys = source, mode, keys
+        self.name, self.spark = mode, source.spark
+        self.root = source.folder / (at or mode)
+        self.path = self.root / "dbo" / "t"
+
+    def run(self, **options: Any) -> StreamReport:
+        """Export what there is."""
+        report = export_tables(
+            self.spark,
+            str(self.source.root),
+            **{
+                "consumer": self.name,
+                "to": f"delta:{self.root}",
+                "mode": self.mode,
+                "keys": {"dbo/t": self.keys},
+                **options,
+            },
+        )
+        return report.tables[0]
+
+    def take(self, **options: Any) -> StreamReport:
+        """Export what there is; it has to work."""
+        report = self.run(**options)
+        assert "current" == report.state, report.reason
+        return report
+
+    def fail(self, **options: Any) -> str:
+        """Export, which has to fail, and say why."""
+        report = self.run(**options)
+        assert "failed" == report.state
+        return report.reason
+
+    def rewind(self, to: int | None) -> None:
+        """Let the consumer begin anew, after a version or with a snapshot."""
+        told = asdict(self.stream) | {"start_at": to}
+        own = {"consumer", "table", "ordinal", "uuid", "began_at"}
+        wanted = {name: value for name, value in told.items() if name not in own}
+        self.registry.begin(wanted, self.stream.ordinal + 1)
+
+    @property
+    def registry(self) -> Registry:
+        """Return what is kept of the consumer."""
+        return registry_of(open_store(f"{self.source.root}/_mirrorlib"), self.name, "dbo/t")
+
+    @property
+    def stream(self) -> Stream:
+        """Return the consumer's stream."""
+        stream = self.registry.newest_stream()
+        assert stream is not None
+        return stream
+
+    def rows(self, columns: Sequence[str] = ()) -> Rows:
+        """Count the rows of the table."""
+        return count(self.spark, self.path, columns or self.source.columns)
+
+    def windows(self) -> list[tuple[str, int]]:
+        """Give stream and number of each window that its log names, oldest first."""
+        told = [facts(self.path, version) for version in versions(self.path)]
+        return [(fact["stream"], fact["window"]) for fact in told if "window" in fact]
+
+
+def versions(path: Path) -> list[int]:
+    """List the versions of a Delta table."""
+    return sorted(
+        int(file.stem) for file in (path / "_delta_log").glob("*.json") if file.stem.isdigit()
+    )
+
+
+def facts(path: Path, version: int) -> dict[str, Any]:
+    """Read what a commit says of itself."""
+    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+    info = next((json.loads(line)["commitInfo"] for line in lines if '"commitInfo"' in line), {})
+    told: dict[str, Any] = json.loads(info.get("userMetadata") or "{}").get("mirrorlib", {})
+    return told
+
+
+def count(
+    spark: SparkSession, path: Path, columns: Sequence[str], version: int | None = None
+) -> Rows:
+    """Count the rows of a Delta table, in some columns."""
+    reader = spark.read.format("delta")
+    frame = (reader if version is None else reader.option("versionAsOf", version)).load(str(path))
+    return Counter(
+        tuple(comparable(row.asDict(recursive=True).get(name)) for name in columns)
+        for row in frame.collect()
+    )
+
+
+def comparable(value: Any) -> Any:
+    """Give a value that equals what Spark takes for equal."""
+    if isinstance(value, float):
+        return "NaN" if value != value else value + 0.0  # noqa: PLR0124  # that is what NaN is
+    return repr(value) if isinstance(value, dict | list | bytearray) else value
+
+
+def check(receiver: Receiver, *, first: int) -> None:
+    """Compare what a receiver has with what an oracle makes of the source's versions from *first* on."""
+    source = receiver.source
+    span = range(first, source.newest + 1)
+    states, times = {v: source.rows(v) for v in span}, source.times()
+    columns = source.columns
+    if receiver.mode == "current":
+        assert states[source.newest] == receiver.rows()
+    elif receiver.mode == "scd2":
+        assert replay(states, times) == receiver.rows([*columns, *STATE])
+    else:
+        check_log(receiver, states, times)
+
+
+def replay(states: Mapping[int, Rows], times: Mapping[int, datetime]) -> Rows:
+    """Make the history of a table out of its versions: what was added opens, what was removed closes the oldest."""
+    opened: dict[tuple[Any, ...], deque[datetime]] = {}
+    history: Rows = Counter()
+    before: Rows = Counter()
+    for version, rows in states.items():
+        for row in (before - rows).elements():
+            history[*row, opened[row].popleft(), times[version], False] += 1
+        for row in (rows - before).elements():
+            opened.setdefault(row, deque()).append(times[version])
+        before = rows
+    for row, since in opened.items():
+        history.update([(*row, moment, None, True) for moment in since])
+    return history
+
+
+def check_log(
+    receiver: Receiver, states: Mapping[int, Rows], times: Mapping[int, datetime]
+) -> None:
+    """Each version's rows in the log lead from one state to the next, and tell when it was."""
+    told: dict[int, tuple[Rows, Rows]] = {v: (Counter(), Counter()) for v in states}
+    columns = [*receiver.source.columns, "_change_type", "_commit_version", "_commit_timestamp"]
+    for (*row, kind, version, time), many in receiver.rows(columns).items():
+        assert times[version] == time
+        told[version][kind in ADDED][tuple(row)] += many
+    before: Rows = Counter()
+    for version, rows in states.items():
+        removed, added = told[version]
+        assert rows == before - (removed - added) + (added - removed), version
+        before = rows
+
+
+# Random commits in random windows
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
+def test_random_commits_in_random_windows_equal_the_oracle(
+    spark: SparkSession, tmp_path: Path, *, keyed: bool
+) -> None:
+    """Inserts, updates, deletes, keys that come again, NULLs and NaN, duplicates where no key forbids them, a new column."""
+    dice = random.Random(5 + keyed)
+    vectors = f"{FEED}, 'delta.enableDeletionVectors' = '{str(keyed).lower()}'"
+    source = Source(
+        spark,
+        tmp_path,
+        "id bigint, v double, `odd name` string",
+        f"{vectors}, 'delta.columnMapping.mode' = 'name'",
+    )
+    live: set[str] = set()
+    source.run(*[statement(dice, live, keyed=keyed) for _ in range(3)])
+    first = source.newest
+    receivers = [Receiver(source, mode, ["ID"] if keyed else []) for mode in MODES]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for limit in (None, 2, None):
+            list(pool.map(partial(Receiver.take, max_versions=limit), receivers))
+            source.run(*[statement(dice, live, keyed=keyed) for _ in range(3)])
+            if limit is not None:
+                source.run("ALTER TABLE {t} ADD COLUMNS (later double)", *again(dice, live, keyed))
+        list(pool.map(Receiver.take, receivers))
+    for receiver in receivers:
+        check(receiver, first=first)
+
+
+def statement(dice: random.Random, live: set[str], *, keyed: bool) -> str:
+    """Make up a commit; *live* are the keys that are there, where they are to stay unique."""
+    keys = [str(key) for key in range(6)] + ["NULL"]
+    key, other = dice.sample(keys, 2)
+    values = ["1", "2", "NULL", "double('NaN')", "-0.0D"]
+    some = [dice.choice(keys) for _ in range(dice.randint(1, 5))]
+    kind = dice.choice(["insert", "insert", "update", "same", "delete", "overwrite", "rename"])
+    if keyed:
+        some = [one for one in dict.fromkeys(some) if kind == "overwrite" or one not in live]
+        if kind == "rename" and (key not in live or other in live):
+            kind = "update"
+        if kind == "insert" and not some:
+            kind = "delete"
+    rows = ", ".join(f"({one}, {dice.choice(values)}, '{dice.randrange(2)}')" for one in some)
+    match kind:
+        case "insert":
+            live |= set(some)
+            return f"INSERT INTO {{t}} (id, v, `odd name`) VALUES {rows}"
+        case "overwrite":
+            live.clear()
+            live |= set(some)
+            return f"INSERT OVERWRITE {{t}} (id, v, `odd name`) VALUES {rows}"
+        case "delete":
+            live -= {key}
+            return f"DELETE FROM {{t}} WHERE id <=> {key}"
+        case "rename":
+            live -= {key}
+            live |= {other}
+            return f"UPDATE {{t}} SET id = {other} WHERE id <=> {key}"
+        case "same":
+            return f"UPDATE {{t}} SET v = v WHERE id <=> {key}"
+    return f"UPDATE {{t}} SET v = {dice.choice(values)} WHERE NOT id <=> {key}"
+
+
+def again(dice: random.Random, live: set[str], keyed: bool) -> list[str]:
+    """Fill the new column of some rows, delete a key and insert it again."""
+    del dice
+    live.add("9")
+    more = [] if keyed else ["INSERT INTO {t} VALUES (9, 9, '9', 9), (9, 9, '9', 9)"]
+    return [
+        "UPDATE {t} SET later = 5 WHERE id > 2",
+        "INSERT INTO {t} VALUES (9, 9, '9', 9)",
+        "DELETE FROM {t} WHERE id = 9",
+        "INSERT INTO {t} VALUES (9, 9, '9', 9)",
+        *more,
+    ]
+
+
+# Crashes
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+def crash_after(call: Callable[..., object]) -> Callable[..., NoReturn]:
+    """Make a call the last thing that happens."""
+
+    def crash(*arguments: object) -> NoReturn:
+        call(*arguments)
+        raise Crash
+
+    return crash
+
+
+def crash_at(step: str, when: str) -> Callable[[Event], None]:
+    """Give an observer that does not live to see what comes after a step."""
+
+    def observe(event: Event) -> None:
+        if (event.step, event.when) == (step, when):
+            raise Crash
+
+    return observe
+
+
+def crash(receiver: Receiver, **options: Any) -> None:
+    """Run to a crash."""
+    with pytest.raises(Crash):
+        receiver.run(**options)
+
+
+STEPS = [(step, when) for step in ("plan", "deliver", "done") for when in ("before", "after")]
+
+
+def test_interrupted_anywhere_each_window_counts_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the table is made, after the commit, before and after each step of the runner."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    receivers = [Receiver(source, mode) for mode in MODES]
+    first = source.newest
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        with monkeypatch.context() as patch:
+            patch.setattr(sink, "create_table", crash_after(sink.create_table))
+            list(pool.map(crash, receivers))
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                sink.DeltaSink, "_proven", staticmethod(crash_after(sink.DeltaSink._proven))
+            )
+            list(pool.map(crash, receivers))
+            list(pool.map(Receiver.take, receivers))
+            source.run("INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'c'")
+            list(pool.map(crash, receivers))
+        for place, (step, when) in enumerate(STEPS, start=3):
+            source.run(
+                f"INSERT INTO {{t}} VALUES ({place}, 'd')",
+                f"UPDATE {{t}} SET v = '{place}' WHERE id = {place - 1}",
+            )
+            list(pool.map(partial(crash, observe=crash_at(step, when)), receivers))
+        list(pool.map(Receiver.take, receivers))
+    for receiver in receivers:
+        check(receiver, first=first)
+        windows = receiver.windows()
+        assert list(range(1, len(windows) + 1)) == [number for _, number in windows]
+        assert 1 == len({stream for stream, _ in windows})
+
+
+# Lost history, and beginning anew
+
+
+def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_path: Path) -> None:
+    """The log tells that it is reset, the copy equals the source, the history closes and opens at the snapshot."""
+    properties = f"{FEED}, 'delta.checkpointInterval' = '1'"
+    source = Source(spark, tmp_path, "id bigint, v string", properties)
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    first, before, times = source.newest, source.rows(), source.times()
+    receivers = [Receiver(source, mode) for mode in MODES]
+    for receiver in receivers:
+        receiver.take(on_expired="snapshot")
+    source.run("UPDATE {t} SET v = 'B' WHERE id = 2", "DELETE FROM {t} WHERE id = 3")
+    source.run("INSERT INTO {t} VALUES (4, 'd')")
+    lost, after = source.newest, source.rows()
+    for version in range(lost):
+        (source.path / "_delta_log" / f"{version:020d}.json").unlink()
+    for receiver in receivers:
+        assert 1 == receiver.take(on_expired="snapshot").resets
+    source.run("DELETE FROM {t} WHERE id = 1")
+    for receiver in receivers:
+        receiver.take(on_expired="snapshot")
+
+    log, copy, history = receivers
+    times |= source.times()
+    assert source.rows() == copy.rows()
+    states = {first: before, lost: after, lost + 1: source.rows()}
+    assert replay(states, times) == history.rows(["id", "v", *STATE])
+    told = log.rows(["_change_type", "_commit_version", "id", "v", "_commit_timestamp"])
+    assert 1 == told["reset", lost, None, None, times[lost]]
+    since = {(key, v) for kind, version, key, v, _ in told if (kind, version) == ("insert", lost)}
+    assert set(after) == since
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
+def test_a_rewound_stream_ends_in_the_same_copy(
+    spark: SparkSession, tmp_path: Path, *, keyed: bool
+) -> None:
+    """Windows that come again change no copy and no history, nor does a snapshot of what is there."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    first, keys = source.newest, ["id"] if keyed else []
+    receivers = [Receiver(source, mode, keys) for mode in ("current", "scd2")]
+    for receiver in receivers:
+        receiver.take()
+    source.run(
+        "INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'A'", "DELETE FROM {t} WHERE id = 2"
+    )
+    for receiver in receivers:
+        receiver.take()
+        receiver.rewind(first)
+        assert 2 == receiver.take(max_versions=2).windows
+        check(receiver, first=first)
+    source.run("INSERT INTO {t} VALUES (2, 'c')")
+    for receiver in receivers:
+        receiver.rewind(first + 1)
+        receiver.take()
+        receiver.rewind(None)
+        receiver.take()
+        check(receiver, first=first)
+
+
+def test_a_rewound_log_has_what_came_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A window is appended again, a snapshot begins with a reset."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    log = Receiver(source, "changes")
+    log.take()
+    source.run("INSERT INTO {t} VALUES (2)")
+    log.take()
+    log.rewind(1)
+    log.take()
+    log.rewind(None)
+    log.take()
+    assert {
+        ("insert", 1, 1): 1, ("insert", 2, 2): 2,
+        ("reset", 2, None): 1, ("insert", 2, 1): 1,
+    } | {("insert", 2, 2): 3} == log.rows(["_change_type", "_commit_version", "id"])  # fmt: skip
+
+
+def test_a_copy_that_a_stream_does_not_go_on_from_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Rewound to later than the copy ends, or net since somewhere else; a snapshot is the way out."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, "current")
+    copy.take(net=True)
+    source.run("INSERT INTO {t} VALUES (2)", "INSERT INTO {t} VALUES (3)")
+    copy.rewind(2)
+    assert "the copy ends before the stream begins (found version 1, the stream" in copy.fail(
+        net=True
+    )
+    copy.rewind(0)
+    assert "net changes are none" in copy.fail(net=True)
+    copy.rewind(None)
+    copy.take(net=True)
+    assert source.rows() == copy.rows()
+
+
+# What is refused
+
+
+def test_a_key_that_does_not_tell_rows_apart_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """In a snapshot, within a window, by a row that meets one, and when keys are given later; nothing is written."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (1, 'b')")
+    copy = Receiver(source, "current")
+    assert "dbo/t: column id: a key occurs more than once" in copy.fail()
+    assert Counter() == copy.rows()
+    source.run("DELETE FROM {t} WHERE v = 'b'")
+    copy.rewind(None)
+    copy.take()
+    for values in ("(2, 'c'), (2, 'd')", "(1, 'c')"):
+        before = copy.rows()
+        source.run(f"INSERT INTO {{t}} VALUES {values}")
+        assert "a key occurs more than once" in copy.fail()
+        assert before == copy.rows()
+        copy.rewind(None)
+        copy.take(keys={})  # rows are told apart by all columns
+        assert source.rows() == copy.rows()
+        source.run("DELETE FROM {t} WHERE v IN ('c', 'd')")
+        copy.take(keys={})
+    source.run("INSERT INTO {t} VALUES (3, 'e'), (3, 'f')")
+    copy.take(keys={})
+    source.run("INSERT INTO {t} VALUES (4, 'g')")
+    assert "a key occurs more than once" in copy.fail()
+
+
+def test_somebody_elses_table_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """A table that nobody made for the consumer, another consumer's, another mode's; a folder of files."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy, log = Receiver(source, "current"), Receiver(source, "changes")
+    spark.range(3).write.format("delta").save(str(copy.path))
+    assert "no consumer has made" in copy.fail()
+    assert "no consumer has made" in copy.fail(consumer="own", to=f"delta:{source.root}")
+    log.take()
+    assert "another consumer has made (found changes)" in log.fail(consumer="else")
+    log.registry.forget()
+    assert "another mode (found changes)" in log.fail(mode="current")
+    files = tmp_path / "files" / "dbo" / "t"
+    files.mkdir(parents=True)
+    (files / "mine.txt").touch()
+    assert "other files in it (found mine.txt" in copy.fail(
+        consumer="f", to=f"delta:{tmp_path}/files"
+    )
+    assert [files / "mine.txt"] == list(files.iterdir())
+
+
+def test_a_copy_that_somebody_has_written_to_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """OPTIMIZE is harmless, a DELETE is not, a removed table neither; a snapshot sets both right."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1), (2)")
+    copy, log = Receiver(source, "current"), Receiver(source, "changes")
+    for receiver in (copy, log):
+        receiver.take()
+        spark.sql(f"OPTIMIZE delta.`{receiver.path}`")
+    source.run("INSERT INTO {t} VALUES (3)")
+    for receiver in (copy, log):
+        receiver.take()
+        spark.sql(f"DELETE FROM delta.`{receiver.path}` WHERE id = 1")
+    source.run("INSERT INTO {t} VALUES (4)")
+    assert "somebody else has written" in (reason := copy.fail())
+    assert "DELETE" in reason
+    assert "mirrorlib consumers TARGET --rewind current --to snapshot" in reason
+    log.take()
+    copy.rewind(None)
+    copy.take()
+    assert source.rows() == copy.rows()
+    shutil.rmtree(copy.path)
+    source.run("INSERT INTO {t} VALUES (5)")
+    assert "was removed" in copy.fail()
+    copy.rewind(None)
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
+def test_a_window_that_delta_skips_is_no_window_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Delta says nothing when it knows a mark; that no commit names the window tells."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    log = Receiver(source, "changes")
+    log.take()
+    app = f"mirrorlib:export:{log.stream.uuid}:dbo/t"
+    rows = spark.read.format("delta").load(str(log.path)).limit(0).write.format("delta")
+    rows.mode("append").option("txnAppId", app).option("txnVersion", 9).save(str(log.path))
+    source.run("INSERT INTO {t} VALUES (2)")
+    assert "Delta skipped window 2" in log.fail()
+
+
+class Sleeper:
+    """A receiver that falls asleep over a window, and does nothing more by itself."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.inner = open_sink(str(receiver.root), receiver.mode)
+        self.window: Delivery | None = None
+        self.sleeps = False
+
+    def position(self, stream: Stream) -> int:
+        """Say what there is."""
+        return self.inner.position(stream)
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Deliver, or keep the window."""
+        if not self.sleeps:
+            return self.inner.deliver(delivery)
+        self.window = delivery
+        raise Crash
+
+
+def test_a_run_that_a_rewind_has_overtaken_writes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It had planned a window, slept, and wakes up to find the copy further than that."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, "current")
+    sleeper = Sleeper(copy)
+    copy.take(to=sleeper)
+    source.run("UPDATE {t} SET id = 2")
+    sleeper.sleeps = True
+    crash(copy, to=sleeper)
+    sleeper.sleeps = False
+    copy.rewind(None)
+    source.run("UPDATE {t} SET id = 3")
+    copy.take(to=sleeper)
+    assert sleeper.window is not None
+    with pytest.raises(TableBusyError, match="was rewound since"):
+        sleeper.inner.deliver(sleeper.window)
+    assert source.rows() == copy.rows()
+
+
+def test_renamed_and_changed_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """What the feed cannot tell of the rows that are there: a snapshot brings it. What is dropped stays."""
+    source = Source(
+        spark, tmp_path, "id bigint, a int, b int", f"{FEED}, 'delta.columnMapping.mode' = 'name'"
+    )
+    source.run("INSERT INTO {t} VALUES (1, 1, 1), (2, 2, 2)")
+    copy, history, log = receivers = [
+        Receiver(source, mode) for mode in ("current", "scd2", "changes")
+    ]
+    for receiver in receivers:
+        receiver.take()
+    source.run("ALTER TABLE {t} RENAME COLUMN a TO c", "UPDATE {t} SET c = 5 WHERE id = 1")
+    for receiver in (copy, history):
+        assert "column c: a column has come as another has gone" in receiver.fail()
+        receiver.rewind(None)
+        receiver.take()
+    log.take()
+    assert source.rows() == copy.rows(["id", "c", "b"])
+    open_ = {
+        row[:-1]: n for row, n in history.rows(["id", "c", "b", "is_current"]).items() if row[-1]
+    }
+    assert source.rows() == open_
+    source.run("ALTER TABLE {t} DROP COLUMN b", "UPDATE {t} SET c = 6 WHERE id = 1")
+    for receiver in receivers:
+        receiver.take()
+    assert {(1, 6, None): 1, (2, 2, 2): 1} == copy.rows(["id", "c", "b"])
+    source.run("ALTER TABLE {t} ADD COLUMNS (b string)", "UPDATE {t} SET b = 'x'")
+    assert "column b: a column that had been dropped is back" in copy.fail()
+    assert "column b: the source's column is of a type" in log.fail()
+    copy.rewind(None)
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
+def test_what_no_receiver_can_take_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Names that a history adds, a key that is no column, columns that cannot be compared, odd addresses."""
+    source = Source(spark, tmp_path, "id bigint, m map<string, int>, Valid_To date")
+    source.run("INSERT INTO {t} VALUES (1, map('a', 1), NULL)")
+    copy, history = Receiver(source, "current"), Receiver(source, "scd2")
+    assert "column Valid_To: the column's name is taken" in history.fail()
+    assert "column nobody: the key is no column" in copy.fail(
+        consumer="a", keys={"dbo/t": ["nobody"]}
+    )
+    assert "column m: a column of this type cannot be compared" in copy.fail(consumer="b", keys={})
+    assert not copy.path.exists()
+    copy.take()
+    assert source.rows() == copy.rows()
+    for address in ("copy", "a.b.c", "", "a b.c"):
+        with pytest.raises(LandingZoneError, match="neither a path"):
+            open_sink(address, "current")
+    assert "no such schema" in copy.fail(consumer="x", to="delta:spark_catalog.nowhere")
+
+
+# Columns and places
+
+
+def test_types_and_their_growth(spark: SparkSession, tmp_path: Path) -> None:
+    """Nested fields that come, integers that widen, a type that needs a feature, a name that needs mapping."""
+    columns = "id bigint, s struct<`a b`: int>, n int, x array<double>, d decimal(9,2), b binary"
+    properties = (
+        f"{FEED}, 'delta.enableTypeWidening' = 'true', 'delta.columnMapping.mode' = 'name', "
+        "'delta.feature.timestampNtz' = 'supported'"
+    )
+    source = Source(spark, tmp_path, columns, properties).run(
+        "INSERT INTO {t} VALUES (1, struct(1), 1, array(1, double('NaN')), 1.5, X'00')",
+        "INSERT INTO {t} VALUES (NULL, NULL, 2, NULL, NULL, NULL)",
+    )
+    first, receivers = source.newest, [Receiver(source, mode) for mode in MODES]
+    for receiver in receivers:
+        receiver.take()
+    source.run(
+        "ALTER TABLE {t} ADD COLUMNS (s.c string, `new one` timestamp_ntz)",
+        "UPDATE {t} SET d = 2 WHERE id IS NULL",
+    )
+    for receiver in receivers:
+        receiver.take()
+    source.run(
+        "ALTER TABLE {t} ALTER COLUMN n TYPE bigint",
+        "INSERT INTO {t} VALUES (3, struct(1, 'c'), 5000000000, NULL, NULL, NULL, '2024-01-01')",
+        "DELETE FROM {t} WHERE id = 1",
+    )
+    for receiver in receivers:
+        receiver.take()
+        frame = spark.read.format("delta").load(str(receiver.path))
+        assert "bigint" == frame.schema["n"].dataType.simpleString()
+    assert source.rows() == receivers[1].rows()
+    assert source.rows() == Counter(
+        {
+            row[:-1]: many
+            for row, many in receivers[2].rows([*source.columns, "is_current"]).items()
+            if row[-1]
+        }
+    )
+    assert first
+
+
+def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    """Made and kept by name; another source schema's table of the same name is refused."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    to = {"to": "delta:spark_catalog.`export_to`"}
+    spark.sql("DROP SCHEMA IF EXISTS export_to CASCADE")
+    spark.sql("CREATE SCHEMA export_to")
+    try:
+        copy = Receiver(source, "current")
+        copy.take(**to)
+        source.run("INSERT INTO {t} VALUES (2)", "DELETE FROM {t} WHERE id = 1")
+        copy.take(**to)
+        assert [(2,)] == [tuple(row) for row in spark.table("export_to.t").collect()]
+        shutil.copytree(source.path, source.root / "other" / "t")
+        report = copy.run(tables=["other/t"], **to)
+        assert "another source table becomes (found dbo/t)" in report.reason
+        shutil.copytree(source.path, source.root / "dbo" / "odd name")
+        assert "the catalog does not take the table" in copy.run(tables=["odd name"], **to).reason
+    finally:
+        spark.sql("DROP SCHEMA export_to CASCADE")
