@@ -18,7 +18,7 @@ from mirrorlib.errors import FeedExpiredError, JournalError
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.record import Done, Entry, OnExpired, Outcome, Plan, Start, Stream
 from mirrorlib.export.sink import Delivery, Sink
-from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
+from mirrorlib.feed.read import read_snapshot, read_window, spell_keys, tell_changes
 from mirrorlib.feed.window import NOTHING, open_window
 
 if TYPE_CHECKING:
@@ -221,7 +221,8 @@ def _plan(
     snapshot: bool = False,
     reset: bool = False,
 ) -> Plan:
-    commits = courier.source.commits
+    commits, keys = courier.source.commits, courier.keys()
+    spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return Plan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
@@ -232,7 +233,7 @@ def _plan(
         until=until,
         until_at=commits.written_at(until).isoformat(),
         table_id=commits.metadata_at(commits.newest).id,
-        keys=courier.keys(),
+        keys=keys,
         planned_at=now(),
     )
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from mirrorlib.feed.commits import Metadata
+
 Images = Literal["both", "post"]
 _PLANNING = "Error occurred during query planning"
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
@@ -96,7 +98,7 @@ def tell_changes(
         FeedError: a key is no column, or a column cannot be compared.
 
     """
-    spelled = _spelled(table, window, keys)
+    spelled = spell_keys(table, window.metadata, keys)
     if net:
         return fold_net(frame, spelled, table)
     return pair_updates(frame, spelled) if spelled and window.pairs else frame
@@ -175,9 +177,14 @@ def _check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> N
         raise FeedExpiredError(msg, table=table.shown, found=" ".join(lines[1:])[:_TOLD])
 
 
-def _spelled(table: str, window: Window, keys: Sequence[str]) -> list[str]:
-    """Name the key columns as the table does."""
-    names = {field["name"].lower(): field["name"] for field in window.metadata.schema["fields"]}
+def spell_keys(table: str, metadata: Metadata, keys: Sequence[str]) -> list[str]:
+    """Name the key columns as the table does.
+
+    Raises:
+        FeedError: a key is no column.
+
+    """
+    names = {field["name"].lower(): field["name"] for field in metadata.schema["fields"]}
     for key in keys:
         if key.lower() not in names:
             msg = "the key is no column of the table"

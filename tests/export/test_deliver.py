@@ -142,10 +142,17 @@ def test_a_consumer_begins_where_it_says(source: Source) -> None:
     report = source.export(consumer="one", start=1, to=one)
     assert (now.windows, now.position) == (0, 3)
     assert (report.rows, one.windows()[0]["after"]) == (3, 1)
+    report = source.export(consumer="keys", keys=["no"], to=Kept(source.root / "keys"))
+    assert (report.state, "the key is no column" in report.reason) == ("failed", True)
+    assert source.export(consumer="keys", to=Kept(source.root / "keys")).state == "current"
     report = source.export(consumer="none", start=9, to=Kept(source.root / "none"))
     assert report.state == "failed"
     assert "beyond the newest version" in report.reason
-    assert {s.consumer for s in mirrorlib.consumers(source.target).streams} == {"now", "one"}
+    assert {s.consumer for s in mirrorlib.consumers(source.target).streams} == {
+        "keys",
+        "now",
+        "one",
+    }
 
 
 class StoppedError(BaseException):
