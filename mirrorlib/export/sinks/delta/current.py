@@ -24,7 +24,7 @@ from mirrorlib.export.sinks.delta.multiset import (
     stage_counts,
     unlike,
 )
-from mirrorlib.export.sinks.delta.stage import WRONG, stage_rows
+from mirrorlib.export.sinks.delta.stage import WRONG, stage_rows, stage_table
 from mirrorlib.export.sinks.delta.work import (
     Work,
     check_comparable,
@@ -74,7 +74,7 @@ def keep_copy(work: Work) -> int | None:
     if work.plan.kind == "snapshot":
         _replace(work)
         return None
-    work = fit_columns(work, copy_columns(work.frame))
+    work = fit_columns(work, copy_columns(work.delivery.frame))
     return _merge_keys(work) if work.keys else _merge_counts(work)
 
 
@@ -103,10 +103,14 @@ def _merge_keys(work: Work) -> int:
     """Give each key that a window tells of its last state."""
     if (work.seen.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
-    staged = fold_few(work)
-    if staged is None:
-        folded = fold_keys(work.frame, work.keys)
-        staged = stage_rows(work, folded, "folded", work.keys, (WRONG, DROP, PUT))
+    keys = work.keys
+    few = None if work.few is None else fold_few(work.few, keys)
+    if few is not None:
+        schema = copy_columns(work.delivery.frame).add(OP, "byte").add(FRESH, "boolean")
+        staged = stage_table(work, few, schema, keys)
+    else:
+        folded = fold_keys(work.frame, keys)
+        staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, work.keys)
     if staged.ops:

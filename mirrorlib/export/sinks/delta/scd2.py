@@ -78,7 +78,7 @@ def keep_history(work: Work) -> int | None:
 
     """
     by = work.keys or work.columns
-    work = fit_columns(work, history_columns(work.frame))
+    work = fit_columns(work, history_columns(work.delivery.frame))
     if work.plan.kind == "snapshot" and work.fresh:
         append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.log import FileLog
+from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.apply.table import open_log
 from mirrorlib.errors import (
     ForeignWriteError,
@@ -23,6 +24,7 @@ from mirrorlib.errors import (
 )
 from mirrorlib.export.sinks.delta.changes import append_window, check_log, log_columns
 from mirrorlib.export.sinks.delta.current import check_copy, copy_columns, keep_copy
+from mirrorlib.export.sinks.delta.few import gather_few
 from mirrorlib.export.sinks.delta.owned import (
     check_continuous,
     check_owner,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from mirrorlib.export.sink import Delivery
 
 _LOG = logging.getLogger(__name__)
+# Few rows are taken by Arrow, which is Spark 4: the Delta of Spark 3.5 has to skip, or reads no deletion vectors.
+_SMALL = {**SMALL_COMMIT, "spark.databricks.delta.stats.skipping": "false"}
 _TRIES = 5  # of one window against writers that commit in between
 
 
@@ -111,7 +115,7 @@ class DeltaSink:
                 if self._mode.continuous:
                     check_continuous(work)
                 try:
-                    rows = self._mode.write(work)
+                    rows = self._write(work)
                 except MirrorError:
                     raise
                 except Exception as exc:
@@ -146,6 +150,13 @@ class DeltaSink:
             schema=schema,
             seen=look_back(open_log(spark, ref, found.location)),
         )
+
+    def _write(self, work: Work) -> int | None:
+        if self._mode.continuous:
+            work = gather_few(work)
+        small = work.few is not None and is_small(len(work.few), work.found.bytes)
+        with configured(work.spark, _SMALL if small else {}):
+            return self._mode.write(work)
 
     @staticmethod
     def _newest(work: Work) -> int | None:

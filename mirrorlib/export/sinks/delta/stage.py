@@ -1,28 +1,31 @@
 """Write what one commit needs to a private place first, so that MERGE may read it as often as it likes.
 
-In: a frame. Out: `Staged`, as the applier's MERGE takes it. What the files' footers tell (rows, ops, NULL
-keys, the range of the first key) costs no job.
+In: a frame. Out: `Staged`, as the applier's MERGE takes it: a part of the plan where the window has few
+rows, else files. What their footers tell (rows, ops, NULL keys, the range of the first key) costs no job.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.fold import OP
 from mirrorlib.apply.stage import Staged
+from mirrorlib.export.sinks.delta.work import Work, frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
-    from mirrorlib.export.sinks.delta.work import Work
     from mirrorlib.store import Store, StoredFile
 
 WRONG = 0  # an op that nothing can carry out: the rows are not what the target goes by
-_RANGED = frozenset({"tinyint", "smallint", "int", "bigint", "date"})  # Parquet and Spark agree
+_RANGED = frozenset({"tinyint", "smallint", "int", "bigint"})  # Parquet, Arrow and Spark agree
 
 
 def stage_rows(
@@ -38,6 +41,8 @@ def stage_rows(
         ops: the values that `OP` may have.
 
     """
+    if work.few is not None:
+        return stage_table(work, frame.toArrow(), frame.schema, keys)
     scratch = work.delivery.scratch
     path = f"{work.delivery.folder}/{name}"
     frame.write.parquet(scratch.uri(path))
@@ -56,6 +61,22 @@ def stage_rows(
         bytes=sum(file.size for file in files),
         private=True,
         key_range=_range(told, keys[0]) if kind in _RANGED else None,
+    )
+
+
+def stage_table(work: Work, rows: pa.Table, schema: StructType, keys: Sequence[str]) -> Staged:
+    """Make few rows a part of the plan."""
+    kind = schema[keys[0]].dataType.simpleString()
+    ends: Any = pc.min_max(rows.column(keys[0])) if kind in _RANGED else {"min": pa.scalar(None)}
+    return Staged(
+        frame=frame_of(work.spark, rows, schema),
+        plain=False,
+        ops=frozenset(rows.column(OP).unique().to_pylist()),
+        rows=len(rows),
+        null_keys=any(rows.column(key).null_count for key in keys),
+        bytes=rows.nbytes,
+        private=True,
+        key_range=(ends["min"].as_py(), ends["max"].as_py()) if ends["min"].is_valid else None,
     )
 
 

@@ -17,6 +17,7 @@ from mirrorlib.landing.columns import OURS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -38,6 +39,7 @@ class Work:
         schema: its columns.
         seen: what its log tells.
         dropped: its columns that the source has no longer.
+        few: the window's rows, where they are few.
 
     """
 
@@ -48,6 +50,7 @@ class Work:
     schema: StructType
     seen: Seen
     dropped: tuple[str, ...] = ()
+    few: pa.Table | None = None
 
     @property
     def spark(self) -> SparkSession:
@@ -66,8 +69,9 @@ class Work:
 
     @property
     def frame(self) -> DataFrame:
-        """Return the window's rows."""
-        return self.delivery.frame
+        """Return the window's rows; ask once, as few rows are made a frame each time."""
+        frame = self.delivery.frame
+        return frame if self.few is None else frame_of(self.spark, self.few, frame.schema)
 
     @property
     def table(self) -> str:
@@ -77,7 +81,7 @@ class Work:
     @property
     def columns(self) -> list[str]:
         """Name the source's columns."""
-        return columns_of(self.frame)
+        return columns_of(self.delivery.frame)
 
     @property
     def keys(self) -> list[str]:
@@ -186,3 +190,8 @@ def check_comparable(delivery: Delivery) -> None:
 def snapshot_command(stream: Stream) -> str:
     """Say how a consumer is given a snapshot."""
     return f"mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
+
+
+def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    """Make a frame of rows, in one piece: Spark takes an Arrow batch without rows for the end."""
+    return spark.createDataFrame(rows.combine_chunks(), schema)
