@@ -144,11 +144,7 @@ class Mirror:
 
     def do(self, statement: str) -> None:
         """Let somebody else run SQL, `{t}` being the table."""
-        session = self.spark.newSession()
-        session.conf.set(
-            "spark.sql.sources.parallelPartitionDiscovery.parallelism", "2"
-        )  # VACUUM has 10,000 tasks else
-        session.sql(statement.format(t=self.sql)).collect()
+        self.spark.newSession().sql(statement.format(t=self.sql)).collect()
 
     def open_work(self, **options: Any) -> Work:
         """Begin as a runner of its own that nothing keeps off the table, as on a store where no lock is needed."""

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.sessions import configured
 from mirrorlib.apply.table import FILE_RETENTION
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import FeedError, MirrorError
@@ -35,6 +36,9 @@ _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 _HOUR = timedelta(hours=1)
+# VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.
+_PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +177,11 @@ def _vacuum_safely(
 def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:
     hours = kept / _HOUR
     retain = f"RETAIN {hours:.4f} HOURS"
-    if dry_run:
-        return len(spark.sql(f"VACUUM {table.sql} {retain} DRY RUN").collect())
-    spark.sql(f"VACUUM {table.sql} {retain}")
+    listers = min(_LISTERS, int(spark.conf.get(_PARALLELISM, str(_LISTERS)) or _LISTERS))
+    with configured(spark, {_PARALLELISM: str(listers)}):
+        if dry_run:
+            return len(spark.sql(f"VACUUM {table.sql} {retain} DRY RUN").collect())
+        spark.sql(f"VACUUM {table.sql} {retain}")
     last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
     told = (last["operationMetrics"] or {}).get("numDeletedFiles")
     return int(told) if last["operation"] == "VACUUM END" and told is not None else None
