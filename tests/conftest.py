@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,10 +50,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         del os.environ[shared_java.PLACE]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take long, so that two workers end at about the same time."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the tests be run in less time."""
+    parser.addoption("--quick", action="store_true", help="leave out what is marked thorough")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that the workers end at about the same time."""
+    if config.getoption("quick"):
+        config.hook.pytest_deselected(items=[item for item in items if is_thorough(item)])
+        items[:] = [item for item in items if not is_thorough(item)]
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
+
+
+def is_thorough(item: pytest.Item) -> bool:
+    """Say whether a test, or this case of it, is marked thorough."""
+    case = item.callspec.id if hasattr(item, "callspec") else ""
+    cases = [pattern for mark in item.iter_markers("thorough") for pattern in mark.args or ("*",)]
+    return any(fnmatchcase(case, pattern) for pattern in cases)
 
 
 @pytest.fixture(scope="session")

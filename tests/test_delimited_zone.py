@@ -101,6 +101,7 @@ def test_every_declared_type_reaches_the_table(
     assert_same_rows(multiset([one, two]), multiset(rows_of(spark, target)))
 
 
+@pytest.mark.thorough("large-[123]*")
 @pytest.mark.smoke
 @pytest.mark.parametrize("seed, separator", list(enumerate([",", ";", "\t", "|"])))
 def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
@@ -141,6 +142,7 @@ def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
     assert_one_effect_per_file(path, range(1, 6))
 
 
+@pytest.mark.thorough("large-*")
 @pytest.mark.smoke
 @pytest.mark.parametrize(
     "line, found",
@@ -238,6 +240,7 @@ def test_columns_that_nobody_declared_are_strings_and_reported(
     assert "007" == rows_of(spark, target)[0]["extra"]
 
 
+@pytest.mark.thorough("large-*")
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "windows-1252", "shift_jis"])
 def test_compressed_text_of_any_encoding(
     spark: SparkSession, zone: ZoneWriter, target: str, encoding: str, lane: str

@@ -91,6 +91,7 @@ def test_killed_at_any_step_of_the_first_batch_every_file_has_one_effect(
     die_everywhere(spark, zone, tmp_path / "target", tables, whole=True)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("large", [False, True], ids=["folded-here", "folded-by-spark"])
 def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, *, large: bool
@@ -108,6 +109,7 @@ def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
     die_everywhere(spark, zone, tmp_path / "target", tables, large=large)
 
 
+@pytest.mark.thorough
 def test_killed_while_a_table_grows_is_voided_or_begins_anew_every_file_has_one_effect(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:

@@ -922,6 +922,7 @@ def runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Calla
     return run
 
 
+@pytest.mark.thorough("large-*")
 @pytest.mark.parametrize("road, name", [(road, name) for road in ROADS for name in cases_of(road)])
 def test_case(runs: Callable[[str], Run], road: str, name: str) -> None:
     """State, reason, file, position, warnings, rows and types, after every phase."""
@@ -992,6 +993,7 @@ def test_rows_keep_their_order_over_files_and_row_groups(
     assert_same_rows(multiset({"id": i, "v": v} for i, v in last.items()), multiset(rows))
 
 
+@pytest.mark.thorough("large")
 @pytest.mark.usefixtures("road")
 def test_policies_are_kept(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """Strict takes no column, add no type, a limit no rewrite; keep leaves timestamps without zone; limits cut batches."""

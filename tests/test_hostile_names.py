@@ -60,6 +60,7 @@ def assert_rows(spark: SparkSession, path: str, rows: list[dict[str, object]]) -
     assert_same_rows(multiset(rows), multiset(row.asDict() for row in found), path)
 
 
+@pytest.mark.thorough
 def test_hostile_folders_stay_in_their_place(
     spark: SparkSession,
     zone: ZoneWriter,

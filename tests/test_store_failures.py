@@ -188,6 +188,7 @@ def load(zone: ZoneWriter, number: int) -> BusyTable:
     return table
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_store_that_fails_at_any_call_loses_and_doubles_nothing(

@@ -75,6 +75,7 @@ def ids(spark: SparkSession, target: str) -> list[object]:
     return sorted((row["id"] for row in read_rows(spark, Path(target) / "plain")), key=str)
 
 
+@pytest.mark.thorough("large")
 @pytest.mark.parametrize("road", ["small", "large"])
 def test_all_formats_at_all_levels_make_one_table_on_both_roads(
     spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch, road: str
@@ -207,6 +208,7 @@ def test_what_was_there_at_first_sight_counts_unless_it_is_left_out(
     assert ["3"] == ids(spark, other)
 
 
+@pytest.mark.thorough("large")
 @pytest.mark.parametrize("road", ["small", "large"])
 def test_every_mode_keeps_its_word_about_columns(
     spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch, road: str
@@ -317,6 +319,7 @@ def test_one_bad_file_stops_its_table_and_no_other(
     assert "waiting" == apply_all(spark, zone, target, tables="mirrored").tables[0].state
 
 
+@pytest.mark.thorough("plan-after", "commit-before")
 @pytest.mark.parametrize(
     "step, when", [("plan", "after"), ("commit", "before"), ("commit", "after")]
 )

@@ -121,6 +121,7 @@ def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirr
 # Files that change under a run
 
 
+@pytest.mark.thorough("large-*")
 @pytest.mark.parametrize(
     "step, when",
     [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")],

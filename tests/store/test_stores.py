@@ -217,6 +217,7 @@ def test_of_two_who_write_one_plan_the_second_reads_the_first(place: str) -> Non
     assert (first,) == journal.lives()
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_zone_in_a_bucket_becomes_a_table_in_a_bucket(bucket: str) -> None:
     """Zone, table and journal in S3: file by file, by both roads, as the oracle says; the feed too."""
@@ -241,6 +242,7 @@ def test_a_zone_in_a_bucket_becomes_a_table_in_a_bucket(bucket: str) -> None:
     assert ("current", 3, "") == (state.state, state.position, state.reason)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_every_type_comes_back_from_a_bucket(bucket: str) -> None:
     """Published, applied and read back in S3, in both formats: see `tests/test_round_trip.py` for a folder."""

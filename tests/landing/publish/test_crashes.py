@@ -83,6 +83,7 @@ def check_continued(zone: Path, where: str, options: Mapping[str, Any]) -> None:
     assert "fourth" == found[-1], where
 
 
+@pytest.mark.thorough("store-*", "system-no id")
 @pytest.mark.parametrize("options", [WITH_ID, WITHOUT_ID], ids=["id", "no id"])
 @pytest.mark.parametrize("system", [False, True], ids=["store", "system"])
 def test_killed_at_any_step_then_retried_or_continued(
@@ -104,6 +105,7 @@ def test_killed_at_any_step_then_retried_or_continued(
         check_continued(copy, where, options)
 
 
+@pytest.mark.thorough
 def test_killed_while_the_table_is_made(tmp_path: Path) -> None:
     """The very first batch declares the table too: metadata is there before a file is."""
     fault = Fault()
@@ -135,6 +137,7 @@ def test_killed_while_files_are_ordered_by_time(tmp_path: Path) -> None:
         assert_each_once(["first", "second", "third"], found)
 
 
+@pytest.mark.thorough
 def test_killed_between_partitions_completes_the_others(tmp_path: Path) -> None:
     """A batch of two partitions, killed at every step, is once in each."""
     options = {"partition_by": ["id"], "ids": False}

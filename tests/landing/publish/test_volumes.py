@@ -198,6 +198,7 @@ def test_a_store_in_a_volume_keeps_every_promise(store: Store) -> None:
     check_promises(store)
 
 
+@pytest.mark.thorough
 def test_a_lost_answer_publishes_nothing_twice(store: Store) -> None:
     """At every call, as on every other store."""
     for at in range(1, 40):
