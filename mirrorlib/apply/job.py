@@ -167,8 +167,9 @@ def refuse_overlap(zone: str, target: Target) -> None:
 
 
 def unexpected_error(exc: Exception, name: TableName) -> MirrorError:
-    """Name what nobody foresaw: its class and the first line that it says."""
-    told = next((line.strip() for line in str(exc).splitlines() if line.strip()), "no text")
+    """Name what nobody foresaw: its class and the first line that it, or Java, says."""
+    cause = getattr(exc, "java_exception", exc)  # of which Py4J tells only that it was
+    told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "no text")
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
     return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)

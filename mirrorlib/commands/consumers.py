@@ -43,13 +43,13 @@ def run(arguments: argparse.Namespace) -> bool:
     """Show the consumers, or change one."""
     from mirrorlib.export.consumers import drop_consumer, list_consumers, rewind_consumer
 
+    _check_to(arguments)
     place = {"catalog": arguments.catalog, "state": arguments.state}
     if arguments.drop is not None:
         gone = drop_consumer(arguments.target, arguments.drop, tables=arguments.table, **place)
         return _say_done("dropped", arguments.drop, gone, as_json=arguments.json)
     spark = start_spark(arguments) if arguments.catalog is not None else None
     if arguments.rewind is not None:
-        _check_to(arguments)
         back = rewind_consumer(
             arguments.target,
             arguments.rewind,
@@ -69,9 +69,12 @@ def run(arguments: argparse.Namespace) -> bool:
 def _check_to(arguments: argparse.Namespace) -> None:
     from mirrorlib.errors import LandingZoneError
 
-    if arguments.to is None:
+    if arguments.rewind is not None and arguments.to is None:
         msg = "--rewind has to know where to begin again"
         raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
+    if arguments.rewind is None and arguments.to is not None:
+        msg = "--to says where a rewound consumer begins again, and none is rewound"
+        raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
 
 
 def _say_done(what: str, consumer: str, tables: Sequence[str], *, as_json: bool) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.export.lease import hold_stream, holder_of
-from mirrorlib.export.record import Start
+from mirrorlib.export.record import Start, check_start
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.commits import Commits
 from mirrorlib.feed.mirror import table_address
@@ -159,8 +159,8 @@ def drop_consumer(
     found = _registered(target, consumer, tables, catalog, state)
     for registry in found:
         with hold_stream(registry):
-            pass  # nobody is at it; what is left of the lease goes with the rest
-        registry.forget()
+            registry.forget()
+        registry.forget_lease()
     return tuple(registry.table for registry in found)
 
 
@@ -183,6 +183,7 @@ def rewind_consumer(
         the tables.
 
     Raises:
+        LandingZoneError: *to* is none of these.
         FeedError: a table has no such version.
         FeedExpiredError: what came after that version is gone.
         JournalError: there is no such consumer.
@@ -191,6 +192,7 @@ def rewind_consumer(
     """
     place = Target.of(target, catalog=catalog, state=state)
     found = _registered(target, consumer, tables, catalog, state)
+    check_start(to)
     begins = [(registry, _beginning(place, registry, to, spark)) for registry in found]
     for registry, (start_at, table_id) in begins:
         with hold_stream(registry):
@@ -259,7 +261,8 @@ def _status(place: Target, registry: Registry, spark: SparkSession | None) -> Co
         None if position == -1 and entry is not None and entry.plan.kind == "snapshot" else position
     )
     said = registry.read_status()
-    health, newest, lag, reason = _compare(place, registry, position, spark)
+    table_id = stream.table_id if entry is None else entry.plan.table_id
+    health, newest, lag, reason = _compare(place, registry, position, table_id, spark)
     holder = holder_of(registry)
     if said.get("state") == "failed" and health == "behind":
         health, reason = "failed", str(said.get("reason", ""))
@@ -294,6 +297,7 @@ def _compare(
     place: Target,
     registry: Registry,
     position: int | None,
+    table_id: str,
     spark: SparkSession | None,
 ) -> tuple[Health, int | None, _Lag, str]:
     """Compare a position with the table's log."""
@@ -304,11 +308,11 @@ def _compare(
     newest = commits.newest
     if position is None:
         return "behind", newest, _Lag(), ""
+    if commits.metadata_at(newest).id != table_id or position > newest:
+        return "expired", newest, _Lag(), f"{registry.table}: the table was made anew."
     if position == newest:
         return "current", newest, _Lag(versions=0, seconds=0.0, rows=0), ""
     first = max(position + 1, commits.first)
-    if first > newest:
-        return "expired", newest, _Lag(), f"{registry.table}: the table was made anew."
     unread = [commits.read(version).rows for version in range(first, newest + 1)]
     lag = _Lag(
         versions=newest - position,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.lock import process_started
 from mirrorlib.apply.record import json_bytes, new_attempt
 from mirrorlib.errors import MirrorError, TableBusyError
-from mirrorlib.export.registry import LAST
+from mirrorlib.export.registry import LAST, LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,11 +105,11 @@ def _renew(lease: Lease, done: threading.Event) -> None:
 
 
 def _newest(registry: Registry) -> tuple[int, dict[str, Any]]:
-    name = next(iter(registry.state.first_names(f"{registry.folder}/lease", 1)), "")
+    name = next(iter(registry.state.first_names(f"{registry.folder}/{LEASE}", 1)), "")
     number = name.removesuffix(".json").rpartition("-")[2]
     if not number.isdecimal():
         return 0, {}
-    return int(number), _read(registry, f"{registry.folder}/lease/{name}")
+    return int(number), _read(registry, f"{registry.folder}/{LEASE}/{name}")
 
 
 def _is_held(held: dict[str, Any]) -> bool:
@@ -128,7 +128,7 @@ def _read(registry: Registry, path: str) -> dict[str, Any]:
 
 
 def _path(registry: Registry, number: int) -> str:
-    return f"{registry.folder}/lease/{LAST - number:012d}-{number}.json"
+    return f"{registry.folder}/{LEASE}/{LAST - number:012d}-{number}.json"
 
 
 def _said(holder: str, until: datetime) -> bytes:

@@ -11,11 +11,25 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from mirrorlib.apply.record import FORMAT, json_bytes
+from mirrorlib.errors import LandingZoneError
 
 Start = Literal["snapshot", "now"] | int
 OnExpired = Literal["fail", "snapshot"]
 Kind = Literal["changes", "snapshot"]
 Outcome = Literal["delivered", "void"]
+
+
+def check_start(start: object) -> None:
+    """Refuse what says nothing about where to begin: a misspelt word would mean a snapshot.
+
+    Raises:
+        LandingZoneError: it is not "snapshot", "now" or a version.
+
+    """
+    words: tuple[object, ...] = ("snapshot", "now")
+    if start not in words and (isinstance(start, bool) or not isinstance(start, int)):
+        msg = 'a consumer begins with "snapshot", "now" or a version'
+        raise LandingZoneError(msg, found=repr(start)[:80], next_step="Give one of them.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

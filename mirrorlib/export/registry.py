@@ -3,12 +3,13 @@
 In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files:
 
     consumers/<consumer>/<table>/streams/000001.json                how it receives the table
-    consumers/<consumer>/<table>/000001/<inverse>-<n>.plan.json   a window: what is delivered as one
-    consumers/<consumer>/<table>/000001/<inverse>-<n>.done.json     it was
+    consumers/<consumer>/<table>/<stream>/<inverse>-<n>.plan.json   a window: what is delivered as one
+    consumers/<consumer>/<table>/<stream>/<inverse>-<n>.done.json   it was
     consumers/<consumer>/<table>/lease/<inverse>-<n>.json           who delivers now
     consumers/<consumer>/<table>/status.json                        the last word, for people
 
-`<inverse>` makes the newest sort first, so one short listing finds it. Promises: streams, windows and
+`<inverse>` makes the newest sort first, so one short listing finds it. `<stream>` is random: what is left
+of a stream that was forgotten half is nobody's. Promises: streams, windows and
 outcomes are written by put-if-absent, so a crash repeats the same window, and whoever comes second
 reads what the first has written.
 """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 FOLDER = "consumers"
+LEASE = "lease"
 LAST = 10**12 - 1
 
 
@@ -104,12 +106,20 @@ class Registry:
         self.state.put(f"{self.folder}/status.json", json_bytes({"format": FORMAT, **status}))
 
     def forget(self) -> None:
-        """Remove all that is known; the streams go first: what is left without them is nobody's."""
+        """Remove all but the lease; the streams go first: what is left without them is nobody's."""
         self.state.delete_folder(f"{self.folder}/streams")
-        self.state.delete_folder(self.folder)
+        listed = self.state.list_folder(self.folder)
+        for name in listed.folders if listed else ():
+            if name != LEASE:
+                self.state.delete_folder(f"{self.folder}/{name}")
+        self.state.delete(f"{self.folder}/status.json")
+
+    def forget_lease(self) -> None:
+        """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
+        self.state.delete_folder(f"{self.folder}/{LEASE}")
 
     def _windows(self, stream: Stream) -> str:
-        return f"{self.folder}/{stream.ordinal:06d}"
+        return f"{self.folder}/{stream.uuid}"
 
     def _path(self, stream: Stream, number: int, kind: str) -> str:
         return f"{self._windows(stream)}/{LAST - number:012d}-{number}.{kind}.json"

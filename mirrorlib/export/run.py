@@ -7,6 +7,7 @@ cannot go on says why and stops alone.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -19,16 +20,17 @@ from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.journal import open_state
 from mirrorlib.apply.record import now
 from mirrorlib.apply.target import Target
-from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError
-from mirrorlib.export.deliver import Courier, Tally, Wishes, bring_up_to_date
-from mirrorlib.export.record import OnExpired, Start
+from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, TableNameError
+from mirrorlib.export.courier import Courier, OtherWishesError, Tally, Wishes
+from mirrorlib.export.deliver import bring_up_to_date
+from mirrorlib.export.record import OnExpired, Start, check_start
 from mirrorlib.export.registry import Registry
 from mirrorlib.export.report import ExportReport, State, StreamReport
 from mirrorlib.export.sinks.open import open_sink, shown_url
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.mirror import find_mirror
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import parse_name
+from mirrorlib.landing.names import TableName, parse_name, refuse_uncarriable
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -106,13 +108,15 @@ def export_tables(
         what became of every table; a table that cannot go on raises nothing.
 
     Raises:
-        LandingZoneError: the consumer's name or the receiver's URL cannot be used.
+        LandingZoneError: the consumer's name, the receiver's URL or another word cannot be used.
         StoreError: the target cannot be listed.
         JournalError: the state folder cannot be used.
 
     """
     began = time.perf_counter()
     _check_name(consumer)
+    _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
+    tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
         sink, chosen = open_sink(to, mode)
         shown = shown_url(to)
@@ -164,6 +168,7 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
     tally = Tally(table=name)
     state: State
+    meant = True
     try:
         bring_up_to_date(_courier(job, name, address), tally)
         state, reason = "current" if tally.position == tally.newest else "behind", ""
@@ -171,6 +176,7 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
         state, reason = "busy", str(exc)
     except MirrorError as exc:
         state, reason = "failed", str(exc)
+        meant = not isinstance(exc, OtherWishesError)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         _LOG.exception("%s: failed unexpectedly", name)
         state, reason = "failed", str(unexpected_error(exc, parse_name(name)))
@@ -185,7 +191,8 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
         seconds=round(time.perf_counter() - tally.began, 3),
         reason=reason,
     )
-    _record(job, report, tally)
+    if meant:
+        _record(job, report, tally)
     return report
 
 
@@ -219,10 +226,12 @@ def _keys(job: _Job, name: str) -> tuple[str, ...]:
 
 def _record(job: _Job, report: StreamReport, tally: Tally) -> None:
     """Write down the last word about a stream that is registered, when there is a new one."""
-    if report.state == "busy" or (report.state == "current" and not tally.windows):
+    if report.state == "busy":
         return
     try:
         registry = Registry(job.state, job.consumer, parse_name(report.table))
+        if report.state == "current" and not tally.windows and not _said_failed(registry):
+            return
         if registry.newest_stream() is not None:
             said = {"state": report.state, "reason": report.reason, "at": now()}
             registry.write_status(said)
@@ -230,15 +239,32 @@ def _record(job: _Job, report: StreamReport, tally: Tally) -> None:
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)
 
 
+def _said_failed(registry: Registry) -> bool:
+    return registry.read_status().get("state") == "failed"
+
+
 def _check_name(consumer: str) -> None:
-    if (
-        not consumer
-        or len(consumer) > _LONGEST_NAME
-        or not consumer.isprintable()
-        or "/" in consumer
-    ):
-        msg = f"a consumer's name is printable, without a slash, and has up to {_LONGEST_NAME} characters"
-        raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")
+    """Refuse a name that cannot be a folder's, or is too long for people to read."""
+    if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
+        with contextlib.suppress(TableNameError):
+            refuse_uncarriable(TableName(None, consumer))
+            return
+    msg = (
+        f"a consumer's name is printable, without a slash, and has up to {_LONGEST_NAME} characters"
+    )
+    raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")
+
+
+def _check_words(start: Start, on_expired: OnExpired, **counts: int | None) -> None:
+    """Refuse words that nobody defined: a misspelt one would mean a snapshot."""
+    check_start(start)
+    if on_expired not in {"fail", "snapshot"}:
+        msg = 'on_expired is "fail" or "snapshot"'
+        raise LandingZoneError(msg, found=repr(on_expired)[:80], next_step="Give one of them.")
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            msg = f"{name} is at least 1"
+            raise LandingZoneError(msg, found=count, next_step="Give another number, or none.")
 
 
 def _unobserved(event: Event) -> None:

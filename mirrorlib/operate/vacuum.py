@@ -8,16 +8,17 @@ every consumer is asked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.sessions import configured
 from mirrorlib.apply.table import FILE_RETENTION
-from mirrorlib.apply.target import Target
-from mirrorlib.errors import FeedError, MirrorError
+from mirrorlib.apply.target import STATE_FOLDER, Target
+from mirrorlib.errors import FeedError, MirrorError, StoreError
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.place import find_feed_table
@@ -124,8 +125,8 @@ def vacuum_tables(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    streams = registries(open_store(place.state))
     found = find_tables(spark, place.place, catalog, tables)
+    streams = _streams_of(place, found)
     return VacuumReport(
         target=place.shown,
         tables=tuple(
@@ -133,7 +134,7 @@ def vacuum_tables(
                 spark,
                 name,
                 address,
-                [each for each in streams if each.table == name],
+                streams[name],
                 hours=hours,
                 dry_run=dry_run,
                 force=force,
@@ -141,6 +142,37 @@ def vacuum_tables(
             for name, address in found
         ),
     )
+
+
+def _streams_of(place: Target, found: Sequence[tuple[str, str]]) -> dict[str, list[Registry]]:
+    """Find who is registered for each table, with this target or beside another folder above the table.
+
+    A target may lie inside another, or be a table itself.
+    """
+    own = registries(open_store(place.state))
+    elsewhere = cache(_registries_of_others)
+    streams = {name: [each for each in own if each.table == name] for name, _ in found}
+    for name, address in found if place.catalog is None else ():
+        for state, below in _states_above(address):
+            if state != place.state:
+                streams[name] += [each for each in elsewhere(state) if each.table == below]
+    return streams
+
+
+def _states_above(address: str) -> Iterator[tuple[str, str]]:
+    """Name the state folders that may know a table, and by which name: of three folders, as targets are walked."""
+    root, separator, path = address.rpartition("://")
+    steps = path.split("/")
+    for depth in range(1, min(4, len(steps))):
+        folder = "/".join([*steps[:-depth], STATE_FOLDER])
+        yield f"{root}{separator}{folder}", "/".join(steps[-depth:])
+
+
+def _registries_of_others(state: str) -> list[Registry]:
+    try:
+        return registries(open_store(state))
+    except StoreError:  # a folder that is none of this user's has no say
+        return []
 
 
 def _vacuum_safely(
@@ -196,7 +228,9 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
             continue
         entry = registry.newest(stream)
         position = stream.start_at if entry is None else entry.position
-        if position is None or position < 0:  # it begins with a snapshot of what is there by then
+        plan = None if entry is None else entry.plan
+        planned = plan is not None and plan.kind == "snapshot" and position == plan.after
+        if position is None or planned:  # it is given a snapshot of what is there by then
             continue
         for version in range(max(position + 1, commits.first), commits.newest + 1):
             if commits.written_at(version) >= horizon:

@@ -235,6 +235,7 @@ def test_a_table_made_anew_is_noticed(source: Source) -> None:
     source.export(consumer="careful", to=careful)
     shutil.rmtree(f"{source.target}/orders")
     again = Source(source.spark, source.root)  # as many versions as there were
+    assert {"expired"} == {each.health for each in mirrorlib.consumers(source.target).streams}
     report = again.export(on_expired="snapshot")
     assert (report.state, report.resets) == ("current", 1)
     report = again.export(consumer="careful", to=careful)
@@ -248,12 +249,95 @@ def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path)
     report = source.export(net=True)
     assert report.state == "failed"
     assert "registered with another `net`" in report.reason
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+    assert source.status().health == "behind"  # a slip of the pen is no failure of the consumer
     with pytest.raises(mirrorlib.LandingZoneError, match="nothing is known that receives"):
         source.export(to=f"ftp:{tmp_path}")
     with pytest.raises(mirrorlib.LandingZoneError, match="has no mode scd2"):
         source.export(to=f"files:{tmp_path}", mode="scd2")
     with pytest.raises(mirrorlib.LandingZoneError, match="a consumer's name"):
         source.export(consumer="a/b")
+
+
+def test_words_that_nobody_defined_are_refused(source: Source) -> None:
+    """A misspelt one would mean a snapshot, which replaces what the receiver has."""
+    for wrong in (
+        {"start": "nwo"},
+        {"on_expired": "Fail"},
+        {"parallelism": 0},
+        {"max_versions": -1},
+        {"consumer": ".."},
+        {"consumer": "\N{GRINNING FACE}" * 60},
+    ):
+        with pytest.raises(mirrorlib.LandingZoneError):
+            source.export(**wrong)
+    source.export()
+    with pytest.raises(mirrorlib.LandingZoneError, match="begins with"):
+        mirrorlib.rewind_consumer(source.target, "lake", "newest")  # type: ignore[arg-type]
+
+
+def test_a_consumer_that_was_dropped_by_half_begins_anew(source: Source) -> None:
+    """What is left of a forgotten stream is nobody's: the next one of that name is given all rows."""
+    source.export()
+    shutil.rmtree(f"{source.target}/_mirrorlib/consumers/lake/orders/streams")  # killed there
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+    other = Kept(source.root / "other")
+    assert source.export(to=other).rows == 2
+    assert [window["kind"] for window in other.windows()] == ["snapshot"]
+
+
+@pytest.mark.parametrize("change", ["drop", "rewind"])
+def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
+    source: Source, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It has read which stream counts, and that is dropped or rewound before the runner holds it."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+
+    def hold(registry: Registry) -> Any:
+        monkeypatch.undo()
+        if change == "drop":
+            mirrorlib.drop_consumer(source.target, "lake")
+        else:
+            mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+        return hold_stream(registry)
+
+    monkeypatch.setattr("mirrorlib.export.deliver.hold_stream", hold)
+    late = source.export()
+    assert (late.state, late.windows) == ("busy", 0)
+    assert "dropped or rewound a moment ago" in late.reason
+    assert source.export().rows == 2
+    assert source.sink.windows()[-1]["kind"] == "snapshot"
+
+
+def test_a_snapshot_whose_files_are_gone_ends_the_run(source: Source) -> None:
+    """It is void, and tried again by the next run, which looks at the table anew."""
+
+    class Unlucky(Kept):
+        def deliver(self, delivery: Delivery) -> int:
+            self.calls += 1
+            msg = "gone"
+            raise mirrorlib.FeedExpiredError(msg, table=delivery.stream.table)
+
+    unlucky = Unlucky(source.root / "unlucky")
+    for calls in (1, 2):
+        report = source.export(to=unlucky, on_expired="snapshot")
+        assert (report.state, unlucky.calls) == ("failed", calls)
+
+
+def test_changes_that_went_without_a_word_give_way_to_a_snapshot(source: Source) -> None:
+    """Not every VACUUM writes down that it ran; what the reader misses is looked for."""
+    source.export(on_expired="snapshot")
+    careful = Kept(source.root / "careful")
+    source.export(consumer="careful", to=careful)
+    source.run("UPDATE {t} SET v = 'x'")
+    for file in Path(source.target, "orders", "_change_data").glob("*.parquet"):
+        file.unlink()
+    report = source.export(on_expired="snapshot")
+    assert (report.state, report.resets) == ("current", 1)
+    stopped = source.export(consumer="careful", to=careful)
+    assert stopped.state == "failed"
+    assert "the changes of version 4 were removed" in stopped.reason
 
 
 def test_two_runners_keep_apart(source: Source) -> None:
@@ -352,6 +436,21 @@ def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None
         assert done.ok
     finally:
         source.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> None:
+    """Of a target within what is vacuumed, and one that has not been given anything yet."""
+
+    class Down(Kept):
+        def deliver(self, delivery: Delivery) -> int:
+            msg = "the receiver is down"
+            raise mirrorlib.MirrorError(msg, table=delivery.stream.table)
+
+    assert source.export(to=Down(source.root / "down"), start=-1).state == "failed"
+    age_log(source, hours=24 * 9)
+    for target in (source.target, f"{source.target}/orders", str(source.root)):
+        report = mirrorlib.vacuum(source.spark, target, dry_run=True)
+        assert [("refused", ("lake",))] == [(each.state, each.losers) for each in report.tables]
 
 
 def age_log(source: Source, *, hours: int) -> None:

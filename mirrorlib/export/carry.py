@@ -1,0 +1,100 @@
+"""Carry out one planned window: read it, let the receiver have it, write down how that ended.
+
+In: a `Courier` and a plan. Out: `Done`. A window whose changes are gone is void where a snapshot may
+take its place, and stops the stream where not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.record import new_attempt, now
+from mirrorlib.errors import FeedExpiredError, MirrorError
+from mirrorlib.export.courier import check_table, tell_step
+from mirrorlib.export.record import Done, Entry
+from mirrorlib.export.sink import Delivery
+from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
+from mirrorlib.feed.window import open_window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.export.courier import Courier
+    from mirrorlib.export.record import Outcome, Plan, Stream
+
+
+def carry_out(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> Done:
+    """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow."""
+    began = time.perf_counter()
+    tell_step(courier, plan, "deliver", "before")
+    outcome: Outcome = "delivered"
+    rows: int | None = None
+    lost: FeedExpiredError | None = None
+    try:
+        if courier.sink.position(stream) < plan.number:
+            rows = _deliver_whole(courier, spark, stream, plan)
+    except FeedExpiredError as exc:
+        if stream.on_expired == "fail" and plan.kind == "changes":
+            raise
+        outcome, lost = "void", exc
+    tell_step(courier, plan, "deliver", "after", rows or 0)
+    seconds = round(time.perf_counter() - began, 3)
+    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
+    tell_step(courier, plan, "done", "before")
+    done = courier.registry.write_done(stream, plan.number, done)
+    tell_step(courier, plan, "done", "after")
+    if lost is not None and plan.kind == "snapshot":
+        raise lost  # what this run knows of the table is too old; the next one looks anew
+    return done
+
+
+def _deliver_whole(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+    """Deliver a window, and tell changes that went away under it from all else that can fail."""
+    try:
+        return _deliver(courier, spark, stream, plan)
+    except FeedExpiredError:
+        raise
+    except Exception as exc:
+        missing: tuple[int, str] | None = None
+        with contextlib.suppress(MirrorError):  # what went wrong first is told
+            missing = _missing_file(courier, plan)
+        if missing is None:
+            raise
+        msg = f"the changes of version {missing[0]} were removed, as by VACUUM"
+        table = courier.source.shown
+        raise FeedExpiredError(msg, table=table, file=missing[1]) from exc
+
+
+def _missing_file(courier: Courier, plan: Plan) -> tuple[int, str] | None:
+    """Find a file of a window of changes that is gone; not every VACUUM writes down that it ran."""
+    commits = courier.source.commits
+    for version in range(plan.after + 1, plan.until + 1) if plan.kind == "changes" else ():
+        for path in commits.read(version).files:
+            if not commits.holds(path):
+                return version, path
+    return None
+
+
+def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+    source = courier.source
+    if plan.kind == "snapshot":
+        frame = read_snapshot(spark, source, plan.until)
+    else:
+        check_table(courier, stream, Entry(plan=plan, done=None), plan.after)
+        window = open_window(source.commits, source.shown, plan.after, plan.until)
+        if not window.changes:
+            return 0
+        frame = read_window(spark, source, window)
+        frame = tell_changes(frame, window, source.shown, plan.keys, net=stream.net)
+    state = courier.registry.state
+    # Of this call's own: a runner that was taken for gone may still be at the same window.
+    folder = f"staged/exports/{courier.registry.folder}/{plan.attempt}/{new_attempt()}"
+    delivery = Delivery(
+        spark=spark, stream=stream, plan=plan, frame=frame, scratch=state, folder=folder
+    )
+    try:
+        return courier.sink.deliver(delivery)
+    finally:
+        state.delete_folder(folder)

@@ -1,0 +1,101 @@
+"""What delivers one stream: its table and keys, what is wished for, where it is registered, who receives.
+
+In: nothing. Out: frozen values, and what a run counts.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.apply.report import Event
+from mirrorlib.errors import FeedExpiredError, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import Observer
+    from mirrorlib.export.record import Entry, OnExpired, Plan, Start, Stream
+    from mirrorlib.export.registry import Registry
+    from mirrorlib.export.sink import Sink
+    from mirrorlib.feed.place import FeedTable
+
+
+class OtherWishesError(JournalError):
+    """A run asks for something else than the consumer is registered with; that is no failure of the consumer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a run asks for.
+
+    Attributes:
+        to: the receiver, without passwords.
+        mode: what it makes of changes.
+        net: fold windows to net changes.
+        start: with what a new stream begins.
+        on_expired: what happens when changes that were not read are gone.
+        max_versions: versions a window; None is all there are.
+
+    """
+
+    to: str
+    mode: str
+    net: bool
+    start: Start
+    on_expired: OnExpired
+    max_versions: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What has become of a stream so far."""
+
+    table: str
+    windows: int = 0
+    rows: int = 0
+    resets: int = 0
+    position: int | None = None
+    newest: int | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Courier:
+    """What delivers one stream: its table and keys, where it is registered, who receives."""
+
+    spark: SparkSession
+    source: FeedTable
+    keys: Callable[[], tuple[str, ...]]
+    registry: Registry
+    sink: Sink
+    wishes: Wishes
+    observe: Observer
+    stop: Callable[[], bool]
+
+
+def check_table(courier: Courier, stream: Stream, entry: Entry | None, position: int) -> None:
+    """See that the table is still the one that was read.
+
+    Raises:
+        FeedExpiredError: it was made anew, so what came after the position is not known.
+
+    """
+    commits = courier.source.commits
+    known = stream.table_id if entry is None else entry.plan.table_id
+    found = commits.metadata_at(commits.newest).id
+    if found != known or position > commits.newest:
+        msg = "the table was made anew since it was read"
+        step = "Begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
+        raise FeedExpiredError(msg, table=stream.table, next_step=step)
+
+
+def tell_step(
+    courier: Courier, plan: Plan, step: str, when: Literal["before", "after"], rows: int = 0
+) -> None:
+    """Tell whoever watches the run that a step begins or has ended."""
+    table = courier.registry.table
+    courier.observe(Event(table=table, step=step, when=when, batch=plan.number, rows=rows))
