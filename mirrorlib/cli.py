@@ -125,7 +125,7 @@ def _add_command(commands: Commands, name: str, command: Command) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.MORE}".strip()
     )
-    parser.set_defaults(run=command.run, json=False, memory="2g")
+    parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
     )

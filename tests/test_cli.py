@@ -72,6 +72,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         ("apply", "zone", "target", "--insert-policy", "replace"),
         ("apply", "zone", "target", "--evolution", "any"),
         ("apply", "zone", "target", "--ntz", "local"),
+        ("apply", "zone", "target", "--retention", "3"),
         ("plan", "zone", "target", "--watch", "1"),
         ("status",),
         ("reset", "target"),

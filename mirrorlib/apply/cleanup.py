@@ -11,7 +11,7 @@ format, best practices 2026-09-18 (`_ProcessedFiles`, seven days).
 from __future__ import annotations
 
 import logging
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.plan import changed_files
@@ -46,7 +46,7 @@ def clean_folder(
     for file in _finished(opened, entry):
         zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
         moved += 1
-    _remove_old(zone, place, today - timedelta(days=options.retention))
+    _remove_old(zone, place, today - options.kept)
     if moved:
         _LOG.info("%s: %d applied files were moved to %s", folder.name, moved, place)
     return moved

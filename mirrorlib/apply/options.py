@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, get_args
 
 from mirrorlib.apply.plan import Limits
@@ -52,7 +53,7 @@ class Options:
         on_gone: what becomes of a Delta table whose folder is gone: "keep" or "drop".
         cleanup: where applied files are moved to: `_ProcessedFiles` ("move") or
             `_FilesReadyToDelete` ("delete"); None leaves them where they are.
-        retention: days after which moved files are removed.
+        retention: days after which moved files are removed; None is seven.
         plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
             rows to be appended, each file once ("append").
         plain_evolution: what such a table does with a column that it lacks or a type that does not
@@ -84,13 +85,18 @@ class Options:
     start_at: int | None = None
     on_gone: OnGone = "keep"
     cleanup: Cleanup | None = None
-    retention: int = RETENTION
+    retention: int | None = None
     plain_folders: PlainFolders = "wait"
     plain_evolution: PlainEvolution = "add"
     include_existing: bool = True
     allow_overwrites: bool = False
     listing: Listing = "auto"
     backfill_interval: float = BACKFILL_INTERVAL
+
+    @property
+    def kept(self) -> timedelta:
+        """Return for how long moved files are kept."""
+        return timedelta(days=RETENTION if self.retention is None else self.retention)
 
     @property
     def limits(self) -> Limits:
@@ -101,7 +107,7 @@ class Options:
         """Take a lone name for a list of one; refuse words that would be taken for the other choice.
 
         Raises:
-            ValueError: a limit is less than 1, or a policy is not one of its words.
+            ValueError: a limit is less than 1, a policy is not one of its words, or an option means nothing.
 
         """
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
@@ -111,6 +117,9 @@ class Options:
             if number is not None and number < 1:
                 msg = f"{name} is {number}; it has to be 1 or more"
                 raise ValueError(msg)
+        if self.retention is not None and self.cleanup is None:
+            msg = f"retention is {self.retention}; it means nothing without cleanup"
+            raise ValueError(msg)
         if not 0 <= self.backfill_interval < float("inf"):
             msg = f"backfill_interval is {self.backfill_interval}; it has to be a number of seconds"
             raise ValueError(msg)

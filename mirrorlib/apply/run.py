@@ -33,7 +33,6 @@ from mirrorlib.apply.look import Look, read_listed
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.options import (
     BACKFILL_INTERVAL,
-    RETENTION,
     REWRITE_LIMIT,
     SETTLE,
     Cleanup,
@@ -93,7 +92,7 @@ def apply_zone(
     start_at: int | None = None,
     on_gone: OnGone = "keep",
     cleanup: Cleanup | None = None,
-    retention: int = RETENTION,
+    retention: int | None = None,
     plain_folders: PlainFolders = "wait",
     plain_evolution: PlainEvolution = "add",
     include_existing: bool = True,
@@ -134,7 +133,7 @@ def apply_zone(
         on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
         cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
             or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
-        retention: days after which moved files are removed.
+        retention: days after which moved files are removed, seven by default; goes with *cleanup*.
         plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
             rows to be appended, each file once ("append"): Parquet, CSV with a header, JSON lines,
             at any depth.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.options import BACKFILL_INTERVAL, RETENTION
+from mirrorlib.apply.options import BACKFILL_INTERVAL
 from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
@@ -57,9 +57,8 @@ def _add_gone(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--retention",
         type=positive,
-        default=RETENTION,
         metavar="DAYS",
-        help="remove moved files after this many days (default: 7)",
+        help="remove what --cleanup moved after this many days (default: 7)",
     )
     command.add_argument(
         "--on-gone",
@@ -91,6 +90,8 @@ def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.apply.run import apply_zone
 
+    if arguments.retention is not None and arguments.cleanup is None:
+        arguments.refuse("argument --retention: means nothing without --cleanup")
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
     while True:

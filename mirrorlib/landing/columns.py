@@ -96,10 +96,7 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:
-            msg = "two columns differ only by case, which Delta cannot hold"
-            raise SchemaError(
-                msg, table=table, file=file, column=name, found=f"{seen[name.lower()]} and {name}"
-            )
+            raise _twins(seen[name.lower()], name, table, file)
         seen[name.lower()] = name
         if len(name) > _LONGEST_NAME or any(_cannot_be_carried(c) for c in name):
             msg = "the column's name cannot be carried: it is too long or has a control character"
@@ -121,6 +118,14 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
                 column=name or None,
                 next_step="Rename the column at its publisher.",
             )
+
+
+def _twins(first: str, name: str, table: str, file: str) -> SchemaError:
+    """Say that Delta would take two columns for one."""
+    if first == name:
+        return SchemaError("two columns have the same name", table=table, file=file, column=name)
+    msg, found = "two columns differ only by case, which Delta cannot hold", f"{first} and {name}"
+    return SchemaError(msg, table=table, file=file, column=name, found=found)
 
 
 def _cannot_be_carried(character: str) -> bool:

@@ -41,6 +41,7 @@ def test_limits_are_of_both_kinds() -> None:
         ({"evolution": "any"}, "evolution is 'any'; it has to be one of widen, add, strict"),
         ({"plain_folders": "yes"}, "plain_folders is 'yes'; it has to be one of wait, append"),
         ({"plain_evolution": "widen"}, "plain_evolution is 'widen'; it has to be one of add, rescue, fail, none"),
+        ({"retention": 3}, "retention is 3; it means nothing without cleanup"),
         ({"ntz": "local"}, "ntz is 'local'; it has to be one of utc, keep"),
     ],
 )  # fmt: skip

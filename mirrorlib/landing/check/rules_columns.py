@@ -40,7 +40,7 @@ COLUMN_RULES = (
     Rule(
         id="columns-collide",
         severity="error",
-        title="two columns of a file differ only by case",
+        title="two columns of a file have one name, or differ only by case",
         fabric="Delta cannot hold both.",
         mirrorlib="The table stops.",
         fix="Rename one of the two.",
