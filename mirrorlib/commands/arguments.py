@@ -37,7 +37,9 @@ def add_target(command: argparse.ArgumentParser) -> None:
         help="root path or URL of the Delta tables; with --catalog, a schema's name",
     )
     command.add_argument(
-        "--catalog", metavar="NAME", help="the tables are this Spark catalog's, CATALOG.TARGET.table"
+        "--catalog",
+        metavar="NAME",
+        help="the tables are this Spark catalog's, CATALOG.TARGET.table",
     )
     command.add_argument(
         "--state", metavar="PATH", help="where the journal lives (default: TARGET/_mirrorlib)"

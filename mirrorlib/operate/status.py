@@ -252,8 +252,8 @@ def _with_listing(
         lag_seconds=min(ages, default=None),
         waiting_seconds=max(ages, default=None),
     )
-    if status.state == "failed":
-        return status
+    if status.state == "failed" or (status.state == "blocked" and status.file is None):
+        return status  # only a run can tell; without a file, it is the owner who has to say
     if run.gap is not None and not run.files:
         return replace(status, state="blocked", reason=str(run.gap), file=run.gap.awaited)
     if status.state == "gone":
@@ -262,7 +262,7 @@ def _with_listing(
         files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
-    waited = status.state == "behind" or (status.state == "blocked" and status.file is not None)
+    waited = status.state in {"behind", "blocked"}
     if waited and not unapplied:
         return replace(status, state="current", reason="", file=None)
     return status

@@ -137,6 +137,20 @@ def test_a_failed_table_stays_failed_until_the_next_run(zone: ZoneWriter, target
     assert "orders is failed since 2026-03-01 12:00:01: bad" in str(read_status(target))
 
 
+def test_a_table_that_may_have_started_over_stays_blocked(zone: ZoneWriter, target: str) -> None:
+    """More files than were applied do not say whether it has; its owner does, with a reset."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders, state="blocked", reason="mirrorlib reset TARGET orders")
+    orders.file([{"id": 2}])
+
+    found = status(target, "orders")
+
+    assert ("blocked", "mirrorlib reset TARGET orders") == (found.state, found.reason)
+    assert (1, None) == (found.unapplied, found.file)
+    assert 1 == main(["status", target])
+
+
 def test_a_table_that_has_applied_nothing(zone: ZoneWriter, target: str) -> None:
     """It has no position and no version."""
     orders = zone.table("orders", keys=["id"])
