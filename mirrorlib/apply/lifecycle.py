@@ -17,7 +17,7 @@ from mirrorlib.apply.history import passed_files
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.ready import refuse_others_table
-from mirrorlib.apply.report import GONE
+from mirrorlib.apply.report import GONE, SHOWS_NOTHING
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import drop_table, find_table, refer
 from mirrorlib.errors import JournalError, MirrorError, TableNameError
@@ -53,9 +53,20 @@ def absent_tables(
 
     A zone without any table looks like one that is not mounted: nothing is gone from it.
     """
+    return _not_among(job, folders, known) if folders else ()
+
+
+def warn_of_absence(
+    job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
+) -> tuple[str, ...]:
+    """Say so when a zone shows none of the tables that it has filled, nor any other."""
+    return () if folders or not _not_among(job, folders, known) else (SHOWS_NOTHING,)
+
+
+def _not_among(
+    job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
+) -> tuple[TableName, ...]:
     present = {folder.name for folder in folders}
-    if not present:
-        return ()
     asked = (n for n in known if n not in present and matches(n, job.options.tables))
     return tuple(name for name in asked if _is_of(job, Journal(job.state, name)))
 

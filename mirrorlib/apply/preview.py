@@ -39,7 +39,7 @@ from mirrorlib.apply.job import (
     unexpected_error,
 )
 from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables
+from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables, warn_of_absence
 from mirrorlib.apply.onboard import open_folder, pass_over
 from mirrorlib.apply.options import (
     REWRITE_LIMIT,
@@ -130,13 +130,17 @@ def plan_zone(
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     known = known_tables(job)
-    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options, known), job.target)
+    listed = list_tables(job.zone)
+    folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
     planned += tuple(
         PlannedTable(table=name.shown, state="gone", reason=GONE)
-        for name in absent_tables(job, folders, known)
+        for name in absent_tables(job, listed, known)
     )
-    return PlanReport(landing_zone=job.zone.url, target=job.target.shown, tables=planned)
+    warnings = warn_of_absence(job, listed, known)
+    return PlanReport(
+        landing_zone=job.zone.url, target=job.target.shown, tables=planned, warnings=warnings
+    )
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:

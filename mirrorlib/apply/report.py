@@ -17,6 +17,10 @@ State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
 Kind = Literal["append", "matched-only", "merge", "overwrite", "empty"]
 GONE = "Its folder is no longer in the landing zone."
+SHOWS_NOTHING = (
+    "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
+    "If one was removed on purpose, start it over: mirrorlib reset TARGET TABLE"
+)
 STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
 
 
@@ -142,6 +146,7 @@ class ApplyReport(StateReport):
     target: str
     tables: tuple[TableReport, ...]
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
@@ -164,7 +169,7 @@ class ApplyReport(StateReport):
 
     def notes(self) -> list[str]:
         """Return what stopped tables, then what was warned about."""
-        return notes_of(self.tables)
+        return notes_of(self.tables, self.warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +196,7 @@ class PlanReport(StateReport):
     landing_zone: str
     target: str
     tables: tuple[PlannedTable, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
@@ -216,17 +222,18 @@ class PlanReport(StateReport):
         changes = [
             f"{table.table}: {change}" for table in self.tables for change in table.schema_changes
         ]
-        return changes + notes_of(self.tables)
+        return changes + notes_of(self.tables, self.warnings)
 
 
-def notes_of(tables: tuple[TableReport, ...] | tuple[PlannedTable, ...]) -> list[str]:
-    """Say for each table why it is not current, then what it warns about."""
+def notes_of(
+    tables: tuple[TableReport, ...] | tuple[PlannedTable, ...], warnings: tuple[str, ...]
+) -> list[str]:
+    """Say for each table why it is not current, then what it warns about, then what the zone itself does."""
     reasons = [
         told_reason(table.table, table.state, table.reason) for table in tables if table.reason
     ]
-    return reasons + [
-        f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings
-    ]
+    told = [f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings]
+    return [*reasons, *told, *(f"warning: {warning}" for warning in warnings)]
 
 
 def told_reason(table: str, state: str, reason: str) -> str:

@@ -27,7 +27,13 @@ from mirrorlib.apply.job import (
     unexpected_error,
 )
 from mirrorlib.apply.journal import Journal, open_state
-from mirrorlib.apply.lifecycle import absent_tables, end_life, known_tables, lives_of
+from mirrorlib.apply.lifecycle import (
+    absent_tables,
+    end_life,
+    known_tables,
+    lives_of,
+    warn_of_absence,
+)
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.look import Look, read_listed
 from mirrorlib.apply.onboard import open_folder
@@ -191,15 +197,20 @@ def apply_zone(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
     known = known_tables(job)
-    folders = refuse_in_catalog(choose_tables(list_tables(job.zone), options, known), job.target)
+    listed = list_tables(job.zone)
+    folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
     open_state(job.state)
     reports = (
         *_apply_all(job, folders),
-        *(_end_one(job, name) for name in absent_tables(job, folders, known)),
+        *(_end_one(job, name) for name in absent_tables(job, listed, known)),
     )
     seconds = round(time.perf_counter() - began, 3)
     return ApplyReport(
-        landing_zone=job.zone.url, target=job.target.shown, tables=reports, seconds=seconds
+        landing_zone=job.zone.url,
+        target=job.target.shown,
+        tables=reports,
+        seconds=seconds,
+        warnings=warn_of_absence(job, listed, known),
     )
 
 

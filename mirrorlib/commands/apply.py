@@ -122,5 +122,5 @@ def _say(report: ApplyReport, arguments: argparse.Namespace) -> None:
     watching = arguments.watch is not None
     if arguments.json:
         say_json(report.to_dict(), in_one_line=watching)
-    elif not watching or not report.ok or any(table.batches for table in report.tables):
+    elif not watching or not report.ok or report.warnings or any(t.batches for t in report.tables):
         show_report(report)

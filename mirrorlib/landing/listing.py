@@ -138,6 +138,11 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
     return tuple(_without_conflicts(found))
 
 
+def shows_tables(zone: Store) -> bool:
+    """Say whether a zone shows any table; one that does not looks like one that is not mounted."""
+    return zone.list_folder("") is not None and bool(list_tables(zone))
+
+
 def see_folder(zone: Store, folder: TableFolder) -> Seen:
     """List one table folder."""
     listed = zone.list_folder(folder.path)

@@ -20,6 +20,7 @@ from mirrorlib.apply.options import Options
 from mirrorlib.apply.plan import Limits, first_position, next_run
 from mirrorlib.apply.report import (
     GONE,
+    SHOWS_NOTHING,
     STOPPED,
     Position,
     State,
@@ -29,7 +30,7 @@ from mirrorlib.apply.report import (
 )
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
+from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder, shows_tables
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.landing.partner import Partner, read_partner
 from mirrorlib.store import open_store
@@ -192,8 +193,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         known = known or (bool(lives) and not lives[-1].include_existing)
         look = Look(journal, Options(), read_listed(word), due=False)
         listing = _listing(status, name, History(journal), look, known=known)
-        if listing is not None and not listing.count and _has_left(status, name):
-            return _gone(status) if lives else None
+        if listing is not None and not listing.count and _is_absent(status, name):
+            return _absent(status, begun=bool(lives))
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
@@ -208,18 +209,21 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     return _with_listing(status, listing, (entry.position if entry else {}) or begin, moment)
 
 
-def _has_left(status: TableStatus, name: TableName) -> bool:
-    """Say whether a table is no longer in its zone, which is there."""
-    if status.landing_zone is None:
-        return False
-    zone = open_store(status.landing_zone)
-    return zone.list_folder(name.folder) is None and zone.list_folder("") is not None
+def _is_absent(status: TableStatus, name: TableName) -> bool:
+    """Say whether a table has no folder."""
+    zone = status.landing_zone
+    return zone is not None and open_store(zone).list_folder(name.folder) is None
 
 
-def _gone(status: TableStatus) -> TableStatus:
-    if status.state == "gone":
-        return status
-    return replace(status, state="gone", reason=GONE, file=None)
+def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
+    """Say how a table without a folder stands, None when it never began; a zone that shows nothing tells nothing."""
+    if not shows_tables(open_store(status.landing_zone or "")):
+        return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
+    if not begun:
+        return None
+    return (
+        status if status.state == "gone" else replace(status, state="gone", reason=GONE, file=None)
+    )
 
 
 def _listing(

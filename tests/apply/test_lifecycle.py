@@ -84,12 +84,47 @@ def test_nothing_is_gone_from_a_zone_that_shows_nothing(
     zone.root.rename(elsewhere)
     zone.root.mkdir()
 
-    assert {} == apply(spark, zone, target, on_gone="drop")
+    report = mirrorlib.apply(spark, str(zone), target, on_gone="drop")
 
+    assert () == report.tables
+    assert report.ok
+    assert "warning: The landing zone shows no table at all" in str(report)
+    assert report.warnings == mirrorlib.plan(spark, str(zone), target).warnings
+    told = mirrorlib.status(target).tables
+    assert ["current", "current"] == [table.state for table in told]
+    assert [report.warnings] * 2 == [table.warnings for table in told]
     zone.root.rmdir()
     elsewhere.rename(zone.root)
     assert "current" == apply(spark, zone, target)["orders"].state
     assert {1: "old", 2: "old"} == values(spark, target)
+
+
+def test_the_last_table_of_a_zone_starts_over_when_its_owner_says_so(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Without a reset, files of the same identity would pass for those that were applied."""
+    table = zone.table("orders", keys=["id"])
+    table.file([{"id": 1, "v": "old"}])
+    apply(spark, zone, target)
+    table.drop()
+    assert {} == apply(spark, zone, target)
+
+    mirrorlib.reset(spark, target, "orders")
+    re_create(table)
+
+    assert "current" == apply(spark, zone, target)["orders"].state
+    assert {7: "new"} == values(spark, target)
+
+
+def test_a_gone_table_is_told_when_it_alone_is_asked_for(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """Others, which were not asked for, show that the zone is there."""
+    shutil.rmtree(orders.folder)
+
+    found = apply(spark, zone, target, tables=["orders"])
+
+    assert ["gone"] == [table.state for table in found.values()]
 
 
 def test_a_re_created_folder_begins_a_new_life(

@@ -168,7 +168,37 @@ def test_a_zone_that_is_gone_leaves_the_last_word(zone: ZoneWriter, target: str)
     applied(zone, target, orders)
     zone.root.rename(zone.root.with_name("elsewhere"))
 
-    assert ("current", 1) == (status(target, "orders").state, status(target, "orders").position)
+    found = status(target, "orders")
+
+    assert ("current", 1) == (found.state, found.position)
+    assert "shows no table at all" in found.warnings[0]
+
+
+@pytest.mark.parametrize("state", ["current", "gone"])
+def test_nothing_is_gone_or_back_in_a_zone_that_shows_nothing(
+    zone: ZoneWriter, target: str, state: str
+) -> None:
+    """It looks like one that is not mounted: the last word stands, as it does for an apply."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders, state=state)
+    orders.drop()
+
+    found = status(target, "orders")
+
+    assert (state, 1) == (found.state, found.position)
+    assert "shows no table at all" in found.warnings[0]
+
+
+def test_a_table_that_left_others_behind_is_gone(zone: ZoneWriter, target: str) -> None:
+    """They show that the zone is there."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders)
+    zone.table("other", keys=["id"])
+    orders.drop()
+
+    assert ("gone", ()) == (status(target, "orders").state, status(target, "orders").warnings)
 
 
 def test_a_refused_table_that_was_renamed_is_gone(zone: ZoneWriter, target: str) -> None:
