@@ -29,6 +29,7 @@ from mirrorlib.landing.plain import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from mirrorlib.apply.history import History
@@ -88,9 +89,11 @@ class Folder:
             return "_metadata.json is missing. The table waits until its publisher writes it."
         if self.passed and not self.listing.count:
             return f"{self.passed} files were there when the table was first seen; none has come since."
-        return (
-            "" if self.listing.count or self.partial else "No change file has been published yet."
-        )
+        if self.listing.count or self.partial:
+            return ""
+        unread = self.listing.unread
+        told = f"; folders that are not read: {first_few(unread)}" if unread else ""
+        return f"No change file has been published yet{told}."
 
     def warnings_under(self, options: Options) -> tuple[str, ...]:
         """Add to the warnings what these options leave unheeded."""
@@ -261,7 +264,25 @@ def _shown(listing: FolderListing) -> tuple[str, ...]:
             f"{len(listing.foreign)} files are no change files and were left alone: "
             f"{first_few(listing.foreign)}"
         )
-    return tuple(told)
+    return (*told, *_unread(listing))
+
+
+def _unread(listing: FolderListing) -> Iterator[str]:
+    """Warn of folders that are passed over: what lies in them may be meant as change files."""
+    undeclared = [path for path in listing.unread if "=" in path.rpartition("/")[2]]
+    others = [path for path in listing.unread if path not in undeclared]
+    if undeclared:
+        folders = (
+            "1 partition folder is"
+            if len(undeclared) == 1
+            else f"{len(undeclared)} partition folders are"
+        )
+        step = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
+        yield f"{folders} not read: {first_few(undeclared)}. {step}"
+    if others:
+        folders = "1 folder is" if len(others) == 1 else f"{len(others)} folders are"
+        step = "A table's files lie in its own folder, or in partition folders"
+        yield f"{folders} not read: {first_few(others)}. {step}"
 
 
 def told_changed(name: str) -> str:

@@ -54,8 +54,8 @@ class Seen:
     Attributes:
         metadata: `_metadata.json`, None when it is absent.
         files: everything else that the format does not ignore.
-        folders: the folders in it.
-        links: those of them that are links; in a plain folder, the links at every level.
+        folders: the folders in it that were not looked into.
+        links: the folders in it that are links; in a plain folder, the links at every level.
 
     """
 
@@ -94,6 +94,7 @@ class FolderListing:
             have been applied up to `Applied.count`, the others from there on.
         foreign: names that are neither ignored nor change files.
         changed: files without numbers whose content is no longer what was applied.
+        unread: the folders whose files do not count, but for those that the format ignores.
         late: how many files without numbers were written before one that has been applied.
         by_time: the numbers are given, so that none can be missing.
 
@@ -102,6 +103,7 @@ class FolderListing:
     lanes: Mapping[str, Mapping[int, StoredFile]]
     foreign: tuple[str, ...]
     changed: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     late: int = 0
     by_time: bool = False
 
@@ -173,15 +175,19 @@ def see_inside(
         follow: look into folders that are links too.
 
     Returns:
-        the files, each known by its path below the table's folder, and the links at every level.
+        the files, each known by its path below the table's folder, the links at every level, and
+        the folders that were not entered.
 
     """
     files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
-    waiting = list(reversed(seen.folders))
+    waiting, left = list(reversed(seen.folders)), []
     while waiting:
         inner = waiting.pop()
         name = inner.rpartition("/")[2]
-        if is_ignored(name) or not enters(name) or (inner in links and not follow):
+        if not enters(name):
+            left.append(inner)
+            continue
+        if is_ignored(name) or (inner in links and not follow):
             continue
         listed = zone.list_folder(f"{folder.path}/{inner}")
         if listed is None:
@@ -190,7 +196,7 @@ def see_inside(
         files += [replace(file, below=f"{inner}/{file.name}") for file in shown]
         links += [f"{inner}/{name}" for name in listed.links if not is_ignored(name)]
         waiting += [f"{inner}/{name}" for name in reversed(listed.folders)]
-    return replace(seen, files=tuple(files), links=tuple(links))
+    return replace(seen, files=tuple(files), links=tuple(links), folders=tuple(left))
 
 
 def order_by_number(seen: Seen, table: str) -> FolderListing:
@@ -219,7 +225,7 @@ def order_by_number(seen: Seen, table: str) -> FolderListing:
         else:
             files[number] = file
     ordered = {lane: dict(sorted(lanes[lane].items())) for lane in sorted(lanes)}
-    return FolderListing(lanes=ordered, foreign=tuple(foreign))
+    return FolderListing(lanes=ordered, foreign=tuple(foreign), unread=_unread(seen))
 
 
 def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> FolderListing:
@@ -242,9 +248,14 @@ def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> Fol
         },
         foreign=tuple(file.name for file in seen.files if file.name not in known),
         changed=tuple(file.name for file in old if file.etag != applied.etags[file.name]),
+        unread=_unread(seen),
         late=sum(1 for file in new if newest is not None and file.modified < newest),
         by_time=True,
     )
+
+
+def _unread(seen: Seen) -> tuple[str, ...]:
+    return tuple(path for path in seen.folders if not is_ignored(path.rpartition("/")[2]))
 
 
 def _folder(name: TableName) -> TableFolder:

@@ -109,7 +109,7 @@ LAYOUT_RULES = (
         severity="note",
         title="a folder in a table folder is no partition",
         fabric="Only names that begin with an underscore are said to be ignored.",
-        mirrorlib="It is ignored with all that is in it.",
+        mirrorlib="It is ignored with all that is in it; apply warns of it.",
         fix="Begin its name with an underscore, or name a partition column=value.",
     ),
     Rule(
@@ -117,7 +117,7 @@ LAYOUT_RULES = (
         severity="error",
         title="files lie in partition folders, and isPartitionEnabled is not declared",
         fabric="Partition folders were seen only together with isPartitionEnabled.",
-        mirrorlib="It does not look into the folders.",
+        mirrorlib="It warns of the folders and does not look into them.",
         fix='Declare "isPartitionEnabled": true in _metadata.json.',
     ),
     Rule(
