@@ -164,7 +164,7 @@ def _cast(schema: FileSchema, name: str, kind: str) -> SparkColumn:
     if mine is None or pa.types.is_null(mine.type):
         value = f.lit(None)
     elif mine.given is not None:
-        value = f.lit(mine.given)
+        value = f.lit(mine.given.as_py())
     else:
         value = f.col(quote(mine.name))
     return value.cast(kind).alias(name)

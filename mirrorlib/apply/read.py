@@ -211,11 +211,11 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
         seen += len(rows)
 
 
-def _repeated(value: str, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray]:
+def _repeated(value: pa.Scalar, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray]:
     size = max(rows if whole else ROWS_AT_A_TIME, 1)
     for start in range(0, max(rows, 1), size):
         count = min(size, rows - start)
-        yield pa.chunked_array([pa.repeat(pa.scalar(value, pa.string()), count)])
+        yield pa.chunked_array([pa.repeat(value, count)])
 
 
 def can_spark_read(source: Source, landed: Landed) -> bool:

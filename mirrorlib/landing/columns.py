@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from mirrorlib.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pyarrow as pa
 
 MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
 RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})
@@ -35,7 +35,7 @@ class FileColumn:
     stored: pa.DataType
     type: pa.DataType
     native: bool
-    given: str | None = None
+    given: pa.Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +73,12 @@ class FileSchema:
         )
 
 
-def with_given(schema: FileSchema, values: Mapping[str, str | None]) -> FileSchema:
+def with_given(schema: FileSchema, values: Mapping[str, pa.Scalar]) -> FileSchema:
     """Add the columns that a file's partition folders state and the file lacks; what has no value there is left out."""
     given = tuple(
-        FileColumn(name=name, stored=pa.string(), type=pa.string(), native=True, given=value)
+        FileColumn(name=name, stored=value.type, type=value.type, native=True, given=value)
         for name, value in values.items()
-        if value is not None and schema.column(name) is None
+        if value.is_valid
     )
     return replace(schema, columns=(*schema.columns, *given)) if given else schema
 

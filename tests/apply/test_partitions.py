@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 EU, US = "Region=eu", "Region=us"
+TYPES = {"id": "Int32", "r": "Int32", "at": "DateTime"}
 
 
 @pytest.fixture
@@ -47,6 +49,14 @@ def put(orders: TableWriter, folder: str, number: int, *ids: int, value: str = "
     """Publish upserts in a partition folder."""
     rows = [{"id": key, "v": value} for key in ids]
     return orders.file(rows, [4] * len(ids), number, partition=folder)
+
+
+def put_text(orders: TableWriter, folder: str, text: str) -> Path:
+    """Publish the first file of a partition folder, as text."""
+    path = orders.path(1, partition=folder).with_suffix(".csv")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
 
 
 def assert_rows(spark: SparkSession, target: str, rows: list[dict[str, object]]) -> None:
@@ -192,4 +202,31 @@ def test_one_file_a_batch_gives_the_same_table(
 
     assert ("current", 4) == (report.state, len(report.batches))
     rows = [{"id": 1, "v": "eu 2", "Region": "eu"}, {"id": 2, "v": "us 2", "Region": "us"}]
+    assert_rows(spark, target, rows)
+
+
+def test_a_declared_type_is_the_folder_s_too(
+    spark: SparkSession, zone: ZoneWriter, target: str, road: str
+) -> None:
+    """In text, whichever of the files have the column; a folder of no such value fails alone."""
+    columns = [{"Name": name, "DataType": kind} for name, kind in TYPES.items()]
+    declared = {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
+    table = zone.table("orders", keys=["id"], metadata={**declared, "isPartitionEnabled": True})
+    put_text(table, "r=7/at=2026-01-28 10%3A00%3A00/free=07", "id\n1\n")
+    put_text(table, "r=8/at=__HIVE_DEFAULT_PARTITION__", "id,r,free\n2,8,x\n")
+    put_text(table, "r=", "id\n3\n")
+    bad = put_text(table, "r=seven", "id\n4\n")
+
+    report = apply(spark, zone, target, settle=0)
+
+    assert ("failed", f"r=seven/{bad.name}") == (report.state, report.file), (road, report.reason)
+    told = "column r: the folder's value is no Int32, the type in SchemaDefinition (found 5 characters, letters)"
+    assert told in report.reason
+    assert 3 == report.total("files")
+    when = datetime(2026, 1, 28, 10, tzinfo=UTC)
+    rows = [
+        {"id": 1, "r": 7, "at": when, "free": "07"},
+        {"id": 2, "r": 8, "free": "x"},
+        {"id": 3},
+    ]
     assert_rows(spark, target, rows)

@@ -9,5 +9,14 @@ from __future__ import annotations
 
 from mirrorlib.landing.delimited.dialect import Dialect, dialect_of
 from mirrorlib.landing.delimited.tables import iter_tables, line_of, read_header
+from mirrorlib.landing.delimited.values import read_values, shape_of
 
-__all__ = ["Dialect", "dialect_of", "iter_tables", "line_of", "read_header"]
+__all__ = [
+    "Dialect",
+    "dialect_of",
+    "iter_tables",
+    "line_of",
+    "read_header",
+    "read_values",
+    "shape_of",
+]
