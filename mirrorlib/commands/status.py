@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 HELP = "show how every table of a target stands"
 MORE = (
     "States: current, behind (files wait), blocked (a file is missing), failed (something is wrong), "
-    "waiting (no metadata or data yet)."
+    "waiting (no metadata or data yet), gone (its folder is no longer there)."
 )
 
 
