@@ -10,7 +10,7 @@ import io
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -121,6 +121,26 @@ class FaultyStore:
         return False if mode == "denied" and result is True else result
 
 
+class MeetingStore:
+    """A store at whose count-th call somebody else comes first, and does all that they have to do."""
+
+    def __init__(self, real: Store, at: int, meet: Callable[[], object]) -> None:
+        self._real = real
+        self._at = at
+        self._meet = meet
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._real, name)
+        return partial(self._call, real) if name in VERBS else real
+
+    def _call(self, real: Callable[..., object], *arguments: object) -> object:
+        self.calls += 1
+        if self.calls == self._at:
+            self._meet()
+        return real(*arguments)
+
+
 def _lost(verb: str) -> StoreError:
     msg = f"cannot {verb}"
     return StoreError(msg, found="connection reset by peer")
@@ -187,6 +207,26 @@ def with_system_fault(fault: Fault, work: Callable[[], object]) -> None:
     finally:
         for name, function in real.items():
             setattr(os, name, function)
+
+
+def publish_files_with_fault(zone: Path, paths: Sequence[Path], at: int, mode: Mode) -> None:
+    """Publish files in one call, in a process that dies at a call of the store."""
+    store = FaultyStore(LocalStore(zone), Fault(at=at, mode=mode))
+    publish_files(store, paths)  # type: ignore[arg-type]
+
+
+def publish_files(zone: Store, paths: Sequence[Path]) -> list[int | None]:
+    """Publish files in one call, without an id; give their numbers."""
+    orders = LandingZoneWriter(zone).table(TABLE, keys=["id"])
+    return [done.number for done in orders.write_files(paths)]
+
+
+def publish_equal_at_once(zone: Path, count: int, start: Any) -> None:
+    """Wait for the others, then publish the same rows again and again, without ids."""
+    orders = LandingZoneWriter(zone).table(TABLE, keys=["id"])
+    start.wait(30)
+    for _ in range(count):
+        orders.insert(batch("same"))
 
 
 def publish_at_once(zone: Path, names: tuple[str, ...], start: Any, column: str | None) -> None:

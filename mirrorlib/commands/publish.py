@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorlib.landing.publish.published import Published
-    from mirrorlib.landing.publish.table import LandingTable
 
 HELP = "put the rows of files into a landing zone"
 MORE = (
     "Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema checks are "
-    "seen to. After a crash, publish the same files again: none is published twice."
+    "seen to. After an error or a crash, publish the same files again, in the same order, when what was wrong with the "
+    "rest is repaired: none is published twice."
 )
+_AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
 _COUNTED = ("insert", "update", "delete", "upsert")
 
 
@@ -32,12 +33,14 @@ class PublishReport(Report):
     Attributes:
         table: the table's name.
         published: one for each file that was published.
+        asked: how many files were to be published.
         error: why the next file was not; None when all were.
 
     """
 
     table: str
     published: tuple[Published, ...]
+    asked: int
     error: MirrorError | None = None
 
     @property
@@ -67,7 +70,11 @@ class PublishReport(Report):
     def notes(self) -> list[str]:
         """Return what is worth knowing, and the error."""
         notes = list(dict.fromkeys(note for done in self.published for note in done.notes))
-        return notes if self.error is None else [*notes, f"The rest is not published: {self.error}"]
+        if self.error is None:
+            return notes
+        if len(self.published) == self.asked:
+            return [*notes, str(self.error)]
+        return [*notes, f"The rest is not published: {self.error}", _AGAIN]
 
     def to_dict(self) -> dict[str, Any]:
         """Give the facts as JSON-ready values."""
@@ -97,15 +104,19 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
         upsert_default=True if arguments.upsert_default else None,
         detection="last_update_time" if arguments.time_ordered else None,
     )
+    files = arguments.file
+    calls = table.write_files(files, arguments.marker, arguments.batch_id, force=arguments.force)
     published: list[Published] = []
-    for place, path in enumerate(arguments.file, 1):
-        try:
-            published.append(_publish(table, path, place, arguments))
-        except MirrorError as exc:
-            if not published:
-                raise
-            return PublishReport(table=arguments.table, published=tuple(published), error=exc)
-    return PublishReport(table=arguments.table, published=tuple(published))
+    error = None
+    try:
+        published.extend(calls)  # one by one: those before an error stay
+    except MirrorError as exc:
+        if not published:
+            raise
+        error = exc
+    return PublishReport(
+        table=arguments.table, published=tuple(published), asked=len(files), error=error
+    )
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -182,15 +193,6 @@ def _add_call(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force", action="store_true", help="publish a schema change that stops a Fabric table"
     )
-
-
-def _publish(
-    table: LandingTable, path: str, place: int, arguments: argparse.Namespace
-) -> Published:
-    batch = arguments.batch_id
-    if batch is not None and len(arguments.file) > 1:
-        batch = f"{batch}/{place}"
-    return table.write(path, marker=arguments.marker, batch_id=batch, force=arguments.force)
 
 
 def _names(text: str) -> Sequence[str]:

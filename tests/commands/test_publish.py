@@ -147,6 +147,31 @@ def test_what_was_published_before_an_error_is_told(
     assert 0 == main(["publish", zone, "dbo/orders", str(bad), "--force"])
 
 
+def test_files_published_again_after_the_bad_one_is_repaired_are_there_once(
+    zone: str, rows: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an id, as the help says; the same command after it has returned is another one."""
+    bad = tmp_path / "bad.parquet"
+    bad.write_bytes(b"PAR1")
+
+    assert 1 == main(["publish", zone, "dbo/orders", rows[0], str(bad), rows[2], "--keys", "id"])
+    assert "those that are there are not published twice" in capsys.readouterr().out
+    assert 0 == main(["publish", zone, "dbo/orders", *rows])
+    assert 1 == capsys.readouterr().out.count("was there already")
+    assert ["a", "b", "c"] == batches(LocalStore(Path(zone)))
+
+    assert 0 == main(["publish", zone, "dbo/orders", *rows])
+    assert ["a", "b", "c"] * 2 == batches(LocalStore(Path(zone)))
+
+
+def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str]) -> None:
+    """The second is no repetition of the first; a command of the first alone is another one."""
+    assert 0 == main(["publish", zone, "dbo/orders", rows[0], rows[0], rows[1], "--keys", "id"])
+    assert 0 == main(["publish", zone, "dbo/orders", rows[0]])
+
+    assert ["a", "a", "b", "a"] == batches(LocalStore(Path(zone)))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

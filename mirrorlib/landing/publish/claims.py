@@ -5,18 +5,25 @@ In: a store. Out: `Claim` values in a table folder's `_mirrorlib/`, which reader
     staged/[<lane>/]<attempt>.parquet         the content, whole, before it has a number
     claims/[<lane>/]<number>.json             whose number it is
     batches/[<lane>/]<key>/<ordinal>.json     which number a batch has, found by what its caller knows of it
-    calls/<content>/<count>.done              how often a call without a batch id has returned with this content
+    calls/<content>/<count>.done              which call without a batch id has returned with this content
 
-A claim is fulfilled once its staged content is gone. All but the content is plain JSON, written with
-put-if-absent, never changed and never removed: whoever comes late can do no harm.
+A claim is fulfilled once its staged content is gone. All but the content and the notes is plain JSON;
+all but the content is written with put-if-absent, never changed and never removed: whoever comes late
+can do no harm.
+
+A call without an id cannot tell whether what lies under its key was begun by a dead call that it
+repeats, or by another one that is at work with equal rows. It need not: of all calls that meet there, the
+one whose token is in the note returns with it, and each of the others publishes anew under the next key.
+So there are as many files as calls that have returned, and at most one more, which the next call takes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -113,6 +120,7 @@ class Call:
         fingerprint: of the rows as they were given, whatever the table's schema makes of them.
         note: the path of the note that the call has returned; None for a batch with an id, which is
             the same batch for ever.
+        token: random; tells whose note it is.
 
     """
 
@@ -120,6 +128,12 @@ class Call:
     batch_id: str | None
     fingerprint: str
     note: str | None = None
+    token: str = ""
+
+    def following(self, fingerprint: str) -> Call:
+        """Give the next batch of the same call, for calls that bring several: they return together, by one note."""
+        chained = hashlib.sha256(f"{self.key} {fingerprint}".encode()).hexdigest()
+        return replace(self, key=f"after-{chained}", fingerprint=fingerprint)
 
 
 def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | None) -> Call:
@@ -136,7 +150,26 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
         batch_id=None,
         fingerprint=fingerprint,
         note=f"{calls}/{sequence_name(count, 'done')}",
+        token=secrets.token_hex(16),
     )
+
+
+def note_return(zone: Store, call: Call) -> bool:
+    """Note that a call returns; False when another with equal rows has returned with what lies under its key.
+
+    Raises:
+        StoreError: nobody can tell; the call has not returned.
+
+    """
+    if call.note is None:
+        return True
+    mine = call.token.encode()
+    with contextlib.suppress(StoreError):  # the answer may be all that was lost
+        if zone.put_new(call.note, mine):
+            return True
+    if zone.read(call.note) is None:
+        zone.put_new(call.note, mine)
+    return zone.read(call.note) == mine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ class PublishedFile:
         rows: how many there are.
         markers: rows by the marker's name; rows without a marker count as what they mean.
         size: bytes.
-        repeated: it had been published before, or begun, and was not published twice.
+        repeated: it had been published before, or begun, and was not published twice. (Begun by a call
+            that failed, or by another writer's with equal rows, which has published anew instead.)
 
     """
 

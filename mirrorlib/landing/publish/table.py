@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import MarkerError, StoreError, TableBusyError
+from mirrorlib.errors import MarkerError, TableBusyError
 from mirrorlib.landing.names import TableName
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
-from mirrorlib.landing.publish.claims import Call, Content, Place, recognize_call
+from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import Draft, Seen, declare, look, make_draft, partitions
 from mirrorlib.landing.publish.encode import fingerprint_rows
@@ -44,7 +46,7 @@ class LandingTable:
         self._wanted = wanted
         self._partner = partner
         self._seen = Seen()
-        self._unnoted: list[str] = []
+        self._begun: dict[str, Call] = {}  # calls without an id that have not returned
 
     def write(
         self,
@@ -63,7 +65,8 @@ class LandingTable:
                 column that says it. None: as `__rowMarker__` says; without it, a file without markers.
             batch_id: What the caller calls this batch. Publishing it again, after whatever went
                 wrong, does nothing but say where it is. Without an id, rows are recognized by their
-                content until a call with them has returned.
+                content until a call with them has returned; of calls with equal rows that several
+                writers make at the same moment, each one that returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
 
         Raises:
@@ -76,6 +79,46 @@ class LandingTable:
 
         """
         return self._publish(self._take(data, marker), batch_id, force=force)
+
+    def write_files(
+        self,
+        paths: Sequence[str | Path],
+        marker: int | str | None = None,
+        batch_id: str | None = None,
+        *,
+        force: bool = False,
+    ) -> Iterator[Published]:
+        """Publish files in their order, a change file each, as one call; give each once it is visible.
+
+        The call has returned when the last one is given and asked beyond. Until then, the same files from the
+        first on are known when they are published again, whatever became of those behind them.
+
+        Args:
+            paths: Parquet or CSV files, or folders of Parquet files.
+            marker: As `write`.
+            batch_id: What the caller calls the files together.
+            force: As `write`.
+
+        Raises:
+            MirrorError: as `write`; those that were given before are published.
+            TableBusyError: equal rows were published at the same moment, and the first file counts as theirs.
+
+        """
+        if len(paths) == 1:
+            yield self.write(paths[0], marker, batch_id, force=force)
+            return
+        first = last = None
+        for place, path in enumerate(paths, 1):
+            rows = self._take(path, marker)
+            draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
+            if last is None or batch_id is not None:
+                last = self._call(fingerprint, None if batch_id is None else f"{batch_id}/{place}")
+            else:
+                last = last.following(fingerprint)
+            first = first or last
+            yield self._landed(draft, last)
+        if first is not None and not self._returns(first):
+            raise _taken(self._name, Path(paths[0]).name)
 
     def insert(
         self, data: object, batch_id: str | None = None, *, force: bool = False
@@ -132,10 +175,7 @@ class LandingTable:
         return take_rows(data, marker, table=self._name, types=types)
 
     def _look(self) -> Seen:
-        """Look at what the table folder shows; what an earlier call could not note down is noted first."""
-        while self._unnoted:
-            self._zone.put_new(self._unnoted[-1], b"")
-            self._unnoted.pop()
+        """Look at what the table folder shows."""
         self._seen = look(self._zone, self._folder, self._seen, table=self._name)
         return self._seen
 
@@ -164,21 +204,35 @@ class LandingTable:
     def _publish(self, rows: Rows, batch_id: str | None, *, force: bool) -> Published:
         """Check and encode everything, declare the table, then publish lane by lane."""
         draft = self._declared(rows, force=force)
-        call = recognize_call(self._zone, self._folder, fingerprint_rows(rows), batch_id)
+        fingerprint = fingerprint_rows(rows)
+        while True:
+            call = self._call(fingerprint, batch_id)
+            published = self._landed(draft, call)
+            if self._returns(call):
+                return published
+
+    def _call(self, fingerprint: str, batch_id: str | None) -> Call:
+        """Say which call this is; one without an id that has failed here before is gone on with."""
+        if batch_id is not None:
+            return recognize_call(self._zone, self._folder, fingerprint, batch_id)
+        if fingerprint not in self._begun:
+            call = recognize_call(self._zone, self._folder, fingerprint, None)
+            self._begun[fingerprint] = call
+        return self._begun[fingerprint]
+
+    def _returns(self, call: Call) -> bool:
+        """Have it noted that a call returns; False when its files are another's, and it has to publish anew."""
+        mine = note_return(self._zone, call)
+        if call.note is not None:
+            self._begun.pop(call.fingerprint, None)
+        return mine
+
+    def _landed(self, draft: Draft, call: Call) -> Published:
         files = [self._land(draft, place, call, content) for place, content in draft.contents]
-        if call.note is not None and files:
-            self._note(call.note)
         notes = draft.fitted.notes
         if not files:
             notes = (*notes, "without rows there is no partition folder to publish into")
         return Published(table=self._name, files=tuple(files), notes=notes)
-
-    def _note(self, path: str) -> None:
-        """Note that this call returns; if it were said to have failed, it would be published again."""
-        try:
-            self._zone.put_new(path, b"")
-        except StoreError:
-            self._unnoted.append(path)
 
     def _declared(self, rows: Rows, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
@@ -211,3 +265,12 @@ class LandingTable:
             size=claim.size,
             repeated=landed.repeated,
         )
+
+
+def _taken(table: str, file: str) -> TableBusyError:
+    msg = "the same rows were published by somebody else at the same moment, and count as theirs"
+    step = (
+        "All the files are there, once: see whether they are all that was meant, and give files that "
+        "several publish at once a batch id."
+    )
+    return TableBusyError(msg, table=table, file=file, next_step=step)

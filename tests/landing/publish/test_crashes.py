@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.store import LocalStore
@@ -16,10 +17,14 @@ from publishing import (
     Fault,
     FaultyStore,
     assert_each_once,
+    batch,
     batches,
     context,
     publish,
     publish_at_once,
+    publish_equal_at_once,
+    publish_files,
+    publish_files_with_fault,
     publish_with_fault,
     publish_with_system_fault,
     rows_of,
@@ -156,6 +161,23 @@ def test_killed_between_partitions_completes_the_others(tmp_path: Path) -> None:
             assert ["first", "second"] == batches(store, f"{FOLDER}/{lane}"), f"step {at}"
 
 
+def test_killed_between_files_completes_the_others(tmp_path: Path) -> None:
+    """Three files in one call, two of them equal, killed at every step: published again, each is there once."""
+    paths = [tmp_path / f"{place}.parquet" for place in range(3)]
+    for path, name in zip(paths, ("a", "a", "b"), strict=True):
+        pq.write_table(batch(name), path)
+    fault = Fault()
+    publish_files(FaultyStore(LocalStore(tmp_path / "counted"), fault), paths)  # type: ignore[arg-type]
+
+    assert fault.calls[-1].endswith(".done")
+    for at in range(1, len(fault.calls) + 1):
+        zone = tmp_path / f"{at}"
+        code = run_child(publish_files_with_fault, zone, paths, at, "kill before")
+        assert -signal.SIGKILL == code
+        assert [1, 2, 3] == publish_files(LocalStore(zone), paths), f"step {at}"
+        assert ["a", "a", "b"] == batches(LocalStore(zone)), f"step {at}"
+
+
 # Several writers
 
 
@@ -213,3 +235,22 @@ def test_the_same_batch_from_two_writers_is_there_once(tmp_path: Path) -> None:
         child.close()
 
     assert list(names) == batches(LocalStore(tmp_path))
+
+
+def test_equal_rows_from_two_writers_are_there_as_often_as_they_were_published(
+    tmp_path: Path,
+) -> None:
+    """Without ids, a call that returns has a file of its own, whatever others publish meanwhile."""
+    start = context().Barrier(2)
+    children = [
+        context().Process(target=publish_equal_at_once, args=(tmp_path, 10, start))
+        for _ in range(2)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+        assert 0 == child.exitcode
+        child.close()
+
+    assert ["same"] * 20 == batches(LocalStore(tmp_path))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import Store
 from publishing import (
@@ -16,10 +18,13 @@ from publishing import (
     TABLE,
     Fault,
     FaultyStore,
+    MeetingStore,
+    Mode,
     assert_each_once,
     batch,
     batches,
     publish,
+    publish_files,
     stores,
 )
 
@@ -74,6 +79,57 @@ def test_failure_at_any_call_then_continued(tmp_path: Path, kind: str, mode: Any
         assert_each_once(["first", "second", "third"], batches(store))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_rows_that_meet_at_any_call_are_there_twice(tmp_path: Path, kind: str) -> None:
+    """Two calls return, without ids: neither takes the file of the other for its own."""
+    for at in itertools.count(1):
+        store = stores()[kind](tmp_path / f"{at}")
+        publish(store, "first", ids=False)
+        met = MeetingStore(store, at, lambda store=store: publish(store, "same", ids=False))  # type: ignore[misc]
+        publish(met, "same", ids=False)  # type: ignore[arg-type]
+        if met.calls < at:
+            break
+        assert ["first", "same", "same"] == batches(store), f"call {at}"
+        publish(store, "same", ids=False)
+        assert ["first", "same", "same", "same"] == batches(store), f"call {at}"
+    assert at > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", FAILURES)
+def test_a_failed_call_and_anothers_equal_one_are_there_twice(
+    tmp_path: Path, kind: str, mode: Any
+) -> None:
+    """The one that returns has a file, and the one that is repeated has another, whoever took the first."""
+    for at in itertools.count(1):
+        store = stores()[kind](tmp_path / f"{at}")
+        publish(store, "first", ids=False)
+        returned, fault = attempt(store, at, mode, ids=False)
+        if len(fault.calls) < at:
+            break
+        publish(store, "second", ids=False)
+        if not returned:
+            publish(store, "second", ids=False)
+        assert ["first", "second", "second"] == batches(store), f"{mode} {fault.calls[at - 1]}"
+
+
+def test_files_whose_first_is_taken_by_an_equal_call_are_told(tmp_path: Path) -> None:
+    """They are there once, and one of the two calls is told so: it is not for us to publish them all anew."""
+    paths = [tmp_path / f"{name}.parquet" for name in ("first", "second")]
+    for path in paths:
+        pq.write_table(batch(path.stem), path)
+    store = stores()["memory"](tmp_path)
+    files = LandingZoneWriter(store).table(TABLE, keys=["id"]).write_files(paths)
+
+    assert 1 == next(files).number
+    assert [1] == publish(store, "first", ids=False)
+    with pytest.raises(TableBusyError, match="count as theirs"):
+        list(files)
+
+    assert ["first", "second"] == batches(store)
+    assert [3, 4] == publish_files(store, paths)
+
+
 @pytest.mark.parametrize("mode", FAILURES)
 def test_one_writer_goes_on_after_any_failure(tmp_path: Path, mode: Any) -> None:
     """The same table object, with all that it remembers, is used again and again."""
@@ -90,18 +146,49 @@ def test_one_writer_goes_on_after_any_failure(tmp_path: Path, mode: Any) -> None
         assert ["first", "second", "second", "third"] == found, fault.calls[at - 1]
 
 
-def test_a_note_that_cannot_be_written_is_written_before_the_next_batch(tmp_path: Path) -> None:
+class NotelessStore(FaultyStore):
+    """A store that takes no notes for a while, or loses its answers to them."""
+
+    broken: Mode | None = None
+
+    def _call(self, verb: str, real: Callable[..., object], *arguments: object) -> object:
+        self._fault.mode = self.broken or "before"
+        self._fault.at = len(self._fault.calls) + 1 if self._is_broken(str(arguments[0])) else 0
+        return super()._call(verb, real, *arguments)
+
+    def _is_broken(self, path: str) -> bool:
+        return self.broken is not None and path.endswith(".done")
+
+
+@pytest.mark.parametrize("mode", ["before", "after"])
+def test_a_call_whose_note_fails_has_not_returned_and_is_known_when_repeated(
+    tmp_path: Path, mode: Any
+) -> None:
+    """Without an id: whether the note was written or not, the repetition publishes nothing anew."""
+    store = NotelessStore(stores()["memory"](tmp_path), Fault())
+    orders = LandingZoneWriter(store).table(TABLE, keys=["id"])  # type: ignore[arg-type]
+    store.broken = mode
+    with pytest.raises(StoreError):
+        orders.write(batch("first"))
+
+    store.broken = None
+    assert orders.write(batch("first")).repeated
+    assert ["first"] == batches(store)  # type: ignore[arg-type]
+
+    assert not orders.write(batch("first")).repeated
+    assert ["first", "first"] == batches(store)  # type: ignore[arg-type]
+
+
+def test_a_note_that_is_refused_once_is_written_all_the_same(tmp_path: Path) -> None:
     """Without an id, a batch that has returned is over: the same rows are a new batch."""
     counted = Fault()
     publish(FaultyStore(stores()["memory"](tmp_path), counted), "first", ids=False)  # type: ignore[arg-type]
     note = [place for place, call in enumerate(counted.calls, 1) if call.endswith(".done")][-1]
     store, fault = stores()["memory"](tmp_path), Fault(at=note, mode="before")
-    orders = LandingZoneWriter(FaultyStore(store, fault)).table(TABLE, keys=["id"])  # type: ignore[arg-type]
+    publish(FaultyStore(store, fault), "first", ids=False)  # type: ignore[arg-type]
 
-    orders.write(batch("first"))
-    assert ["first"] == batches(store)
+    publish(store, "first", ids=False)
 
-    orders.write(batch("first"))
     assert ["first", "first"] == batches(store)
 
 
