@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commands.arguments import add_json
 from mirrorlib.commands.say import say_report
 from mirrorlib.errors import MirrorError
+from mirrorlib.landing.names import named_twice
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
 
     from mirrorlib.landing.publish.published import Published
@@ -23,6 +25,7 @@ MORE = (
     "rest is repaired: none is published twice."
 )
 _AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
+_MARKERS = ("0", "1", "2", "4")
 _COUNTED = ("insert", "update", "delete", "upsert")
 
 
@@ -129,6 +132,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("table", metavar="TABLE", help="the table: orders, or dbo/orders")
     command.add_argument(
         "file",
+        type=_file,
         metavar="FILE",
         nargs="+",
         help="Parquet or CSV files, in the order of their changes",
@@ -195,9 +199,28 @@ def _add_call(command: argparse.ArgumentParser) -> None:
     )
 
 
+def _file(text: str) -> str:
+    """Take the path of a file or folder that is there: none is published when one is missing."""
+    if not Path(text).exists():
+        msg = f"there is no {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return text
+
+
 def _names(text: str) -> Sequence[str]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """Read column names, each of which is given once."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if (twice := named_twice(names)) is not None:
+        msg = f"{twice!r} is named twice"
+        raise argparse.ArgumentTypeError(msg)
+    return names
 
 
 def _marker(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
+    """Read a row marker, or a column's name."""
+    if not text.isdecimal():
+        return text
+    if text not in _MARKERS:
+        msg = f"{text!r} is no row marker, which are {', '.join(_MARKERS)}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)

@@ -147,6 +147,12 @@ def partition_values(name: str) -> dict[str, str | None]:
     }
 
 
+def named_twice(names: Sequence[str]) -> str | None:
+    """Return the first column name that repeats an earlier one, in whatever case; None when none does."""
+    folded = [name.lower() for name in names]
+    return next((name for at, name in enumerate(names) if name.lower() in folded[:at]), None)
+
+
 def matches(name: TableName, patterns: Sequence[str]) -> bool:
     """Tell whether a table is asked for; without patterns every table is.
 

@@ -178,17 +178,30 @@ def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str
         (),
         ("zone",),
         ("zone", "t"),
-        ("zone", "t", "f", "--format", "xml"),
-        ("zone", "t", "f", "--marker"),
+        ("zone", "t", __file__, "--format", "xml"),
+        ("zone", "t", __file__, "--marker"),
+        ("zone", "t", __file__, "--marker", "7"),
+        ("zone", "t", __file__, "--keys", "id,v,ID"),
+        ("zone", "t", __file__, "--partition-by", "v,v"),
+        ("zone", "t", __file__, "no such file.csv"),
     ],
 )
-def test_wrong_usage_is_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    """With the usage on standard error."""
+def test_wrong_usage_is_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the usage on standard error, the argument's own fault behind it, and before anything is written."""
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as left:
         main(["publish", *arguments])
 
     assert 2 == left.value.code
-    assert "usage: mirrorlib publish" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "usage: mirrorlib publish" in told
+    assert len(arguments) < 4 or arguments[3].strip("-") in told.splitlines()[-1]
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_it_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,6 +150,15 @@ def test_booleans_as_strings() -> None:
     found = parsed('{"isUpsertDefaultRowMarker": "True", "isPartitionEnabled": "true"}')
 
     assert (True, True) == (found.upsert_default, found.partitioned)
+    assert ("isUpsertDefaultRowMarker is a string",) == found.repairs
+
+
+@pytest.mark.parametrize("text", ["true", '"true"', "false", '"false"'])
+def test_partition_folders_are_declared_by_a_string_or_a_boolean(text: str) -> None:
+    """The property is not documented: it was seen as a string, so neither is a mistake."""
+    found = parsed(f'{{"isPartitionEnabled": {text}}}')
+
+    assert ("true" in text, ()) == (found.partitioned, found.repairs)
 
 
 def test_learns_example_with_a_bare_word() -> None:

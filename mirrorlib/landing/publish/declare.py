@@ -111,7 +111,7 @@ def metadata_bytes(metadata: TableMetadata) -> bytes:
     if metadata.upsert_default:
         value["isUpsertDefaultRowMarker"] = True
     if metadata.partitioned:
-        value["isPartitionEnabled"] = "true"  # a string: so it is written where it was seen
+        value["isPartitionEnabled"] = "true"  # a string: no other spelling was ever seen
     if metadata.conditional_update:
         value["ConditionalUpdateColumn"] = metadata.conditional_update
     if metadata.file_format == "delimited":

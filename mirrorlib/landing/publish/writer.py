@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
-from mirrorlib.errors import TableNameError
+from mirrorlib.errors import SchemaError, TableNameError
 from mirrorlib.landing.metadata import Detection
 from mirrorlib.landing.names import (
     SCHEMA_SUFFIX,
     TableName,
     is_ignored,
+    named_twice,
     parse_name,
     printable,
     refuse_uncarriable,
@@ -86,10 +88,16 @@ class LandingZoneWriter:
 
         Raises:
             TableNameError: no table folder can have this name.
-            SchemaError: no partition folder can be named by this column.
+            SchemaError: no partition folder can be named by this column, or a column is named twice.
+            ValueError: a choice is not one of its words.
 
         """
         found = _checked_name(name)
+        _check_words("file_format", file_format, get_args(PublishFormat))
+        _check_words("detection", detection, get_args(Detection))
+        _check_words("upsert_default", upsert_default, (True, False))
+        for columns in (_names(keys), _names(partition_by)):
+            _check_once(columns, table=str(found))
         wanted = Wanted(
             keys=_names(keys) or None,
             file_format=file_format,
@@ -120,6 +128,20 @@ def _checked_name(text: str) -> TableName:
         msg = "a folder whose name ends in .schema holds tables, and is none"
         raise TableNameError(msg, table=printable(text), next_step="Choose another name.")
     return name
+
+
+def _check_words(name: str, word: object, words: tuple[object, ...]) -> None:
+    """Refuse a word that would be taken for the default, and stay so for the table's life."""
+    if word is not None and word not in words:
+        msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
+        raise ValueError(msg)
+
+
+def _check_once(columns: Sequence[str], *, table: str) -> None:
+    twice = named_twice(columns)
+    if twice is not None:
+        msg = "the column is named twice"
+        raise SchemaError(msg, table=table, column=twice, next_step="Name it once.")
 
 
 def _names(given: Sequence[str] | str) -> tuple[str, ...]:

@@ -237,6 +237,34 @@ def test_a_name_that_no_reader_takes_for_a_table_is_refused(tmp_path: Path, name
 
 
 @pytest.mark.parametrize(
+    "options,text",
+    [
+        (
+            {"detection": "LastUpdateTimeFileDetection"},
+            "detection is 'LastUpdateTimeFileDetection'; it has to be one of sequential, last_update_time",
+        ),
+        ({"file_format": "CSV"}, "file_format is 'CSV'; it has to be one of parquet, csv"),
+        ({"upsert_default": "false"}, "upsert_default is 'false'; it has to be one of True, False"),
+    ],
+)
+def test_a_word_that_is_not_known_is_refused(
+    tmp_path: Path, options: dict[str, Any], text: str
+) -> None:
+    """It would be taken for the other choice, and stay so for the table's life."""
+    with pytest.raises(ValueError, match=text):
+        LandingZoneWriter(tmp_path).table("t", **options)
+
+
+@pytest.mark.parametrize("options", [{"keys": ["id", "ID"]}, {"partition_by": ["v", "id", "v"]}])
+def test_a_column_that_is_named_twice_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Keys and partition columns; case makes no difference, as in a Delta table."""
+    with pytest.raises(SchemaError, match="named twice") as caught:
+        LandingZoneWriter(tmp_path).table("t", **options)
+
+    assert ("t", next(iter(options.values()))[-1]) == (caught.value.table, caught.value.column)
+
+
+@pytest.mark.parametrize(
     "options,error,text",
     [
         ({"keys": ["v"]}, SchemaError, "keys cannot change"),
