@@ -94,6 +94,10 @@ class MirrorError(Exception):
         """Say the same of a line in place of a row."""
         return type(self)(self.reason, **{**self._facts(), "line": line})  # type: ignore[arg-type]  # its own parameters
 
+    def in_file(self, file: str) -> Self:
+        """Say the same of a file."""
+        return type(self)(self.reason, **{**self._facts(), "file": file})  # type: ignore[arg-type]  # its own parameters
+
     @property
     def place(self) -> str:
         """Where it happened inside the table: file, line or row, and column, as far as known."""

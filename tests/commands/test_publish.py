@@ -100,6 +100,18 @@ def test_every_option_reaches_the_zone(
     )
 
 
+@pytest.mark.parametrize(
+    "options", [("--partition-by", "batch"), ("--format", "csv"), ("--upsert-default",)]
+)
+def test_what_is_published_passes_the_strict_check(
+    zone: str, rows: list[str], options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Our own zones are as they have to be, whatever they are declared to be."""
+    assert 0 == main(["publish", zone, "dbo/orders", *rows, "--keys", "id", *options])
+
+    assert 0 == main(["check", zone, "--strict"]), capsys.readouterr().out
+
+
 def test_a_marker_for_all_rows_and_names_by_time(zone: str, rows: list[str]) -> None:
     """A number is a marker, not a column."""
     assert 0 == main(

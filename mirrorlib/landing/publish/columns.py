@@ -15,10 +15,18 @@ import pyarrow.compute as pc
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.metadata import DefinedColumn
 from mirrorlib.landing.publish.declare import PublishFormat, published_type
+from mirrorlib.landing.publish.files import is_number, no_numbers
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
-from mirrorlib.landing.values import canonical_values, first_misfit, fit_values
+from mirrorlib.landing.values import (
+    canonical_values,
+    first_misfit,
+    first_refused,
+    fit_values,
+)
 
 OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
+_YEARS = (-719_162, 2_932_897)  # days since 1970: the first of year 1, and of year 10000
+_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +78,32 @@ def fit_column(data: pa.Table, field: pa.Field, given: Given) -> FittedColumn | 
 def _as_published(
     values: pa.ChunkedArray, kind: pa.DataType, name: str, given: Given
 ) -> pa.ChunkedArray:
-    """Cast to the type that is published; only nanoseconds can fail."""
+    """Cast to the type that is published; only nanoseconds and far years can fail."""
     try:
-        return canonical_values(values, kind, "keep")
+        published = canonical_values(values, kind, "keep")
     except pa.ArrowInvalid as exc:
         msg = f"a value is finer than {kind} can hold"
         step = "Round the values yourself, as it suits your data."
         raise SchemaError(
             msg, table=given.table, column=name, found=str(values.type), next_step=step
         ) from exc
+    if given.file_format == "csv":
+        _refuse_far_years(published, name, given)
+    return published
+
+
+def _refuse_far_years(values: pa.ChunkedArray, name: str, given: Given) -> None:
+    """Refuse years that are not of four digits: every reader of delimited text stops at them."""
+    if not pa.types.is_date(values.type) and not pa.types.is_timestamp(values.type):
+        return
+    ticks = values.cast(pa.int32() if pa.types.is_date(values.type) else pa.int64())
+    first, beyond = _YEARS if pa.types.is_date(values.type) else (day * _DAY for day in _YEARS)
+    fits = pc.and_(pc.greater_equal(ticks, first), pc.less(ticks, beyond))
+    row = pc.index(fits, value=False).as_py()
+    if row >= 0:
+        msg = "delimited text has a place for the years 1 to 9999 alone"
+        step = "Publish Parquet, or correct the value."
+        raise SchemaError(msg, table=given.table, column=name, row=row, next_step=step)
 
 
 def _as_known(
@@ -98,10 +123,23 @@ def _as_known(
             msg,
             table=given.table,
             column=field.name,
-            row=first_misfit(published, known.type),
+            row=_misfit(published, known.type),
             found=str(field.type),
             next_step=f"Convert the values, {OR_ANEW}",
         ) from exc
+
+
+def _misfit(values: pa.ChunkedArray, kind: pa.DataType) -> int | None:
+    """Find the first value that is none of the table's type; of text, the first that is not written like one."""
+
+    def read(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+        if is_number(kind) and pc.any(no_numbers(texts)).as_py():
+            msg = "text that is no number"
+            raise pa.ArrowInvalid(msg)
+        return texts.cast(kind)
+
+    row = first_refused(values, read) if pa.types.is_string(values.type) else None
+    return first_misfit(values, kind) if row is None else row
 
 
 def _nullable(

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.errors import ChangeFileError, MarkerError, SchemaError, first_line
+from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.publish.files import read_file
+from mirrorlib.landing.types import mirror_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +27,6 @@ MARKER_TYPE = pa.int32()
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKER_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete", UPSERT: "upsert"}
 
-# A number that is nothing but its value: no leading zeros, no sign that would be lost, no digits too many.
-_PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
-_LONGEST_NUMBER = 17
 _STREAM = "__arrow_c_stream__"
 
 
@@ -72,7 +70,7 @@ def take_rows(
         marker: One marker for all rows, or the name of the column that holds them; None when they
             are in `__rowMarker__`, or nowhere.
         table: The table's name, for messages.
-        types: The types that CSV input is read with, by column name; others are inferred.
+        types: The table's types by column name, for CSV input; others are inferred.
 
     Raises:
         ChangeFileError: the file cannot be read.
@@ -221,7 +219,7 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
     if isinstance(data, pa.RecordBatchReader):
         return data.read_all()
     if isinstance(data, str | Path):
-        return _read_file(Path(data), table, types)
+        return read_file(Path(data), table=table, types=types)
     if hasattr(data, "toArrow"):  # a Spark 4 frame, classic or Connect
         return data.toArrow()
     if hasattr(data, _STREAM):  # polars, DuckDB, pandas 2.2 …
@@ -234,73 +232,18 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
 
 
 def _bare(rows: pa.Table) -> pa.Table:
-    """Leave out what others noted in the schema: it would travel with every file."""
-    fields = [field.remove_metadata() for field in rows.schema]
-    return pa.Table.from_arrays(rows.columns, schema=pa.schema(fields))
+    """Leave out what others noted in the schema: it would travel with every file.
 
-
-def _read_file(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
-    try:
-        if path.is_dir():  # as Spark writes it
-            return _read_parts(path, table)
-        if path.suffix.lower() in {".parquet", ".pq"}:
-            with path.open("rb") as file:
-                return open_parquet(file).read()
-        if ".csv" in (suffix.lower() for suffix in path.suffixes):
-            return _read_csv(path, types)
-    except (pa.ArrowException, OSError) as exc:
-        msg = "the file to publish cannot be read"
-        found = first_line(exc) if isinstance(exc, OSError) else type(exc).__name__
-        step = "Check the path, and that the file is whole."
-        raise ChangeFileError(
-            msg, table=table, file=path.name, found=found, next_step=step
-        ) from exc
-    msg = "the file to publish is neither .parquet nor .csv"
-    step = "Rename it, or read it yourself and give the rows as an Arrow table."
-    raise ChangeFileError(msg, table=table, file=path.name, next_step=step)
-
-
-def _read_parts(folder: Path, table: str) -> pa.Table:
-    parts = sorted(part for part in folder.glob("*.parquet") if part.name[0] not in "_.")
-    if not parts:
-        msg = "the folder to publish holds no Parquet files"
-        step = "Give a folder that Spark has written as Parquet, or a file."
-        raise ChangeFileError(msg, table=table, file=folder.name, next_step=step)
-    return pa.concat_tables([_read_file(part, table, {}) for part in parts])
-
-
-def _read_csv(path: Path, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read a CSV file; what is no plain number stays text, so that 007 is not 7."""
-    from pyarrow import csv  # only CSV input needs it
-
-    def read(types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
-        options = csv.ConvertOptions(
-            column_types=types,
-            include_columns=columns,
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        parse = csv.ParseOptions(newlines_in_values=True)
-        return csv.read_csv(path, parse_options=parse, convert_options=options)
-
-    rows = read(types)
-    numbers = [
-        field.name
-        for field in rows.schema
-        if field.name not in types and (field.type == pa.int64() or field.type == pa.float64())
+    Decimals that end before the point are written out: Parquet has no word for them.
+    """
+    fields = [field.remove_metadata().with_type(_written(field.type)) for field in rows.schema]
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(rows.columns, fields, strict=True)
     ]
-    if not numbers or len(set(rows.column_names)) < rows.num_columns:
-        return rows
-    texts = read(dict.fromkeys(numbers, pa.string()), numbers)
-    for name in numbers:
-        if not _plain_numbers(texts[name]):
-            at = rows.schema.get_field_index(name)
-            rows = rows.set_column(at, name, texts[name])
-    return rows
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _plain_numbers(texts: pa.ChunkedArray) -> bool:
-    plain = pc.match_substring_regex(texts, _PLAIN_NUMBER)
-    short = pc.less_equal(pc.utf8_length(texts), _LONGEST_NUMBER)
-    return bool(pc.all(pc.and_(plain, short)).as_py() in {True, None})
+def _written(kind: pa.DataType) -> pa.DataType:
+    ends_early = pa.types.is_decimal(kind) and kind.scale < 0
+    return (mirror_type(kind, "keep") or kind) if ends_early else kind

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import MarkerError, TableBusyError
+from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
 from mirrorlib.landing.names import TableName
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
@@ -78,7 +79,8 @@ class LandingTable:
             StoreError: the store failed; call again with the same rows.
 
         """
-        return self._publish(self._take(data, marker), batch_id, force=force)
+        with _naming(data):
+            return self._publish(self._take(data, marker), batch_id, force=force)
 
     def write_files(
         self,
@@ -109,8 +111,9 @@ class LandingTable:
             return
         first = last = None
         for place, path in enumerate(paths, 1):
-            rows = self._take(path, marker)
-            draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
+            with _naming(path):
+                rows = self._take(path, marker)
+                draft, fingerprint = self._declared(rows, force=force), fingerprint_rows(rows)
             if last is None or batch_id is not None:
                 last = self._call(fingerprint, None if batch_id is None else f"{batch_id}/{place}")
             else:
@@ -265,6 +268,17 @@ class LandingTable:
             size=claim.size,
             repeated=landed.repeated,
         )
+
+
+@contextlib.contextmanager
+def _naming(data: object) -> Iterator[None]:
+    """Name the file that rows come from in what is wrong with them."""
+    try:
+        yield
+    except (MarkerError, SchemaError) as exc:
+        if isinstance(data, str | Path) and exc.file is None:
+            raise exc.in_file(Path(data).name) from exc
+        raise
 
 
 def _taken(table: str, file: str) -> TableBusyError:

@@ -122,6 +122,44 @@ def test_delimited_text_has_no_decimals(tmp_path: Path, kind: pa.DataType, value
     assert "no place in delimited text" in found.reason
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), UTC_MICROS, MICROS, pa.timestamp("s"), pa.date64()])
+@pytest.mark.parametrize("days", [-719_163, 2_932_897])
+def test_delimited_text_has_four_digits_for_a_year(
+    tmp_path: Path, kind: pa.DataType, days: int
+) -> None:
+    """Years before 1 and after 9999: every reader would stop at the file. Parquet takes them."""
+    inside = pa.array([0, -719_162, 2_932_896, None], pa.int32()).cast(pa.date32()).cast(kind)
+    beyond = pa.array([0, days], pa.int32()).cast(pa.date32()).cast(kind)
+    options = {"file_format": "csv"}
+
+    found = refusal(
+        tmp_path,
+        pa.table({"id": range(4), "v": inside}),
+        pa.table({"id": [5, 6], "v": beyond}),
+        **options,
+    )
+
+    assert ("v", 1) == (found.column, found.row)
+    assert "years 1 to 9999" in found.reason
+    LandingZoneWriter(tmp_path).table("p").write(pa.table({"id": [5, 6], "v": beyond}))
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, -2), pa.decimal256(5, -2)])
+def test_decimals_with_a_negative_scale_are_published_as_whole_numbers(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    """Parquet has no word for them; their values have a place."""
+    rows = pa.table({"id": [1], "v": pa.array([Decimal(12300)], kind)})
+    table = LandingZoneWriter(tmp_path).table("t", keys=["id"])
+
+    table.write(rows, batch_id="one")
+
+    assert table.write(rows, batch_id="one").repeated
+    read = pq.read_table(io.BytesIO(next(iter(visible(LocalStore(tmp_path), "t").values()))))
+    assert pa.decimal128(7, 0) == read.schema.field("v").type
+    assert [Decimal(12300)] == read["v"].to_pylist()
+
+
 def test_nanoseconds_that_would_be_lost_are_refused(tmp_path: Path) -> None:
     """Microseconds are what Delta holds."""
     found = refusal(tmp_path, column(pa.timestamp("ns"), 1))
@@ -329,3 +367,33 @@ def test_keys_are_there_and_not_null(
 
     assert text in found.reason
     assert ("id", row) == (found.column, row if found.row is None else found.row)
+
+
+@pytest.mark.parametrize(
+    "kind,texts,row,found",
+    [
+        ("int64", ["5", "", "5.5"], 2, "double"),
+        ("int64", ["5", "007"], 1, "string"),
+        ("int64", ["5", "6", "x"], 2, "string"),
+        ("double", ["5", "+49"], 1, "string"),
+        ("bool", ["true", "maybe"], 1, "string"),
+    ],
+)
+def test_a_csv_file_of_another_type_is_refused_with_file_column_row_and_types(
+    tmp_path: Path, kind: str, texts: list[str], row: int, found: str
+) -> None:
+    """As Arrow rows are; `force` publishes it as it is."""
+    path = tmp_path / "rows.csv"
+    path.write_text("id,v\n" + "".join(f"{at},{text}\n" for at, text in enumerate(texts)))
+    table = LandingZoneWriter(tmp_path / "zone").table("t", keys=["id"])
+    table.write(pa.table({"id": [0], "v": pa.nulls(1).cast(kind)}))
+
+    with pytest.raises(SchemaError, match=f"published as {kind} before") as caught:
+        table.write(path)
+    assert ("rows.csv", "v", row, found) == (
+        caught.value.file,
+        caught.value.column,
+        caught.value.row,
+        caught.value.found,
+    )
+    assert 2 == table.write(path, force=True).number

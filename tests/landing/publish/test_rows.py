@@ -121,8 +121,15 @@ def test_csv_is_read_with_the_types_that_are_known(tmp_path: Path) -> None:
     [
         ("rows.parquet", b"PAR1 no", "cannot be read"),
         ("rows.parquet", None, "cannot be read"),
-        ("rows.csv", b"", "cannot be read"),
-        ("rows.csv", b"id,v\n1\n", "cannot be read"),
+        ("rows.csv", b"", "is empty"),
+        (
+            "rows.csv",
+            b"id,v\n1,2\n1\n",
+            "row 1: the row and the header, which has 2, differ .* .found 1",
+        ),
+        ("rows.csv", b"\xff\xfei\0d\0\n\0", "the header is no UTF-8 text"),
+        ("rows.csv", b"id,caf\xe9\n1,2\n", "the header is no UTF-8 text"),
+        ("rows.csv.gz", b"id,v\n1,2\n", "cannot be read"),
         ("rows.xlsx", b"PK", "neither .parquet nor .csv"),
         ("folder/", None, "holds no Parquet files"),
     ],
@@ -142,6 +149,51 @@ def test_a_file_that_cannot_be_read_is_named(
 
     assert path.name == caught.value.file
     assert caught.value.next_step
+
+
+@pytest.mark.parametrize("types", [{}, {"v": pa.string()}, {"v": pa.int64()}])
+def test_text_of_another_encoding_is_refused(tmp_path: Path, types: dict[str, pa.DataType]) -> None:
+    """It would be published as bytes, or as other letters."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"id,v\n1,a\n2,caf\xe9\n")
+
+    with pytest.raises(SchemaError, match="no UTF-8 text") as caught:
+        taken(path, **types)
+
+    assert ("rows.csv", "v", 1) == (caught.value.file, caught.value.column, caught.value.row)
+    assert [b"a", b"caf\xe9"] == taken(path, v=pa.binary()).data["v"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "kind,text,expected",
+    [
+        (pa.int64(), "5", 5),
+        (pa.int64(), "5.5", 5.5),
+        (pa.int64(), "007", "007"),
+        (pa.int64(), "-01", "-01"),
+        (pa.int64(), "x", "x"),
+        (pa.int8(), "300", 300),
+        (pa.float64(), "007", "007"),
+        (pa.float64(), "+5", "+5"),
+        (pa.float64(), "1e-05", 1e-05),
+        (pa.float64(), "0.5", 0.5),
+        (pa.decimal128(9, 2), "01.50", "01.50"),
+        (pa.decimal128(9, 2), "1.505", 1.505),
+        (pa.string(), "5", "5"),
+        (pa.bool_(), "maybe", "maybe"),
+    ],
+)
+def test_csv_that_is_not_of_the_tables_type_is_read_as_what_it_is(
+    tmp_path: Path, kind: pa.DataType, text: str, expected: Any
+) -> None:
+    """The checks can say then what has changed, and nothing is made to fit."""
+    path = tmp_path / "rows.csv"
+    path.write_text(f"id,V\n1,{text}\n2,\n")
+
+    rows = taken(path, id=pa.int32(), v=kind).data
+
+    assert {"id": [1, 2], "V": [expected, None]} == rows.to_pydict()
+    assert pa.int32() == rows.schema.field("id").type
 
 
 # Markers

@@ -1,0 +1,214 @@
+"""Read the file that somebody wants to publish: Parquet, a folder of it as Spark writes one, or CSV.
+
+In: a path, and the types that the table has. Out: an Arrow table. Promises: no value is changed. CSV has
+no types: a column is read as the table's type if all its values are that, and otherwise as what they look
+like, so that the checks can say what has changed (see `columns`). What is no plain number stays text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlib.errors import ChangeFileError, SchemaError, first_line
+from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.types import INTEGERS, is_binary_float
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# A number that is nothing but its value: no leading zeros, no sign that would be lost, no digits too many.
+_PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"
+_LONGEST_NUMBER = 17
+# What a column of numbers takes no value from: an article number that begins with 0, a telephone's +.
+_NO_NUMBER = r"^\s*(\+|-?0[0-9])"
+
+
+def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Read a file that is to be published.
+
+    Args:
+        path: `.parquet`, `.pq`, a folder of Parquet files, or `.csv` with any compression behind it.
+        table: The table's name, for messages.
+        types: The table's types by column name, for CSV.
+
+    Raises:
+        ChangeFileError: the file cannot be read.
+        SchemaError: a column of CSV is no UTF-8 text.
+
+    """
+    try:
+        if path.is_dir():  # as Spark writes it
+            return _read_parts(path, table)
+        if path.suffix.lower() in {".parquet", ".pq"}:
+            with path.open("rb") as file:
+                return open_parquet(file).read()
+        if ".csv" in (suffix.lower() for suffix in path.suffixes):
+            return _read_csv(path, table, types)
+    except (pa.ArrowException, OSError) as exc:
+        raise _unreadable(path, table, exc) from exc
+    msg = "the file to publish is neither .parquet nor .csv"
+    step = "Rename it, or read it yourself and give the rows as an Arrow table."
+    raise ChangeFileError(msg, table=table, file=path.name, next_step=step)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether a type is one of numbers."""
+    return kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind)
+
+
+def no_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Say of each text whether a column of numbers would change it."""
+    return pc.match_substring_regex(texts, _NO_NUMBER)
+
+
+def _read_parts(folder: Path, table: str) -> pa.Table:
+    parts = sorted(part for part in folder.glob("*.parquet") if part.name[0] not in "_.")
+    if not parts:
+        msg = "the folder to publish holds no Parquet files"
+        step = "Give a folder that Spark has written as Parquet, or a file."
+        raise ChangeFileError(msg, table=table, file=folder.name, next_step=step)
+    return pa.concat_tables([read_file(part, table=table, types={}) for part in parts])
+
+
+def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
+    names = _header(path, table)
+    if len(set(names)) < len(names):
+        return _read(path, {})
+    folded = {name.lower(): kind for name, kind in types.items()}
+    known = {name: folded[name.lower()] for name in names if name.lower() in folded}
+    try:
+        rows = _read(path, known)
+    except pa.ArrowInvalid:
+        _read(path, {})  # raises for a file that is broken, whatever the types
+        known = {name: kind for name, kind in known.items() if _fits(path, name, kind)}
+        rows = _read(path, known)
+    _refuse_bytes(rows, known, path, table)
+    return _with_texts(rows, known, path)
+
+
+def _header(path: Path, table: str) -> list[str]:
+    """Give the names of the columns."""
+    from pyarrow import csv  # only CSV input needs it
+
+    try:
+        with csv.open_csv(path, parse_options=csv.ParseOptions(newlines_in_values=True)) as reader:
+            names: list[str] = reader.schema.names
+            return names
+    except UnicodeDecodeError as exc:
+        msg = "the header is no UTF-8 text"
+        raise ChangeFileError(msg, table=table, file=path.name, next_step=_AS_UTF_8) from exc
+
+
+_AS_UTF_8 = "Save the file as UTF-8, or read it yourself and give the rows as an Arrow table."
+
+
+def _read(
+    path: Path, types: Mapping[str, pa.DataType], columns: Sequence[str] | None = None
+) -> pa.Table:
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types=types,
+        include_columns=columns,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse = csv.ParseOptions(newlines_in_values=True)
+    return csv.read_csv(path, parse_options=parse, convert_options=options)
+
+
+def _fits(path: Path, name: str, kind: pa.DataType) -> bool:
+    try:
+        _read(path, {name: kind}, [name])
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _refuse_bytes(rows: pa.Table, known: Mapping[str, pa.DataType], path: Path, table: str) -> None:
+    """Refuse what Arrow takes for bytes because it is no UTF-8: it is text of another encoding."""
+    for field in rows.schema:
+        if pa.types.is_binary(field.type) and field.name not in known:
+            values = rows[field.name].to_pylist()
+            row = next(at for at, value in enumerate(values) if not _is_utf_8(value or b""))
+            msg = "the value is no UTF-8 text"
+            raise SchemaError(
+                msg, table=table, file=path.name, column=field.name, row=row, next_step=_AS_UTF_8
+            )
+
+
+def _is_utf_8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _with_texts(rows: pa.Table, known: Mapping[str, pa.DataType], path: Path) -> pa.Table:
+    """Give columns back as text whose values are no plain numbers: 007 is not 7."""
+    numbers = [field.name for field in rows.schema if is_number(field.type)]
+    if not numbers:
+        return rows
+    texts = _read(path, dict.fromkeys(numbers, pa.string()), numbers)
+    for name in numbers:
+        if not (_no_codes(texts[name]) if name in known else _plain_numbers(texts[name])):
+            rows = rows.set_column(rows.schema.get_field_index(name), name, texts[name])
+    return rows
+
+
+def _no_codes(texts: pa.ChunkedArray) -> bool:
+    return not pc.any(no_numbers(texts)).as_py()
+
+
+def _plain_numbers(texts: pa.ChunkedArray) -> bool:
+    plain = pc.match_substring_regex(texts, _PLAIN_NUMBER)
+    short = pc.less_equal(pc.utf8_length(texts), _LONGEST_NUMBER)
+    return bool(pc.all(pc.and_(plain, short)).as_py() in {True, None})
+
+
+def _unreadable(path: Path, table: str, exc: Exception) -> ChangeFileError:
+    """Say what is wrong with a file, as far as that can be found out; Arrow's own texts show values."""
+    step = "Check the path, and that the file is whole."
+    if isinstance(exc, OSError):
+        found, msg = first_line(exc), "the file to publish cannot be read"
+        return ChangeFileError(msg, table=table, file=path.name, found=found, next_step=step)
+    if not path.stat().st_size:
+        msg = "the file to publish is empty"
+        return ChangeFileError(msg, table=table, file=path.name, next_step=step)
+    ragged = _ragged_row(path) if path.suffix.lower() not in {".parquet", ".pq"} else None
+    if ragged is None:
+        msg, found = "the file to publish cannot be read", type(exc).__name__
+        return ChangeFileError(msg, table=table, file=path.name, found=found, next_step=step)
+    msg = f"the row and the header, which has {ragged.expected_columns}, differ in their fields"
+    step = "Correct the row; a value that holds a comma, a quote or a line end stands in quotes."
+    return ChangeFileError(
+        msg,
+        table=table,
+        file=path.name,
+        row=ragged.number - 2,  # from 1, the header included
+        found=ragged.actual_columns,
+        next_step=step,
+    )
+
+
+def _ragged_row(path: Path) -> Any | None:  # noqa: ANN401  # pyarrow has no types
+    """Find the first row that has not as many fields as the header; only one thread counts the rows."""
+    from pyarrow import csv
+
+    found: list[Any] = []
+
+    def stop(row: Any) -> str:  # noqa: ANN401
+        found.append(row)
+        return "error"
+
+    parse = csv.ParseOptions(newlines_in_values=True, invalid_row_handler=stop)
+    with contextlib.suppress(pa.ArrowInvalid):
+        csv.read_csv(path, csv.ReadOptions(use_threads=False), parse)
+    return found[0] if found else None
