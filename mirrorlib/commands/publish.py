@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commands.arguments import add_json
 from mirrorlib.commands.say import say_report
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.landing.names import named_twice
 from mirrorlib.tabular import Report
 
@@ -98,6 +98,8 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     """
     from mirrorlib.landing.publish.writer import LandingZoneWriter
 
+    files = arguments.file
+    _check_files(files, arguments.table)
     writer = LandingZoneWriter(arguments.landing_zone, source=arguments.source)
     table = writer.table(
         arguments.table,
@@ -107,7 +109,6 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
         upsert_default=True if arguments.upsert_default else None,
         detection="last_update_time" if arguments.time_ordered else None,
     )
-    files = arguments.file
     calls = table.write_files(files, arguments.marker, arguments.batch_id, force=arguments.force)
     published: list[Published] = []
     error = None
@@ -132,7 +133,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("table", metavar="TABLE", help="the table: orders, or dbo/orders")
     command.add_argument(
         "file",
-        type=_file,
         metavar="FILE",
         nargs="+",
         help="Parquet or CSV files, in the order of their changes",
@@ -199,12 +199,13 @@ def _add_call(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _file(text: str) -> str:
-    """Take the path of a file or folder that is there: none is published when one is missing."""
-    if not Path(text).exists():
-        msg = f"there is no {text!r}"
-        raise argparse.ArgumentTypeError(msg)
-    return text
+def _check_files(files: Sequence[str], table: str) -> None:
+    """Refuse to begin when a file is missing: it would stop the others in their midst."""
+    for path in files:
+        if not Path(path).exists():
+            msg = "the file to publish is not there"
+            step = "Check its path; nothing was published."
+            raise LandingZoneError(msg, table=table, file=path, next_step=step)
 
 
 def _names(text: str) -> Sequence[str]:

@@ -133,7 +133,9 @@ def test_bad_input_is_exit_1_and_publishes_nothing(
     streams = capsys.readouterr()
     error = json.loads(streams.out)
     assert (False, "SchemaError", "nothing") == (error["ok"], error["error"], error["column"])
-    assert streams.err.startswith("mirrorlib: t: column nothing: the data has no such column.")
+    assert streams.err.startswith(
+        "mirrorlib: t: a.parquet, column nothing: the data has no such column."
+    )
     assert not Path(zone).exists()
 
 
@@ -195,7 +197,6 @@ def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str
         ("zone", "t", __file__, "--marker", "7"),
         ("zone", "t", __file__, "--keys", "id,v,ID"),
         ("zone", "t", __file__, "--partition-by", "v,v"),
-        ("zone", "t", __file__, "no such file.csv"),
     ],
 )
 def test_wrong_usage_is_2(
@@ -214,6 +215,18 @@ def test_wrong_usage_is_2(
     assert "usage: mirrorlib publish" in told
     assert len(arguments) < 4 or arguments[3].strip("-") in told.splitlines()[-1]
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_missing_file_is_2_and_none_is_published(
+    zone: str, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when those before it are there."""
+    assert 2 == main(["publish", zone, "t", *rows, "no such file.csv", "--json"])
+
+    streams = capsys.readouterr()
+    assert "no such file.csv: the file to publish is not there" in streams.err
+    assert "no such file.csv" == json.loads(streams.out)["file"]
+    assert not Path(zone).exists()
 
 
 def test_it_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
