@@ -963,6 +963,7 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return str(request.param)
 
 
+@pytest.mark.thorough("large")
 @pytest.mark.usefixtures("road")
 def test_rows_keep_their_order_over_files_and_row_groups(
     spark: SparkSession, zone: ZoneWriter, target: str
@@ -993,7 +994,7 @@ def test_rows_keep_their_order_over_files_and_row_groups(
     assert_same_rows(multiset({"id": i, "v": v} for i, v in last.items()), multiset(rows))
 
 
-@pytest.mark.thorough("large")
+@pytest.mark.thorough
 @pytest.mark.usefixtures("road")
 def test_policies_are_kept(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """Strict takes no column, add no type, a limit no rewrite; keep leaves timestamps without zone; limits cut batches."""

@@ -191,6 +191,7 @@ def write(
     table.file(pa.table({name: [value] for name in names}), markers)
 
 
+@pytest.mark.thorough("large-*")
 @pytest.mark.parametrize("name", ["plain", "mapped", "keys", "mapped_keys"])
 def test_hostile_columns_are_carried(
     spark: SparkSession, columns: tuple[Path, dict[str, TableReport]], name: str

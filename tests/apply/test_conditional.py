@@ -64,6 +64,7 @@ def sequences() -> Iterator[tuple[Step, ...]]:
         yield from itertools.product(STEPS, repeat=length)
 
 
+@pytest.mark.thorough
 def test_every_short_log_folds(spark: SparkSession, tmp_path: Path) -> None:
     """Every sequence of up to four markers and values, on no, one and two existing rows, by brute force."""
     logs = list(sequences())
@@ -113,6 +114,7 @@ def random_file(dice: random.Random, number: int) -> ChangeFile:
     return ChangeFile(columns=("id", "Seq", "v"), rows=rows, markers=markers)
 
 
+@pytest.mark.thorough("file by file")
 @pytest.mark.parametrize("cut", [None, 1], ids=["at once", "file by file"])
 def test_any_cut_gives_what_the_oracle_says(
     spark: SparkSession, zone: ZoneWriter, target: str, cut: int | None

@@ -55,6 +55,7 @@ def status(mirror: Mirror, listings: list[str]) -> tuple[str, int]:
     return seen.state, seen.unapplied
 
 
+@pytest.mark.thorough
 def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: list[str]) -> None:
     """What is next, a gap and its filling, an overwritten file, the zone elsewhere, a source that starts over, a folder that goes."""
     mirror.run(**SHORT)

@@ -315,6 +315,7 @@ def test_a_state_folder_of_another_format_is_refused(state: LocalStore, data: by
         open_state(state)
 
 
+@pytest.mark.thorough("*done.json")
 @pytest.mark.parametrize("pattern", ["*-2.plan.json", "*-2.done.json", "000001.json"])
 def test_a_damaged_journal_stops_its_own_table_only(mirror: Mirror, pattern: str) -> None:
     """The file is named, other tables go on, and so does this one once the file is back."""

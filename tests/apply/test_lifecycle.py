@@ -54,6 +54,7 @@ def values(spark: SparkSession, target: str) -> dict[object, object]:
     return {row["id"]: row["v"] for row in read_rows(spark, Path(target) / "orders")}
 
 
+@pytest.mark.thorough
 def test_a_table_whose_folder_is_gone_is_kept(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

@@ -64,6 +64,7 @@ def assert_rows(spark: SparkSession, target: str, rows: list[dict[str, object]])
     assert_same_rows(multiset(rows), multiset(read_rows(spark, Path(target) / "orders")))
 
 
+@pytest.mark.thorough("large")
 def test_what_a_folder_states_is_a_column(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter, road: str
 ) -> None:
@@ -89,6 +90,7 @@ def test_what_a_folder_states_is_a_column(
     assert_feed_replays(spark, Path(target) / "orders")
 
 
+@pytest.mark.thorough("large")
 def test_a_folder_s_column_can_be_a_key(
     spark: SparkSession, zone: ZoneWriter, target: str, road: str
 ) -> None:

@@ -208,7 +208,7 @@ def test_what_was_there_at_first_sight_counts_unless_it_is_left_out(
     assert ["3"] == ids(spark, other)
 
 
-@pytest.mark.thorough("large")
+@pytest.mark.thorough
 @pytest.mark.parametrize("road", ["small", "large"])
 def test_every_mode_keeps_its_word_about_columns(
     spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch, road: str

@@ -294,6 +294,7 @@ def carry_slowly(
 SLOW_STEPS = [("guard", "before"), ("guard", "after"), ("stage", "after"), ("commit", "before")]
 
 
+@pytest.mark.thorough("guard-*")
 @pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
 def test_a_slow_runner_never_carries_out_a_voided_plan(
     mirror: Mirror, step: tuple[str, str]
@@ -314,6 +315,7 @@ def test_a_slow_runner_never_carries_out_a_voided_plan(
     mirror.assert_current()
 
 
+@pytest.mark.thorough("void")
 @pytest.mark.parametrize("end", ["void", "fence"])
 def test_a_slow_runner_rewrites_nothing_after_the_end_of_its_plan(mirror: Mirror, end: str) -> None:
     """Making way for a batch is as forbidden as the batch: its rows are of a moment that has passed."""
@@ -358,6 +360,7 @@ def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror.assert_holds()
 
 
+@pytest.mark.thorough("merge-step[123]")
 @pytest.mark.parametrize(
     "kind, step",
     [
@@ -499,6 +502,7 @@ def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
+@pytest.mark.thorough("large-*")
 @pytest.mark.parametrize("trouble", ["page", "gap", "bytes"])
 def test_a_reset_table_is_not_replaced_by_a_half(mirror: Mirror, road: str, trouble: str) -> None:
     """What was there stays until every file that is visible can be applied."""
@@ -522,6 +526,7 @@ def test_a_reset_table_is_not_replaced_by_a_half(mirror: Mirror, road: str, trou
     mirror.assert_current()
 
 
+@pytest.mark.thorough("names[12]")
 @pytest.mark.parametrize("names", [("a b", "a b"), ("a b", "c"), ("c", "a b")])
 def test_a_reset_table_with_column_mapping_keeps_what_delta_cannot_drop(
     spark: SparkSession, tmp_path: Path, names: tuple[str, str]
@@ -569,6 +574,7 @@ RESET_STEPS = [
 ]
 
 
+@pytest.mark.thorough("append-*", "merge-step[1235]")
 @pytest.mark.parametrize(
     "kind, step", [*(("merge", step) for step in RESET_STEPS), ("append", ("fence", "after"))]
 )
@@ -647,6 +653,7 @@ def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -
 # Other people's writes
 
 
+@pytest.mark.thorough("INSERT*", "MERGE*", "ALTER*", "DELETE FROM {t}-*")
 @pytest.mark.parametrize(
     "statement, words",
     [
@@ -691,6 +698,7 @@ def heal(mirror: Mirror) -> None:
     mirror.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES IF EXISTS ('{TRANSACTIONS}')")
 
 
+@pytest.mark.thorough("*step0", "*step3", "*step4", "*step5")
 @pytest.mark.parametrize(
     "statement, step",
     [
@@ -766,6 +774,7 @@ def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
+@pytest.mark.thorough("plan-*", "guard-*", "stage-*", "commit-before")
 @pytest.mark.parametrize(
     "step",
     [
@@ -805,6 +814,7 @@ def test_a_column_that_others_add_meanwhile_keeps_its_type(mirror: Mirror) -> No
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_column_that_others_added_beside_an_older_batch_keeps_its_type(mirror: Mirror) -> None:
     """What the journal says about the columns is what the table had after the batch, not before."""
     mirror.publish()
@@ -872,6 +882,7 @@ def test_a_deleted_table_is_not_made_again_unasked(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.thorough("-1", "1")
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(
     mirror: Mirror, more: int
@@ -903,6 +914,7 @@ def test_a_table_that_went_away_behind_a_plan_is_not_made_again(mirror: Mirror) 
     mirror.assert_current()
 
 
+@pytest.mark.thorough("large")
 def test_a_table_that_was_there_before_is_refused_and_left_alone(fresh: Mirror, road: str) -> None:
     """Not even a void is written into it, whatever happens to the file of the refused plan."""
     make_table(fresh, 2)
@@ -1040,6 +1052,7 @@ def clean_log(mirror: Mirror) -> None:
             path.unlink()
 
 
+@pytest.mark.thorough("plan-after")
 @pytest.mark.parametrize("step", [("plan", "after"), ("commit", "after")], ids="-".join)
 def test_an_outcome_that_history_forgot_is_never_guessed(
     mirror: Mirror, step: tuple[str, str]

@@ -146,6 +146,7 @@ def test_a_broken_file_stops_the_table_before_it(
     assert {1: "b"} == values(spark, target)
 
 
+@pytest.mark.thorough("plan-*")
 @pytest.mark.parametrize(
     "step, when", [("plan", "after"), ("commit", "before"), ("commit", "after"), ("done", "after")]
 )

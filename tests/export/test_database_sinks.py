@@ -468,6 +468,7 @@ def _raise_stopped() -> None:
     raise StoppedError
 
 
+@pytest.mark.thorough("keyless-*")
 @BOTH
 @pytest.mark.parametrize("keys", [("id",), ()], ids=["keyed", "keyless"])
 def test_stopped_at_any_statement_all_or_nothing_is_there(
@@ -656,6 +657,7 @@ ALL_TYPES = {  # a column's type: an SQL literal, what PostgreSQL gives for it, 
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_every_type_comes_back(
     spark: SparkSession, make: Callable[[str], Receiver], tmp_path: Path
 ) -> None:
@@ -769,6 +771,7 @@ def refuse(
     return told.value
 
 
+@pytest.mark.thorough("sqlite")
 @BOTH
 def test_keys_are_neither_null_nor_twice(receiver: Receiver, feed: Feed) -> None:
     """In a snapshot, in a window, and against what the table holds; the table and its keys are named."""
@@ -822,6 +825,7 @@ def replace_plan(delivery: Delivery, **told: Any) -> Delivery:
     return replace(delivery, plan=replace(delivery.plan, **told))
 
 
+@pytest.mark.thorough("sqlite")
 @BOTH
 def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Feed) -> None:
     """By key the last state counts; without keys only what the table has not, however the windows are cut."""
@@ -987,6 +991,7 @@ def test_tables_of_others_are_not_touched(
     assert Counter([(1, "a")]) == receiver.rows()
 
 
+@pytest.mark.thorough("sqlite")
 def test_names_that_a_database_cannot_have_are_refused(
     make: Callable[[str], Receiver], feed: Feed
 ) -> None:

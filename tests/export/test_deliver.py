@@ -159,6 +159,7 @@ class StoppedError(BaseException):
     """What no handler catches: the runner is gone."""
 
 
+@pytest.mark.thorough("True")
 @pytest.mark.parametrize("tells", [True, False])
 def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
     source: Source, *, tells: bool

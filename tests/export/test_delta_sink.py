@@ -231,6 +231,7 @@ def side_by_side(
 # Random commits in random windows
 
 
+@pytest.mark.thorough("keyless")
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
 def test_random_commits_in_random_windows_equal_the_oracle(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keyed: bool
@@ -362,6 +363,7 @@ def test_interrupted_anywhere_each_window_counts_once(
 # Lost history, and beginning anew
 
 
+@pytest.mark.thorough
 def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_path: Path) -> None:
     """The log tells that it is reset, the copy equals the source, the history closes and opens at the snapshot."""
     properties = f"{FEED}, 'delta.checkpointInterval' = '4'"
@@ -391,6 +393,7 @@ def test_a_snapshot_takes_the_place_of_lost_changes(spark: SparkSession, tmp_pat
     assert set(after) == since
 
 
+@pytest.mark.thorough
 def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: Path) -> None:
     """Windows that come again change no copy and no history, nor does a snapshot of what is there."""
     source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
@@ -460,6 +463,7 @@ def test_a_copy_that_a_stream_does_not_go_on_from_is_refused(
 # What is refused
 
 
+@pytest.mark.thorough
 def test_a_key_that_does_not_tell_rows_apart_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -508,6 +512,7 @@ def test_somebody_elses_table_is_left_alone(spark: SparkSession, tmp_path: Path)
     assert [files / "mine.txt"] == list(files.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_copy_that_somebody_has_written_to_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -592,6 +597,7 @@ def test_a_run_that_a_rewind_has_overtaken_writes_nothing(
     assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough
 def test_renamed_and_changed_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """What the feed cannot tell of the rows that are there: a snapshot brings it. What is dropped stays."""
     source = Source(

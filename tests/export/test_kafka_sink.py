@@ -241,6 +241,7 @@ def once() -> Callable[[], bool]:
     return lambda: next(asked, True)
 
 
+@pytest.mark.thorough("net")
 @pytest.mark.parametrize("net", [False, True], ids=["every change", "net"])
 def test_random_commits_in_random_windows_replay_to_the_table(
     broker: Any, spark: SparkSession, history: Path, net: bool
@@ -478,6 +479,7 @@ def test_a_reset_is_told_to_every_partition(
     assert rows_now(spark, target) == replay(told)
 
 
+@pytest.mark.thorough
 def test_a_broker_that_falls_silent_costs_no_window(
     broker: Any, spark: SparkSession, history: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -620,6 +622,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+@pytest.mark.thorough
 def test_every_type_is_told_and_tables_share_a_topic(
     broker: Any, spark: SparkSession, typed: Path
 ) -> None:
@@ -666,6 +669,7 @@ def test_a_type_without_json_is_refused(spark: SparkSession) -> None:
         rows_as_json(frame.drop("odd"), ["nobody"], "dbo/t", ordered=True)
 
 
+@pytest.mark.thorough
 def test_what_kafka_refuses_is_told_and_nothing_is_seen(
     broker: Any, spark: SparkSession, typed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

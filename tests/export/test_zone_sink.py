@@ -528,6 +528,7 @@ class Source:
         return {row["id"]: row["v"] for row in rows}
 
 
+@pytest.mark.thorough
 def test_readers_hold_the_source_whatever_step_a_run_dies_at_and_whatever_history_is_lost(
     spark: SparkSession, tmp_path: Path
 ) -> None:

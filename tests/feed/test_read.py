@@ -189,6 +189,7 @@ def test_versions_without_a_feed_are_told(spark: SparkSession, tmp_path: Path) -
     assert caught.value.first_readable is None
 
 
+@pytest.mark.thorough
 def test_a_vacuum_in_between_is_seen(spark: SparkSession, table: Table) -> None:
     """The files of the update and the delete are gone; what came after them can be read."""
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")

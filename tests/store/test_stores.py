@@ -143,6 +143,7 @@ def test_the_store_keeps_every_promise(place: str) -> None:
     check_promises(open_store(f"{place}/somewhere"))
 
 
+@pytest.mark.thorough
 def test_a_folder_of_many_pages_is_listed_whole_and_looked_at_in_little(place: str) -> None:
     """A page holds a thousand names. What follows a number costs one listing, or three looks where the store has another order."""
     store = open_store(f"{place}/many")

@@ -125,6 +125,7 @@ def test_killed_while_the_table_is_made(tmp_path: Path) -> None:
         assert ["first", "second"] == batches(store), f"{mode} step {at}"
 
 
+@pytest.mark.thorough
 def test_killed_while_files_are_ordered_by_time(tmp_path: Path) -> None:
     """Files without numbers: the retried batch is there once."""
     options = {"detection": "last_update_time"}
