@@ -5,12 +5,14 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import json
 
 import pyarrow as pa
 import pytest
 
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.delimited import read_header
+from mirrorlib.landing.delimited import dialect_of, read_header
+from mirrorlib.landing.metadata import parse_metadata
 from texts import dialect, listed, refusal, rows
 
 AB = {"a": "String", "b": "String"}
@@ -166,3 +168,24 @@ def test_a_lost_connection_is_no_damaged_file() -> None:
     for data in (PLAIN, gzip.compress(PLAIN)):
         with pytest.raises(StoreError):
             read_header(Lost(data), listed(data), dialect(AB), table="orders", block_bytes=16)
+
+
+@pytest.mark.parametrize(
+    "name,data,text",
+    [
+        ("shift_jis", b"10\x81`20 \x81|5 \x87@", "10\uff5e20 \uff0d5 \u2460"),
+        ("x-sjis", b"\xfb\xfc", "\u9ad9"),
+        ("gb2312", b"\xa1\xa4\xa1\xaa \x81@", "\u00b7\u2014 \u4e02"),
+        ("ks_c_5601-1987", b"\x81A", "\uac02"),
+        ("big5", b"\xa1\xe3\xf9\xd6", "\uff5e\u7881"),
+        ("euc-jp", b"10\xa1\xc120 \xa1\xdd5", "10\uff5e20 \uff0d5"),
+        ("iso-2022-jp", b"\x1b$B!A!]\x1b(B", "\uff5e\uff0d"),
+        ("iso-8859-1", b"\x80", "\x80"),
+    ],
+)
+def test_a_name_means_what_windows_writes_under_it(name: str, data: bytes, text: str) -> None:
+    """Its East Asian code pages are more than the standards of the same names, and differ in some signs."""
+    stated = json.dumps({"FileFormat": "CSV", "FileFormatTypeProperties": {"Encoding": name}})
+    how = dialect_of(parse_metadata(stated.encode(), "orders"), table="orders")
+
+    assert [(text, "x")] == rows(b"a,b\n" + data + b",x\n", how)

@@ -7,13 +7,12 @@ refused before a file is opened.
 
 from __future__ import annotations
 
-import codecs
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.delimited.encodings import codec_of
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.metadata import METADATA_NAME
 
@@ -31,18 +30,6 @@ _SPELLED = {
     "\\\\": "\\",
 }
 _ROW_SEPARATORS = ("\r\n", "\n", "\r")
-_ENCODINGS = {  # what .NET calls them
-    "unicode": "utf-16",
-    "unicodefffe": "utf-16-be",
-    "x-sjis": "shift_jis",
-    "utf-8-sig": "utf-8",
-}
-_CODE_PAGE = re.compile(r"^(?:windows|ibm|cp)?-?0*([0-9]{3,4})$")
-_MARK_STATED = re.compile(r"\s+with(out)?\s+bom$")
-# Text to Python, but no encodings of files; "mbcs" and "oem" mean what the machine means.
-_NO_ENCODINGS = frozenset(
-    {"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs", "oem"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,18 +143,10 @@ def _character(stated: str) -> str:
 
 
 def _encoding(stated: str, table: str) -> str:
-    """Give the codec of an encoding's name, as Python, .NET or Azure Data Factory writes it."""
-    name = _MARK_STATED.sub("", stated.strip().casefold()) or "utf-8"
-    page = _CODE_PAGE.match(name)
-    name = f"cp{page[1]}" if page else _ENCODINGS.get(name, name)
     try:
-        "".encode(name)  # LookupError for codecs that are no text encodings, such as "base64"
-        codec = codecs.lookup(name)
-    except (LookupError, ValueError) as exc:
+        return codec_of(stated)
+    except LookupError as exc:
         raise _unknown_encoding(stated, table) from exc
-    if codec.name in _NO_ENCODINGS or codec.incrementaldecoder is None:
-        raise _unknown_encoding(stated, table)
-    return _ENCODINGS.get(codec.name, codec.name)
 
 
 def _unknown_encoding(stated: str, table: str) -> MetadataError:

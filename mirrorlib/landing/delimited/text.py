@@ -17,6 +17,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, first_line
+from mirrorlib.landing.delimited.encodings import as_windows
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -162,7 +163,7 @@ def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[
         feeds += text.count("\n")
         returns += text.count("\r")
         if text:
-            yield text.encode()
+            yield as_windows(text, codec).encode()
 
 
 def _marked_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
