@@ -19,7 +19,7 @@ from mirrorlib.landing.listing import (
     see_folder,
     see_partitions,
 )
-from mirrorlib.landing.metadata import TableMetadata, parse_metadata
+from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, parse_metadata
 from mirrorlib.landing.plain import (
     PLAIN_DIALECT,
     PLAIN_METADATA,
@@ -139,7 +139,7 @@ def open_folder(
     if metadata.partitioned and short is None:
         seen = see_partitions(zone, folder, seen)
     listing = _ordered(seen, metadata, history, table)
-    shown = _shown(listing)
+    shown = (*_shown(listing), *_overlooked(listing, metadata))
     if look is not None and short is None:
         look.remember(zone, data, metadata, listing, listed_at, shown, history)
     elif look is not None:
@@ -207,13 +207,7 @@ def _ordered(
     if metadata.detection == "sequential":
         return order_by_number(seen, table)
     applied = history.applied() if history is not None else NOTHING_APPLIED
-    return order_by_time(seen, _endings(metadata), applied)
-
-
-def _endings(metadata: TableMetadata) -> tuple[str, ...]:
-    """Return how the names of change files end, in lower case, where they have no number to be known by."""
-    packed = ("", ".gz", ".zst") if metadata.file_format == "delimited" else ("",)
-    return tuple(f".{extension}{end}" for extension in metadata.extensions for end in packed)
+    return order_by_time(seen, metadata.endings, applied)
 
 
 def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:
@@ -244,6 +238,7 @@ def _evolution(metadata: TableMetadata, options: Options) -> Evolution:
 def _repairs(metadata: TableMetadata) -> tuple[str, ...]:
     return (
         *(f"_metadata.json was repaired: {repair}" for repair in metadata.repairs),
+        *(f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed),
         *(f"_metadata.json has an unknown property: {name}" for name in metadata.unknown),
     )
 
@@ -283,6 +278,21 @@ def _unread(listing: FolderListing) -> Iterator[str]:
         folders = "1 folder is" if len(others) == 1 else f"{len(others)} folders are"
         step = "A table's files lie in its own folder, or in partition folders"
         yield f"{folders} not read: {first_few(others)}. {step}"
+
+
+def _overlooked(listing: FolderListing, metadata: TableMetadata) -> tuple[str, ...]:
+    """Say of files that were left alone what would have them read."""
+    if listing.by_time:
+        text = [name for name in listing.foreign if name.lower().endswith(TEXT_ENDINGS)]
+        if not text or metadata.file_format is not None:
+            return ()
+        return (f"{first_few(text)}: Parquet alone is read while _metadata.json has no FileFormat",)
+    bare = [(name, plain_name(name.rpartition("/")[2])) for name in listing.foreign]
+    return tuple(
+        f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
+        "gzip and zstd are told by content"
+        for name, number in [pair for pair in bare if pair[1]][:1]
+    )
 
 
 def told_changed(name: str) -> str:

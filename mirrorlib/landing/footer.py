@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.metadata import TEXT_ENDINGS
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         parquet = open_parquet(source)
         arrow, metadata = parquet.schema_arrow, parquet.metadata
     except (pa.ArrowException, OSError) as exc:
-        msg = "the change file is not whole Parquet: cut short, damaged or still being written"
-        raise ChangeFileError(msg, table=table, file=file.name, found=first_line(exc)) from exc
+        raise _not_parquet(file, table, first_line(exc)) from exc
     physical = _physical_types(metadata)
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
@@ -73,6 +73,15 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         rows=metadata.num_rows,
         decoded_bytes=decoded,
     )
+
+
+def _not_parquet(file: StoredFile, table: str, found: str) -> ChangeFileError:
+    msg = "the change file is not whole Parquet: cut short, damaged or still being written"
+    step = None
+    if file.name.lower().endswith(TEXT_ENDINGS):
+        msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
+        step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
+    return ChangeFileError(msg, table=table, file=file.name, found=found, next_step=step)
 
 
 def spark_decodes(source: BinaryIO) -> bool:

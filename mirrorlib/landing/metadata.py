@@ -22,6 +22,8 @@ Detection: TypeAlias = Literal["sequential", "last_update_time"]
 FileFormat: TypeAlias = Literal["parquet", "delimited"]
 
 TEXT_EXTENSIONS = ("csv", "tsv", "psv", "txt")  # of delimited text that states none
+PACKED = ("", ".gz", ".zst")  # what stands behind them where content is compressed
+TEXT_ENDINGS = tuple(f".{extension}{end}" for extension in TEXT_EXTENSIONS for end in PACKED)
 DETECTION_NAMES: Mapping[Detection, str] = {
     "sequential": "SequentialFileName",
     "last_update_time": "LastUpdateTimeFileDetection",
@@ -47,6 +49,7 @@ _PROPERTIES = frozenset(
         "ispartitionenabled",
     }
 )
+_OF_TEXT = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
 _FORMAT_PROPERTIES: Mapping[str, str] = {
     name.casefold(): name
     for name in (
@@ -88,6 +91,7 @@ class TableMetadata:
         conditional_update: The column whose greater value wins, when stated.
         plain: There is none: the folder is read without, see `plain`.
         repairs: What had to be repaired to read it, a phrase each.
+        assumed: What it does not state and is taken to mean, a clause each.
         unknown: Properties that mean nothing here and are ignored.
     """
 
@@ -102,6 +106,7 @@ class TableMetadata:
     conditional_update: str | None = None
     plain: bool = False
     repairs: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
 
     @property
@@ -110,6 +115,12 @@ class TableMetadata:
         if self.file_format != "delimited":
             return ("parquet",)  # what a table without FileFormat is read as
         return (self.file_extension.lower(),) if self.file_extension else TEXT_EXTENSIONS
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """Return how names of change files end, in lower case, where they have no number to be known by."""
+        packed = PACKED if self.file_format == "delimited" else ("",)
+        return tuple(f".{extension}{end}" for extension in self.extensions for end in packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +147,12 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
     members = _members(data, table, repairs)
     reading = _Reading(table, _by_name(members, table, repairs), repairs)
     properties, unknown_properties = _format_properties(reading)
+    file_format, assumed = _file_format(reading)
     return TableMetadata(
         key_columns=_key_columns(reading),
         detection=_choice(reading, "fileDetectionStrategy", _DETECTIONS) or "sequential",
         upsert_default=_flag(reading, "isUpsertDefaultRowMarker"),
-        file_format=_choice(reading, "FileFormat", _FILE_FORMATS),
+        file_format=file_format,
         file_extension=_file_extension(reading),
         format_properties=properties,
         schema_definition=_schema_definition(reading),
@@ -149,6 +161,7 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
         ),  # seen so, and documented nowhere
         conditional_update=_text(reading, "ConditionalUpdateColumn"),
         repairs=tuple(repairs),
+        assumed=assumed,
         unknown=_unknown(members, _PROPERTIES) + unknown_properties,
     )
 
@@ -244,9 +257,18 @@ def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
     raise _wrong(reading, name, value, "true or false")
 
 
+def _file_format(reading: _Reading) -> tuple[FileFormat | None, tuple[str, ...]]:
+    """Give the format, and what was assumed: where delimited text is described it is CSV, Microsoft's default."""
+    stated = _choice(reading, "FileFormat", _FILE_FORMATS)
+    told = [name for name in _OF_TEXT if reading.values.get(name.casefold()) is not None]
+    if stated or not told or (_file_extension(reading) or "").lower() == "parquet":
+        return stated, ()
+    return "delimited", (f"it states no FileFormat, and {told[0]} is of delimited text: CSV",)
+
+
 def _file_extension(reading: _Reading) -> str | None:
     text = _text(reading, "FileExtension")
-    return None if text is None else text.removeprefix(".") or None
+    return None if text is None else text.removeprefix("*").removeprefix(".") or None
 
 
 def _format_properties(reading: _Reading) -> tuple[Mapping[str, str], tuple[str, ...]]:

@@ -93,3 +93,44 @@ def test_a_plain_folder_s_folders_are_all_read(zone: ZoneWriter) -> None:
     orders.file([{"id": 1}], number=1, partition="2024")
 
     assert () == opened(zone).warnings
+
+
+COLUMNS = {"SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int32"}]}}
+
+
+def text(zone: ZoneWriter, name: str, **metadata: Any) -> Folder:
+    """Open a table folder with one file of text."""
+    (table(zone, **metadata).folder / name).write_text("id\r\n1\r\n")
+    return opened(zone)
+
+
+@pytest.mark.parametrize(
+    "name,metadata", [(f"{1:020d}.csv", COLUMNS), ("a.csv", {**COLUMNS, **BY_TIME})]
+)
+def test_columns_of_text_without_a_format_are_csv(
+    zone: ZoneWriter, name: str, metadata: dict[str, Any]
+) -> None:
+    """It is the documented default, and is told."""
+    found = text(zone, name, **metadata)
+
+    assert found.dialect is not None
+    assert 1 == found.listing.count
+    assert (
+        "_metadata.json was completed: it states no FileFormat, and SchemaDefinition is of delimited text: CSV",
+    ) == found.warnings
+
+
+def test_text_that_nothing_declares_is_named_where_names_say_what_is_read(zone: ZoneWriter) -> None:
+    """The table would wait for ever."""
+    found = text(zone, "a.csv", **BY_TIME)
+
+    assert 0 == found.listing.count
+    assert "a.csv: Parquet alone is read while _metadata.json has no FileFormat" in found.warnings
+
+
+def test_a_number_with_two_extensions_is_told_its_name(zone: ZoneWriter) -> None:
+    """The format has one extension behind the number; compression is told by content."""
+    found = text(zone, f"{1:020d}.csv.gz", FileFormat="CSV")
+
+    assert 0 == found.listing.count
+    assert f"publish it as {1:020d}.csv;" in " ".join(found.warnings)

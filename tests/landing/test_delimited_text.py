@@ -84,6 +84,7 @@ def test_other_formats_are_named(data: bytes, found: str) -> None:
     error = refusal(data, dialect(AB))
 
     assert ("the change file is no text", found) == (error.reason, error.found)
+    assert ('"FileFormat": "Parquet"' in str(error)) is (found == "Parquet")
 
 
 @pytest.mark.parametrize(

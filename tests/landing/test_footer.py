@@ -181,3 +181,16 @@ def test_no_damaged_byte_ends_the_process(bits: int) -> None:
         spark_decodes(io.BytesIO(bytes(damaged)))
         with contextlib.suppress(ChangeFileError, SchemaError):
             read_bytes(bytes(damaged))
+
+
+@pytest.mark.parametrize("name", ["1.csv", "1.TSV", "1.csv.gz"])
+def test_text_that_is_taken_for_parquet_is_told_what_to_declare(name: str) -> None:
+    """Metadata that states no format means Parquet; a name that says text is no damaged upload."""
+    data = b"id,v\r\n1,a\r\n"
+    file = StoredFile(path=f"orders/{name}", size=len(data), modified=datetime.now(UTC), etag="e")
+
+    with pytest.raises(ChangeFileError) as caught:
+        read_footer(io.BytesIO(data), file, table="orders", ntz="utc")
+
+    assert "the change file is not Parquet" in caught.value.reason
+    assert 'declare "FileFormat": "CSV"' in str(caught.value)

@@ -85,6 +85,33 @@ def test_file_formats_in_any_case(stated: str, expected: str | None) -> None:
     assert expected == parsed(json.dumps({"fileFormat": stated})).file_format
 
 
+@pytest.mark.parametrize(
+    "stated,expected",
+    [
+        ({"SchemaDefinition": {"Columns": []}}, "delimited"),
+        ({"FileFormatTypeProperties": {"Encoding": "UTF-8"}}, "delimited"),
+        ({"SchemaDefinition": {}, "FileExtension": ".parquet"}, None),
+        ({"SchemaDefinition": None, "FileFormatTypeProperties": None}, None),
+        ({"SchemaDefinition": {}, "FileFormat": "parquet"}, "parquet"),
+    ],
+)
+def test_what_describes_text_is_text(stated: dict[str, object], expected: str | None) -> None:
+    """CSV is the documented default of FileFormat, and what is assumed is said."""
+    found = parsed(json.dumps(stated))
+
+    assert expected == found.file_format
+    assert (expected == "delimited") is bool(found.assumed)
+    assert () == found.repairs
+
+
+@pytest.mark.parametrize("stated", ["csv", ".csv", "*.csv", " *.CSV "])
+def test_an_extension_is_read_with_a_dot_a_star_or_neither(stated: str) -> None:
+    """However it is written, files are known by it; compressed ones too."""
+    found = parsed(json.dumps({"FileFormat": "DelimitedText", "FileExtension": stated}))
+
+    assert (".csv", ".csv.gz", ".csv.zst") == found.endings
+
+
 def test_names_are_compared_case_insensitively_at_every_depth() -> None:
     """Microsoft's own page mixes `keyColumns` and `KeyColumns`."""
     found = parsed(
