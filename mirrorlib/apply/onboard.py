@@ -20,6 +20,7 @@ from mirrorlib.landing.listing import (
     see_partitions,
 )
 from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, parse_metadata
+from mirrorlib.landing.names import plain_name
 from mirrorlib.landing.plain import (
     PLAIN_DIALECT,
     PLAIN_METADATA,

@@ -466,3 +466,12 @@ def test_it_reads_real_files_through_the_store(tmp_path: Path) -> None:
 def test_a_refusal_is_a_fault_of_the_file() -> None:
     """Which is what stops its table, and no other."""
     assert isinstance(refusal(b"id,v\nx,y\n", ID), ChangeFileError)
+
+
+@pytest.mark.parametrize("block_bytes", [10, 11, 1 << 16])
+def test_a_line_of_stray_returns_is_a_row(block_bytes: int) -> None:
+    """Behind a line feed a bare carriage return is data, and so the row is ragged, wherever blocks end."""
+    error = refusal(b"a,b\n\r\r\nN,x", dialect(), block_bytes=block_bytes)
+
+    assert "the row has fewer fields than the header" == error.reason
+    assert (2, "1 in place of 2") == (error.line, error.found)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mirrorlib.errors import MirrorError
 from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
 from mirrorlib.store import StoredFile
 from texts import dialect, listed, refusal, rows, written
@@ -109,6 +110,30 @@ def test_any_text_means_what_pythons_strict_reader_says(body: str, block_bytes: 
         error = refusal(text.encode(), how, block_bytes=block_bytes)
         assert error.line is not None
         assert 2 <= error.line <= text.count("\n") + 1
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r"])
+@given(st.data())
+def test_the_size_of_a_block_changes_nothing(line_end: str, data: st.DataObject) -> None:
+    """Neither rows nor a refusal, however odd the text: stray line ends, blank lines, half a file."""
+    alphabet = st.sampled_from(["a", "N", ",", '"', "\\", "\n", "\r", "\r\n", "\x1f"])
+    names = data.draw(st.sampled_from(["a", "a,b"]))
+    body = "".join(data.draw(st.lists(alphabet, max_size=12)))
+    quote = data.draw(st.sampled_from(['"', ""]))
+    how = dialect(quote=quote, null_value="N")
+    text = f"{names}{line_end}x{body}".encode()
+
+    found = [outcome(text, how, block_bytes) for block_bytes in (10, 11, 1 << 16)]
+
+    assert found[0] == found[1] == found[2]
+
+
+def outcome(text: bytes, how: Dialect, block_bytes: int) -> object:
+    """Give a file's rows, or what is said of it in place of them."""
+    try:
+        return rows(text, how, block_bytes=block_bytes)
+    except MirrorError as exc:
+        return exc.reason, exc.line
 
 
 WRITERS: list[tuple[dict[str, Any], dict[str, str]]] = [

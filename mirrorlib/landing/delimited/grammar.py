@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry
 _SHIELDS = "\x1f\x1e\x1d"  # for line ends that are data, where the dialect has no escape character
+_EMPTY_LINES = frozenset({b"\n", b"\r\n", b"\r"})
 _LINE_ENDS = {None: rb"(?:\r\n|\n|\r)", b"\n": rb"\r?\n", b"\r": rb"\r\n?"}
 _STRAYS = {b"\n": rb"\r(?!\n)", b"\r": rb"(?<!\r)\n"}
 _NEVER = rb"(?!)"
@@ -90,13 +91,23 @@ class Grammar:
         before = text[:place]
         return (place - len(before.rstrip(self.escape))) % 2 == 1
 
-    def split(self, piece: Piece) -> Iterator[tuple[int, list[bytes]]]:
-        """Give each line's number and its fields as they are written; an empty line has one, empty."""
+    def rows_of(self, piece: Piece, *, width: int) -> Iterator[tuple[int, bytes, int]]:
+        """Give each row's line, its text and the number of its fields; empty lines are rows of one column only."""
         line, place = piece.line, 0
         while found := self.row.match(piece.text, place):
-            yield line, self.fields(found[0])
+            if width == 1 or found[0] not in _EMPTY_LINES:
+                yield line, found[0], len(self.fields(found[0]))
             line += found[0].count(self.line_end)
             place = found.end()
+
+    def has_rows(self, text: bytes, *, width: int) -> bool:
+        """Say whether there is more in whole lines than empty ones, which are rows of one column only."""
+        return width == 1 or bool(text.strip(b"\r\n")) or self._has_strays(text)
+
+    def _has_strays(self, text: bytes) -> bool:
+        """Say whether a line end of the other kind is data."""
+        other = b"\r" if self.line_end == b"\n" else b"\n"
+        return text.count(other) != text.count(b"\r\n")
 
     def fields(self, row: bytes) -> list[bytes]:
         """Split a row, which has its end, into its fields as they are written."""
@@ -110,9 +121,7 @@ class Grammar:
 
     def for_arrow(self, text: bytes) -> tuple[bytes, bytes]:
         """Write rows so that pyarrow reads what they mean; return also its escape character."""
-        other = b"\r" if self.line_end == b"\n" else b"\n"
-        stray = text.count(other) != text.count(b"\r\n")
-        if not stray and not (self.escape and self.escape in text):
+        if not self._has_strays(text) and not (self.escape and self.escape in text):
             return text, self.escape
         text = self.foreign.sub(lambda it: it[0] if it[1] else self.shield + it[0], text)
         return text, self.shield

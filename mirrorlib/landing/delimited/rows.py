@@ -9,7 +9,7 @@ either for something else. Where rows end: see `grammar`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from mirrorlib.errors import ChangeFileError
@@ -18,6 +18,8 @@ from mirrorlib.landing.delimited.grammar import Grammar, Piece, grammar_of
 from mirrorlib.landing.delimited.text import Origin
 
 LONGEST_ROW = 256 << 20
+OPEN_QUOTE = "a quoted value has no end; the file may be an upload under way"
+NO_HEADER = "the change file has no header row; it may be an upload under way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,14 @@ class Opened:
 
     Attributes:
         names: The header's, without blanks around them.
+        end: How the header ends; empty when the file ends with it.
         grammar: As the header's end settled it.
         rest: What was read behind the header.
         blocks: What is still to be read.
     """
 
     names: tuple[str, ...]
+    end: bytes
     grammar: Grammar
     rest: Piece
     blocks: Iterator[bytes]
@@ -43,14 +47,16 @@ def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Open
     Raises:
         ChangeFileError: there is none, or it is not written as the metadata states.
     """
-    grammar, text = grammar_of(dialect), b""
+    grammar, text, bare = grammar_of(dialect), b"", 0
     for block in chain(blocks, (None,)):
+        bare = len(text) + len(block or b"")
         text = _with_end(text) if block is None else text + block
         if not text:
             break
         limit = len(text) - (block is not None and text.endswith(b"\r"))
         if found := grammar.row.match(text, 0, limit):
-            return _opened(found[0], text, blocks, dialect, origin)
+            opened = _opened(found[0], text, blocks, dialect, origin)
+            return opened if found.end() <= bare else replace(opened, end=b"")
         _check_unfinished(Piece(text, 1), grammar, origin, last=block is None)
     raise _no_header(origin)
 
@@ -103,7 +109,8 @@ def _opened(
         raise undecodable(exc, Piece(header, 1), grammar, origin) from exc
     settled = grammar_of(dialect, b"\r" if header.endswith(b"\r") else b"\n")
     rest = Piece(text[len(header) :], 1 + header.count(settled.line_end))
-    return Opened(tuple(names), settled, rest, blocks)
+    end = header[len(header.rstrip(b"\r\n")) :]
+    return Opened(tuple(names), end, settled, rest, blocks)
 
 
 def _before_empty_lines(text: bytes, cut: int, grammar: Grammar) -> int:
@@ -137,13 +144,11 @@ def _check_unfinished(piece: Piece, grammar: Grammar, origin: Origin, *, last: b
         return
     line = piece.line + text.count(grammar.line_end, 0, place)
     if unended:
-        msg = "a quoted value has no end; the file may be an upload under way"
-        raise origin.fault(msg, line=line)
+        raise origin.fault(OPEN_QUOTE, line=line)
     msg = "there is text behind a closing quote"
     step = "Double or escape the quotes inside quoted values, and publish the file again."
     raise origin.fault(msg, line=line, next_step=step)
 
 
 def _no_header(origin: Origin) -> ChangeFileError:
-    msg = "the change file has no header row; it may be an upload under way"
-    return origin.fault(msg)
+    return origin.fault(NO_HEADER)

@@ -13,26 +13,21 @@ Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
 from typing import BinaryIO
 
 import pyarrow as pa
-from pyarrow import csv
 
-from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
+from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.delimited.dialect import Dialect
-from mirrorlib.landing.delimited.grammar import Piece
-from mirrorlib.landing.delimited.rows import Opened, iter_pieces, open_rows, undecodable
-from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
-from mirrorlib.landing.delimited.values import (
-    ByteNotation,
-    DataType,
-    first_misfit,
-    read_values,
-    shape_of,
+from mirrorlib.landing.delimited.reading import (
+    open_header,
+    parse_rows,
+    start_reading,
+    type_rows,
 )
+from mirrorlib.landing.delimited.rows import iter_pieces
+from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin
 from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.store import StoredFile
 
@@ -63,7 +58,7 @@ def read_header(
         SchemaError: a column's name cannot be mirrored, or no declared column is in the file.
     """
     origin = Origin(table, file.name)
-    opened = _open(handle, file, dialect, origin, block_bytes)
+    opened = open_header(handle, file, dialect, origin, block_bytes)
     names = [name for name in opened.names if name.lower() != MARKER]
     markers = [name for name in opened.names if name.lower() == MARKER]
     check_names(names, markers, table=table, file=file.name)
@@ -109,10 +104,10 @@ def iter_tables(
             short or not written as its metadata states.
         FileChangedError: the header is another one than *schema*.
     """
-    reading = _reading(handle, file, dialect, schema, table, block_bytes)
+    reading = start_reading(handle, file, dialect, schema, table, block_bytes)
     row = 0
     for piece in iter_pieces(reading.opened, reading.origin):
-        rows = _typed(reading, piece, _parse(reading, piece, row), row)
+        rows = type_rows(reading, piece, parse_rows(reading, piece, row), row)
         for start in range(0, len(rows), rows_at_a_time):
             yield rows.slice(start, rows_at_a_time)
         row += len(rows)
@@ -133,72 +128,14 @@ def line_of(
 
     Reads the file again up to there, and raises what `iter_tables` raises.
     """
-    reading = _reading(handle, file, dialect, schema, table, BLOCK_BYTES)
+    reading = start_reading(handle, file, dialect, schema, table, BLOCK_BYTES)
     seen = 0
     for piece in iter_pieces(reading.opened, reading.origin):
-        count = len(_parse(reading, piece, seen))
+        count = len(parse_rows(reading, piece, seen))
         if row < seen + count:
             return reading.line(piece, row - seen)
         seen += count
     return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
-    """A file under way.
-
-    Attributes:
-        origin: Which one, for messages.
-        dialect: How its text is written.
-        opened: Its header and what follows.
-        types: How each data column is read; ByteArrays remember their notation through the file.
-        kinds: The mirror type of each data column.
-
-    """
-
-    origin: Origin
-    dialect: Dialect
-    opened: Opened
-    types: dict[str, DataType]
-    kinds: dict[str, pa.DataType]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the header's names, the marker's among them."""
-        return self.opened.names
-
-    def lines(self, piece: Piece) -> Iterator[tuple[int, int]]:
-        """Give the line and the number of fields of each row of a piece, as pyarrow counts rows."""
-        for line, fields in self.opened.grammar.split(piece):
-            if len(self.names) == 1 or len(fields) > 1 or fields[0].strip(b"\r"):
-                yield line, len(fields)
-
-    def line(self, piece: Piece, row: int) -> int:
-        """Return the line of a row of a piece, both counted from the piece's first."""
-        line, _ = next(islice(self.lines(piece), row, None))
-        return line
-
-
-def _reading(
-    handle: BinaryIO,
-    file: StoredFile,
-    dialect: Dialect,
-    schema: FileSchema,
-    table: str,
-    block_bytes: int,
-) -> _Reading:
-    origin = Origin(table, file.name)
-    opened = _open(handle, file, dialect, origin, block_bytes)
-    kinds = {column.name: column.type for column in schema.columns}
-    if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
-        msg = "the change file has another header than before"
-        step = "Leave it in place; the next run reads it as it is then."
-        raise FileChangedError(msg, table=table, file=file.name, next_step=step)
-    types = {name: dialect.data_type(name) for name in kinds}
-    for name, declared in types.items():
-        if pa.types.is_binary(declared.mirror):
-            types[name] = replace(declared, read=ByteNotation().read)
-    return _Reading(origin=origin, dialect=dialect, opened=opened, types=types, kinds=kinds)
 
 
 def arrow_schema(names: tuple[str, ...], schema: FileSchema) -> pa.Schema:
@@ -207,93 +144,5 @@ def arrow_schema(names: tuple[str, ...], schema: FileSchema) -> pa.Schema:
     return pa.schema([(name, columns.get(name, pa.string())) for name in names])
 
 
-def _open(
-    handle: BinaryIO, file: StoredFile, dialect: Dialect, origin: Origin, block_bytes: int
-) -> Opened:
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
-    text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
-    return open_rows(text, dialect, origin)
-
-
 def _column(name: str, kind: pa.DataType) -> FileColumn:
     return FileColumn(name=name, stored=kind, type=kind, native=False)
-
-
-def _parse(reading: _Reading, piece: Piece, first_row: int) -> pa.Table:
-    """Have pyarrow split a piece into columns of text."""
-    names, dialect = list(reading.names), reading.dialect
-    if len(names) > 1 and not piece.text.strip(b"\r\n"):
-        return pa.table([pa.array([], pa.string())] * len(names), names=names)
-    text, escape = reading.opened.grammar.for_arrow(piece.text)
-    try:
-        return csv.read_csv(
-            pa.BufferReader(text),
-            read_options=csv.ReadOptions(column_names=names, block_size=len(text) + 1),
-            parse_options=csv.ParseOptions(
-                delimiter=dialect.column_separator,
-                quote_char=dialect.quote or False,
-                escape_char=escape.decode() or False,
-                newlines_in_values=True,
-                ignore_empty_lines=len(names) > 1,
-            ),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=["", *([dialect.null_value] if dialect.null_value else [])],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid as exc:
-        raise _unparsed(reading, piece, first_row) from exc
-
-
-def _unparsed(reading: _Reading, piece: Piece, first_row: int) -> ChangeFileError:
-    """Find what pyarrow could not parse; its own message shows data."""
-    try:
-        piece.text.decode()
-    except UnicodeDecodeError as exc:
-        return undecodable(exc, piece, reading.opened.grammar, reading.origin)
-    expected = len(reading.names)
-    for row, (line, count) in enumerate(reading.lines(piece), first_row):
-        if count != expected:
-            msg = f"the row has {'fewer' if count < expected else 'more'} fields than the header"
-            found = f"{count} in place of {expected}"
-            return reading.origin.fault(msg, row=row, line=line, found=found)
-    return reading.origin.fault("the rows cannot be parsed", line=piece.line)
-
-
-def _typed(reading: _Reading, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
-    """Read every data column as its declared type."""
-    columns: list[pa.ChunkedArray] = []
-    faults: list[tuple[int, str]] = []
-    for name in fields.column_names:
-        column, declared = fields.column(name), reading.types.get(name)
-        if declared is not None:
-            try:
-                column = read_values(column, declared, reading.kinds[name])
-            except pa.ArrowInvalid:
-                misfit = first_misfit(column, declared, reading.kinds[name])
-                faults.append((misfit or 0, name))
-        columns.append(column)
-    if faults:
-        row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
-        value = fields.column(name)[row].as_py()
-        raise _misfit(reading, piece, value, name, row, first_row)
-    return pa.table(columns, names=fields.column_names)
-
-
-def _misfit(
-    reading: _Reading, piece: Piece, value: str, name: str, row: int, first_row: int
-) -> ChangeFileError:
-    declared = reading.types[name]
-    msg, step = declared.complaint(value, reading.kinds[name])
-    return reading.origin.fault(
-        msg,
-        column=name,
-        row=first_row + row,
-        line=reading.line(piece, row),
-        found=shape_of(value),
-        next_step=step,
-    )

@@ -35,6 +35,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LONGEST_MAGIC = 10
+UNDECODABLE = "the text is not "  # how the complaint begins; the codec follows
+DAMAGED = "stream is cut short or damaged; it may be an upload under way"  # how it ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Origin:
 
     def undecodable(self, exc: UnicodeDecodeError, line: int, codec: str) -> ChangeFileError:
         """Name the bytes that are no text."""
-        msg = f"the text is not {codec}"
+        msg = f"{UNDECODABLE}{codec}"
         found = "the byte 0x" + exc.object[exc.start : max(exc.end, exc.start + 1)][:4].hex()
         step = "Publish it in the encoding that _metadata.json states, or else in UTF-8, or correct Encoding there."
         return self.fault(msg, line=line, found=found, next_step=step)
@@ -120,7 +122,7 @@ def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Ite
         try:
             block = _read_full(stream, size)
         except (pa.ArrowException, OSError) as exc:
-            msg = f"the change file's {name} stream is cut short or damaged; it may be an upload under way"
+            msg = f"the change file's {name} {DAMAGED}"
             raise origin.fault(msg, found=first_line(exc, 80)) from exc
         if not block:
             return

@@ -1,0 +1,200 @@
+"""Read the rows of a delimited change file a piece at a time: what `tables` raises at and `survey` goes on behind.
+
+In: an open file, its listing, its table's `Dialect` and what its header said. Out: a `Reading`; pieces of
+it as columns of text, then of their declared types. Promises: the first row or value that does not fit
+is named by its line, and its column, never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import BinaryIO
+
+import pyarrow as pa
+from pyarrow import csv
+
+from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.grammar import Piece
+from mirrorlib.landing.delimited.rows import Opened, open_rows, undecodable
+from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
+from mirrorlib.landing.delimited.values import (
+    ByteNotation,
+    DataType,
+    first_misfit,
+    read_values,
+    shape_of,
+)
+from mirrorlib.store import StoredFile
+
+RAGGED = "fields than the header"  # how the complaint about such a row ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A file under way.
+
+    Attributes:
+        origin: Which one, for messages.
+        dialect: How its text is written.
+        opened: Its header and what follows.
+        types: How each data column is read; ByteArrays remember their notation through the file.
+        kinds: The mirror type of each data column.
+
+    """
+
+    origin: Origin
+    dialect: Dialect
+    opened: Opened
+    types: dict[str, DataType]
+    kinds: dict[str, pa.DataType]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the header's names, the marker's among them."""
+        return self.opened.names
+
+    def rows(self, piece: Piece) -> Iterator[tuple[int, bytes, int]]:
+        """Give the line, the text and the number of fields of each row of a piece, as pyarrow counts rows."""
+        return self.opened.grammar.rows_of(piece, width=len(self.names))
+
+    def line(self, piece: Piece, row: int) -> int:
+        """Return the line of a row of a piece, both counted from the piece's first."""
+        line, _, _ = next(islice(self.rows(piece), row, None))
+        return line
+
+
+def start_reading(
+    handle: BinaryIO,
+    file: StoredFile,
+    dialect: Dialect,
+    schema: FileSchema,
+    table: str,
+    block_bytes: int = BLOCK_BYTES,
+) -> Reading:
+    """Open a file's rows by what its header said.
+
+    Raises:
+        ChangeFileError: it is empty, has no header, or is not written as its metadata states.
+        FileChangedError: the header is another one than *schema*.
+
+    """
+    origin = Origin(table, file.name)
+    opened = open_header(handle, file, dialect, origin, block_bytes)
+    kinds = {column.name: column.type for column in schema.columns}
+    if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
+        msg = "the change file has another header than before"
+        step = "Leave it in place; the next run reads it as it is then."
+        raise FileChangedError(msg, table=table, file=file.name, next_step=step)
+    types = {name: dialect.data_type(name) for name in kinds}
+    for name, declared in types.items():
+        if pa.types.is_binary(declared.mirror):
+            types[name] = replace(declared, read=ByteNotation().read)
+    return Reading(origin=origin, dialect=dialect, opened=opened, types=types, kinds=kinds)
+
+
+def open_header(
+    handle: BinaryIO, file: StoredFile, dialect: Dialect, origin: Origin, block_bytes: int
+) -> Opened:
+    """Read the header.
+
+    Raises:
+        ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
+
+    """
+    if file.size == 0:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise origin.fault(msg, found="0 bytes")
+    text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
+    return open_rows(text, dialect, origin)
+
+
+def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
+    """Have pyarrow split a piece into columns of text.
+
+    Raises:
+        ChangeFileError: a row is ragged, or the bytes are no text.
+
+    """
+    names, dialect = list(reading.names), reading.dialect
+    if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
+        return pa.table([pa.array([], pa.string())] * len(names), names=names)
+    text, escape = reading.opened.grammar.for_arrow(piece.text)
+    try:
+        return csv.read_csv(
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=names, block_size=len(text) + 1),
+            parse_options=csv.ParseOptions(
+                delimiter=dialect.column_separator,
+                quote_char=dialect.quote or False,
+                escape_char=escape.decode() or False,
+                newlines_in_values=True,
+                ignore_empty_lines=len(names) > 1,
+            ),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=["", *([dialect.null_value] if dialect.null_value else [])],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as exc:
+        raise _unparsed(reading, piece, first_row) from exc
+
+
+def _unparsed(reading: Reading, piece: Piece, first_row: int) -> ChangeFileError:
+    """Find what pyarrow could not parse; its own message shows data."""
+    try:
+        piece.text.decode()
+    except UnicodeDecodeError as exc:
+        return undecodable(exc, piece, reading.opened.grammar, reading.origin)
+    expected = len(reading.names)
+    for row, (line, _, count) in enumerate(reading.rows(piece), first_row):
+        if count != expected:
+            msg = f"the row has {'fewer' if count < expected else 'more'} {RAGGED}"
+            found = f"{count} in place of {expected}"
+            return reading.origin.fault(msg, row=row, line=line, found=found)
+    return reading.origin.fault("the rows cannot be parsed", line=piece.line)
+
+
+def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
+    """Read every data column as its declared type.
+
+    Raises:
+        ChangeFileError: a value does not fit.
+
+    """
+    columns: list[pa.ChunkedArray] = []
+    faults: list[tuple[int, str]] = []
+    for name in fields.column_names:
+        column, declared = fields.column(name), reading.types.get(name)
+        if declared is not None:
+            try:
+                column = read_values(column, declared, reading.kinds[name])
+            except pa.ArrowInvalid:
+                misfit = first_misfit(column, declared, reading.kinds[name])
+                faults.append((misfit or 0, name))
+        columns.append(column)
+    if faults:
+        row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
+        value = fields.column(name)[row].as_py()
+        raise _misfit(reading, piece, value, name, row, first_row)
+    return pa.table(columns, names=fields.column_names)
+
+
+def _misfit(
+    reading: Reading, piece: Piece, value: str, name: str, row: int, first_row: int
+) -> ChangeFileError:
+    declared = reading.types[name]
+    msg, step = declared.complaint(value, reading.kinds[name])
+    return reading.origin.fault(
+        msg,
+        column=name,
+        row=first_row + row,
+        line=reading.line(piece, row),
+        found=shape_of(value),
+        next_step=step,
+    )
