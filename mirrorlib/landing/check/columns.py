@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import check_names
+from mirrorlib.landing.names import partition_values
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
     from mirrorlib.landing.check.findings import Findings
@@ -49,9 +52,10 @@ class Facts:
 class UnreadableError(Exception):
     """A file cannot be read; carries the rule that says why."""
 
-    def __init__(self, rule: str, found: str) -> None:
+    def __init__(self, rule: str, found: str, *, line: int | None = None) -> None:
         self.rule = rule
         self.found = found
+        self.line = line
         super().__init__(f"{rule}: {found}")
 
 
@@ -70,6 +74,15 @@ def good_names(names: list[str], file: str, table: str, found: Findings) -> froz
                 good[folded] = name
         return frozenset(good.values())
     return frozenset(names)
+
+
+def given_names(file: str, names: Iterable[str], table: str, found: Findings) -> tuple[str, ...]:
+    """Return the columns that a file's partition folders state and the file lacks; refuse them as its own."""
+    there = {name.lower() for name in names}
+    values = partition_values(file)
+    lacking = [name for name in values if name.lower() not in there]
+    good = good_names(lacking, file, table, found)
+    return tuple(name for name in lacking if name in good and values[name] is not None)
 
 
 def _carried(name: str, file: str, table: str, found: Findings) -> bool:

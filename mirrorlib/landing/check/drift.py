@@ -1,4 +1,4 @@
-"""Review how the files of a table differ from each other: types, nullability, columns that come and go.
+"""Review how the files of a table differ: types and nullability, columns and markers that come and go.
 
 In: the facts of each file, in the order in which they apply. Out: findings. What mirrorlib would
 make of a type is told by the same functions that apply the file.
@@ -23,17 +23,33 @@ Misfit: TypeAlias = Callable[["ChangeFile", ColumnFacts, pa.DataType], int | Non
 
 
 @dataclass(slots=True)
+class _Lane:
+    """What the files of one partition folder had so far: only among them is one earlier than another.
+
+    Attributes:
+        columns: their columns, by folded name.
+        files: how many there were with columns.
+        marked: one of them had a marker column.
+
+    """
+
+    columns: dict[str, ColumnFacts] = field(default_factory=dict)
+    files: int = 0
+    marked: bool = False
+
+
+@dataclass(slots=True)
 class Drift:
-    """The table's columns so far, by folded name, and whether a marker has been seen; one a table.
+    """The table's columns so far, by folded name, and what each of its lanes had; one a table.
 
     Attributes:
         found: where findings go.
         keys: the key columns, whose absence is told elsewhere.
         misfit: finds the first row of a column that a type does not hold; None when rows are not
             looked at.
-        columns: the columns that earlier files had.
-        files: how many files there were with columns.
-        marked: an earlier file had a marker column.
+        columns: the columns that files had, with the type that the table has then.
+        lanes: by partition folder; files ordered by time are in one.
+        rows: a file with columns had rows.
 
     """
 
@@ -41,36 +57,46 @@ class Drift:
     keys: tuple[str, ...]
     misfit: Misfit | None = None
     columns: dict[str, ColumnFacts] = field(default_factory=dict)
-    files: int = 0
-    marked: bool = False
+    lanes: dict[str, _Lane] = field(default_factory=dict)
+    rows: bool = False
 
     def take(self, facts: Facts) -> None:
         """Compare one more file with those before it."""
         name = facts.file.name
-        if self.marked and not facts.marked and facts.scan.rows:
+        lane = self.lanes.setdefault(facts.file.lane, _Lane())
+        if lane.marked and not facts.marked and facts.scan.rows:
             self.found.add("marker-missing", "no row marker", file=name)
-        self.marked = self.marked or facts.marked
+        lane.marked = lane.marked or facts.marked
         if facts.file.text:
             return
-        there = {name.lower() for name in (*self.keys, *(c.name for c in facts.columns))}
         if facts.scan.carries_rows:
-            for folded, column in self.columns.items():
-                if folded not in there:
-                    rule = "dropped-column" if column.nullable else "dropped-required-column"
-                    self.found.add(rule, "no such column", file=name, column=column.name)
+            self._tell_dropped(facts, lane)
         for column in facts.columns:
-            self._take_column(facts, column)
-        self.files += 1
+            self._take_column(facts, column, lane)
+        lane.files += 1
+        self.rows = self.rows or facts.scan.rows > 0
 
-    def _take_column(self, facts: Facts, column: ColumnFacts) -> None:
+    def close(self) -> None:
+        """Say what no file has settled."""
+        for key in self.keys if self.rows else ():
+            column = self.columns.get(key.lower())
+            if column is not None and pa.types.is_null(column.type):
+                self.found.add("key-untyped", "no type in any file", column=column.name)
+
+    def _tell_dropped(self, facts: Facts, lane: _Lane) -> None:
+        there = {name.lower() for name in (*self.keys, *(c.name for c in facts.columns))}
+        for folded, column in lane.columns.items():
+            if folded not in there:
+                rule = "dropped-column" if column.nullable else "dropped-required-column"
+                self.found.add(rule, "no such column", file=facts.file.name, column=column.name)
+
+    def _take_column(self, facts: Facts, column: ColumnFacts, lane: _Lane) -> None:
         folded, name = column.name.lower(), facts.file.name
-        known = self.columns.get(folded)
-        if known is None:
-            if self.files and not column.nullable:
-                told = "a new column, required"
-                self.found.add("new-required-column", told, file=name, column=column.name)
-            self.columns[folded] = column
-            return
+        before = lane.columns.setdefault(folded, column)
+        if before is column and lane.files and not column.nullable:
+            told = "a new column, required"
+            self.found.add("new-required-column", told, file=name, column=column.name)
+        known = self.columns.setdefault(folded, column)
         if known.nullable != column.nullable:
             told = "optional before, required here" if known.nullable else "required before"
             self.found.add("nullability-flip", told, file=name, column=column.name)

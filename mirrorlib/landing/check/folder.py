@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.metadata import TEXT_EXTENSIONS
-from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
+from mirrorlib.landing.metadata import TEXT_ENDINGS
+from mirrorlib.landing.names import (
+    WHOLE_FOLDER,
+    is_ignored,
+    plain_name,
+    sequence_name,
+    sequence_number,
+)
 from mirrorlib.landing.partner import PARTNER_FILE
 
 if TYPE_CHECKING:
@@ -48,6 +54,11 @@ class ChangeFile:
     partition: str
     text: bool
     stored: StoredFile
+
+    @property
+    def lane(self) -> str:
+        """Return the folder within which files have an order; those ordered by time have one altogether."""
+        return WHOLE_FOLDER if self.number is None else self.partition
 
 
 def review_folder(
@@ -87,9 +98,15 @@ class _Room:
         return self.metadata is not None and self.metadata.detection == "last_update_time"
 
     @property
-    def extensions(self) -> tuple[str, ...]:
-        """Return the extensions that the table's files may have, in lower case."""
-        return self.metadata.extensions if self.metadata else ("parquet", *TEXT_EXTENSIONS)
+    def endings(self) -> tuple[str, ...]:
+        """Return how the names of the table's files may end, in lower case."""
+        return self.metadata.endings if self.metadata else (".parquet", *TEXT_ENDINGS)
+
+    def is_text(self, name: str) -> bool:
+        """Say how a file is read: by the metadata, and by its name only where there is none."""
+        if self.metadata is not None:
+            return self.metadata.file_format == "delimited"
+        return _extension(name) != "parquet"
 
 
 def _levels(room: _Room, listed: Folder, partition: str) -> Iterator[tuple[str, Folder]]:
@@ -123,7 +140,7 @@ def _review_level(room: _Room, listed: Folder, partition: str) -> list[ChangeFil
             numbers.append(number)
         if _is_change_file(room, stored.name, name):
             kept = None if room.by_time else number
-            text = _extension(stored.name) != "parquet"
+            text = room.is_text(stored.name)
             files.append(
                 ChangeFile(name=name, number=kept, partition=partition, text=text, stored=stored)
             )
@@ -135,18 +152,28 @@ def _review_level(room: _Room, listed: Folder, partition: str) -> list[ChangeFil
 
 
 def _is_change_file(room: _Room, name: str, shown: str) -> bool:
-    """Tell change files from files that nobody will read, and say why nobody will."""
-    numbered = room.by_time or sequence_number(name) is not None
-    if numbered and _extension(name) in room.extensions:
+    """Tell change files, as the reader does, from files that nobody will read, and say why nobody will."""
+    expected = name.lower().endswith(room.endings)
+    told = f"the extension {ascii(_extension(name))[:20]}"
+    if not room.by_time and sequence_number(name) is not None:
+        if not expected:
+            room.found.add("other-extension", told, file=shown)
         return True
-    if numbered and _is_data(room, name):
-        told = f"the extension {ascii(_extension(name))[:20]}"
-        room.found.add("wrong-extension", told, file=shown)
-    elif _is_data(room, name):
-        room.found.add("wrong-name", _misnamed(name), file=shown)
-    else:
+    if room.by_time and expected:
+        return True
+    if not _is_data(room, name):
         room.found.add("foreign-file", "no data file", file=shown)
+    elif room.by_time:
+        room.found.add("wrong-extension", told, file=shown)
+    else:
+        _tell_name(room, name, shown)
     return False
+
+
+def _tell_name(room: _Room, name: str, shown: str) -> None:
+    bare = plain_name(name)
+    step = None if bare is None else f"Name it {bare}: compression is told by content."
+    room.found.add("wrong-name", _misnamed(name), file=shown, fix=step)
 
 
 def _is_data(room: _Room, name: str) -> bool:
@@ -165,7 +192,7 @@ def _misnamed(name: str) -> str:
         return "a name that is no number"
     if len(stem) != len(_stem(sequence_name(1))):
         return f"a number of {len(stem)} digits"
-    return "the number 0" if not int(stem) else "a number with no plain extension"
+    return "the number 0" if not int(stem) else "a number with more than one extension"
 
 
 def _stem(name: str) -> str:

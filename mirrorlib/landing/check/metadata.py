@@ -6,17 +6,19 @@ way.
 
 from __future__ import annotations
 
-import codecs
 import difflib
-import io
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
+from mirrorlib.landing.delimited import Dialect, dialect_of
+from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.lenient import read_lenient
 from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, parse_metadata
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings
+    from mirrorlib.landing.metadata import DefinedColumn
 
 MOST_KEYS = 4
 _KNOWN = (
@@ -39,21 +41,6 @@ _KNOWN = (
 )
 _KNOWN_BY_FOLDED = {name.casefold(): name for name in _KNOWN}
 _SIMILAR = 0.7  # "keyColumn" and "primaryKeyColumns" are, "protocolVersion" is not
-_DATA_TYPES = frozenset(
-    {
-        "double",
-        "single",
-        "int16",
-        "int32",
-        "int64",
-        "datetime",
-        "idate",
-        "itime",
-        "string",
-        "boolean",
-        "bytearray",
-    }
-)
 _DOCUMENTED = {
     "RowSeparator": ("\r\n", "\n", "\r"),
     "ColumnSeparator": (",", ";", "|", "\t"),
@@ -73,7 +60,7 @@ def review_metadata(data: bytes | None, table: str, found: Findings) -> TableMet
         told = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
         found.add("metadata-unreadable", told, file=METADATA_NAME)
         return None
-    for repair in metadata.repairs:
+    for repair in (*metadata.repairs, *metadata.assumed):
         found.add("metadata-repaired", repair, file=METADATA_NAME)
     _review_unknown(metadata, found)
     if len(metadata.key_columns) > MOST_KEYS:
@@ -87,15 +74,54 @@ def review_metadata(data: bytes | None, table: str, found: Findings) -> TableMet
     return metadata
 
 
-def known_encoding(metadata: TableMetadata | None) -> str | None:
-    """Return the declared encoding by Python's name, UTF-8 when none is; None when there is no such encoding."""
-    declared = metadata.format_properties.get("Encoding", "") if metadata else ""
-    name = declared.strip() or "utf-8"
-    try:
-        io.TextIOWrapper(io.BytesIO(), encoding=name)  # "hex" is a codec, and no encoding of text
-        return codecs.lookup(name).name
-    except (LookupError, ValueError):  # a NUL in the name is a ValueError
+def review_dialect(metadata: TableMetadata | None, table: str, found: Findings) -> Dialect | None:
+    """Say how a table's text is written; the usual way where nothing states it, None where nothing can be read.
+
+    The reader is asked of each property that has a rule of its own, and then of all the others together.
+    """
+    if metadata is None:
+        return Dialect()
+    if metadata.file_format != "delimited":
         return None
+    stated = dict(metadata.format_properties)
+    readable = _is_known(metadata, "Encoding", table)
+    if not readable:
+        told = f"Encoding {ascii(stated.pop('Encoding'))[:40]}"
+        found.add("encoding-unknown", told, file=METADATA_NAME)
+    if not _is_known(metadata, "FirstRowAsHeader", table):
+        del stated["FirstRowAsHeader"]
+        found.add("header-not-declared", "FirstRowAsHeader is not true", file=METADATA_NAME)
+    columns = tuple(_typed(column, table, found) for column in metadata.schema_definition)
+    try:
+        sound = replace(metadata, format_properties=stated, schema_definition=columns)
+        dialect = dialect_of(sound, table=table)
+    except MetadataError as exc:
+        found.add("metadata-unreadable", exc.reason, file=METADATA_NAME, column=exc.column)
+        return None
+    return dialect if readable else None
+
+
+def _is_known(metadata: TableMetadata, name: str, table: str) -> bool:
+    """Ask the reader whether it takes a property's value."""
+    values = {name: metadata.format_properties[name]} if name in metadata.format_properties else {}
+    return _is_read(TableMetadata(format_properties=values), table)
+
+
+def _typed(column: DefinedColumn, table: str, found: Findings) -> DefinedColumn:
+    """Ask the reader whether it takes a column; one that it does not is text from here on."""
+    if _is_read(TableMetadata(schema_definition=(column,)), table):
+        return column
+    told = f"the DataType {ascii(column.data_type)[:40]}"
+    found.add("data-type-unknown", told, file=METADATA_NAME, column=column.name)
+    return replace(column, data_type=STRING.name)
+
+
+def _is_read(metadata: TableMetadata, table: str) -> bool:
+    try:
+        dialect_of(metadata, table=table)
+    except MetadataError:
+        return False
+    return True
 
 
 def _review_unknown(metadata: TableMetadata, found: Findings) -> None:
@@ -124,16 +150,7 @@ def _review_delimited(metadata: TableMetadata, found: Findings) -> None:
     properties = metadata.format_properties
     if not metadata.schema_definition:
         found.add("schema-definition-missing", "no SchemaDefinition.Columns", file=METADATA_NAME)
-    for column in metadata.schema_definition:
-        if column.data_type.casefold() not in _DATA_TYPES:
-            told = f"the DataType {ascii(column.data_type)[:40]}"
-            found.add("data-type-unknown", told, file=METADATA_NAME, column=column.name)
-    if properties.get("FirstRowAsHeader", "true").strip().casefold() != "true":
-        found.add("header-not-declared", "FirstRowAsHeader is not true", file=METADATA_NAME)
     for name, documented in _DOCUMENTED.items():
         if properties.get(name, documented[0]) not in documented:
             told = f"{name} {ascii(properties[name])[:20]}"
             found.add("format-property", told, file=METADATA_NAME)
-    if known_encoding(metadata) is None:
-        told = f"Encoding {ascii(properties['Encoding'])[:40]}"
-        found.add("encoding-unknown", told, file=METADATA_NAME)

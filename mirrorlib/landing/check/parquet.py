@@ -19,6 +19,7 @@ from mirrorlib.landing.check.columns import (
     ColumnFacts,
     Facts,
     UnreadableError,
+    given_names,
     good_names,
 )
 from mirrorlib.landing.check.rows import (
@@ -67,7 +68,9 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
         markers = [name for name in names if name.lower() == MARKER]
         marker = _review_marker(schema, markers, file.name, found)
         rows = parquet.metadata.num_rows
-        for key in missing_keys(names, policy) if rows else ():
+        speaks = rows or any(not pa.types.is_null(field.type) for field in schema)
+        given = given_names(file.name, names, policy.table, found) if speaks else ()
+        for key in missing_keys((*names, *given), policy) if rows else ():
             found.add("key-missing", "no such column", file=file.name, column=key)
         try:
             scan = Scan() if marker else Scan(rows=rows) if markers else scan_unmarked(rows, policy)

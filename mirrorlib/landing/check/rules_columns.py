@@ -187,9 +187,9 @@ COLUMN_RULES = (
     Rule(
         id="text-open-quote",
         severity="error",
-        title="the number of quote characters is odd, so that one is not closed",
+        title="a quoted value has no end",
         fabric="Not documented.",
-        mirrorlib="The table stops at the file: a quoted value has no end.",
+        mirrorlib="The table stops at the file, with the line; it may be an upload under way.",
         fix="Close every quote, and double or escape those inside of values.",
     ),
     Rule(

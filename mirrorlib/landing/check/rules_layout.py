@@ -91,10 +91,18 @@ LAYOUT_RULES = (
     Rule(
         id="wrong-extension",
         severity="error",
+        title="a file without a number has not the extension of the declared format",
+        fabric="Files are expected in one format a table, with its extension.",
+        mirrorlib="It never reads the file.",
+        fix="Publish the file in the table's format, or correct FileFormat and FileExtension.",
+    ),
+    Rule(
+        id="other-extension",
+        severity="warning",
         title="a numbered file's extension is not that of the declared format",
         fabric="Files are expected in one format a table, with its extension.",
-        mirrorlib="It reads the file in the declared format, and stops the table at it.",
-        fix="Publish the file in the table's format, or correct FileFormat and FileExtension.",
+        mirrorlib="It goes by the number, and reads the file in the declared format.",
+        fix="Publish the file with the table's extension, or correct FileFormat and FileExtension.",
     ),
     Rule(
         id="foreign-file",

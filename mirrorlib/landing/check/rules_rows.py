@@ -94,6 +94,14 @@ ROW_RULES = (
         fix="Write all key columns into every file, or correct keyColumns.",
     ),
     Rule(
+        id="key-untyped",
+        severity="error",
+        title="a key column has no type in any file",
+        fabric="Not documented; Spark reads such a column as integers.",
+        mirrorlib="The table stops until a file has a type for it.",
+        fix="Give the writer a schema; do not let it infer types from values.",
+    ),
+    Rule(
         id="key-null",
         severity="warning",
         title="a key is NULL",

@@ -17,12 +17,11 @@ from mirrorlib.landing.check.columns import Facts, UnreadableError
 from mirrorlib.landing.check.drift import Drift
 from mirrorlib.landing.check.findings import Findings
 from mirrorlib.landing.check.folder import review_folder
-from mirrorlib.landing.check.metadata import review_metadata
+from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import misfit, review_parquet
 from mirrorlib.landing.check.report import CheckedTable, CheckStep
 from mirrorlib.landing.check.rows import Policy
 from mirrorlib.landing.check.text import review_text
-from mirrorlib.landing.check.values import review_values
 from mirrorlib.landing.metadata import METADATA_NAME
 from mirrorlib.landing.names import refuse_uncarriable
 
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from mirrorlib.landing.check.columns import ColumnFacts
     from mirrorlib.landing.check.folder import ChangeFile
     from mirrorlib.landing.check.report import CheckObserver, Finding
+    from mirrorlib.landing.delimited import Dialect
     from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.landing.metadata import TableMetadata
     from mirrorlib.store import Folder, Store
 
 _LOG = logging.getLogger(__name__)
@@ -92,6 +91,7 @@ def _review_content(
     stated = any(file.name == METADATA_NAME for file in listed.files)
     data = zone.read(f"{folder.path}/{METADATA_NAME}") if stated else None
     metadata = review_metadata(data, folder.name.shown, found)
+    dialect = review_dialect(metadata, folder.name.shown, found)
     files = review_folder(zone, listed, folder.path, metadata, found)
     policy = Policy(
         table=folder.name.shown,
@@ -103,35 +103,33 @@ def _review_content(
     drift = Drift(found, policy.keys, partial(_misfit, zone) if deep else None)
     observe(CheckStep(table=policy.table, files=len(files), checked=0))
     for checked, file in enumerate(files, start=1):
-        facts = _review_file(zone, file, metadata, policy, found) if file.stored.size else None
+        facts = _review_file(zone, file, dialect, policy, found) if file.stored.size else None
         if facts is not None:
             if checked == 1:
                 _review_first(facts, found)
             drift.take(facts)
         observe(CheckStep(table=policy.table, files=len(files), checked=checked))
+    drift.close()
     return files
 
 
 def _review_file(
     zone: Store,
     file: ChangeFile,
-    metadata: TableMetadata | None,
+    dialect: Dialect | None,
     policy: Policy,
     found: Findings,
 ) -> Facts | None:
     """Read one file; None when it cannot be compared with others."""
     try:
         if file.text:
-            facts = review_text(zone, file, metadata, policy, found)
-            if facts is not None and metadata is not None:
-                review_values(zone, file, metadata, policy, found)
-            return facts
+            return review_text(zone, file, dialect, policy, found) if dialect else None
         return review_parquet(zone, file, policy, found)
     except UnreadableError as exc:
         if _has_changed(zone, file):
             found.add("file-changing", "another file than was listed", file=file.name)
         else:
-            found.add(exc.rule, exc.found, file=file.name)
+            found.add(exc.rule, exc.found, file=file.name, line=exc.line)
     except StoreError as exc:
         if _has_changed(zone, file):
             found.add("file-changing", "another file than was listed", file=file.name)

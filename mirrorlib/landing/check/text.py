@@ -1,31 +1,23 @@
-"""Review delimited text: header, fields of each row, encoding, line ends, markers, keys. A lint, no reader.
+"""Review delimited text: header, rows, values, line ends, markers, keys, by the steps of the reader itself.
 
-In: one listed file. Out: its `Facts`, None when its rows cannot be told, and findings on the way.
-pyarrow cuts the text into fields, and goes on where a reader stops; what typed values they are is
-for `values`. Everything passes in pieces.
+In: one listed file. Out: its `Facts`, None when its rows cannot be told, and findings on the way. A file
+has an error here exactly when a reader stops at it; what lies behind the first one is told too, as far
+as it can be read. Everything passes in pieces.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from array import array
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
-import pyarrow.csv
+import pyarrow.compute as pc
 
-from mirrorlib.landing.check.columns import (
-    DAMAGED,
-    UNDECODABLE,
-    UNPARSABLE,
-    Facts,
-    UnreadableError,
-    good_names,
-)
-from mirrorlib.landing.check.metadata import known_encoding
+from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
+from mirrorlib.landing.check.columns import Facts, UnreadableError, given_names, good_names
+from mirrorlib.landing.check.faults import rule_of
 from mirrorlib.landing.check.rows import (
+    DELETE,
     Policy,
     Rows,
     Scan,
@@ -36,27 +28,47 @@ from mirrorlib.landing.check.rows import (
     tell_marker,
     tell_rows,
 )
-from mirrorlib.landing.check.utf8 import Utf8Text, decompressed, separator
 from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
+from mirrorlib.landing.markers import small_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mirrorlib.landing.check.findings import Findings
     from mirrorlib.landing.check.folder import ChangeFile
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.columns import FileSchema
+    from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import Store
 
-_BLOCK = 8 << 20  # bytes: pyarrow wants a whole row in one block
-_LINE_END = re.compile(r"\r\n|\n|\r")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Review:
+    """What every step here needs."""
+
+    file: ChangeFile
+    handle: BinaryIO
+    dialect: Dialect
+    policy: Policy
+    found: Findings
+
+    @property
+    def name(self) -> str:
+        return self.file.name
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    """What the rows of a file say, as far as they have been read."""
+
+    survey: Survey = field(default_factory=Survey)
+    scan: Scan = field(default_factory=Scan)
+    nulls: dict[str, Rows] = field(default_factory=dict)
+    rows: int = 0
 
 
 def review_text(
-    zone: Store,
-    file: ChangeFile,
-    metadata: TableMetadata | None,
-    policy: Policy,
-    found: Findings,
+    zone: Store, file: ChangeFile, dialect: Dialect, policy: Policy, found: Findings
 ) -> Facts | None:
     """Read one file of delimited text.
 
@@ -65,180 +77,164 @@ def review_text(
         StoreError: the store failed.
 
     """
-    encoding = known_encoding(metadata)
-    if encoding is None:
-        return None
     with zone.open_file(file.stored.path) as handle:
-        text = Utf8Text(decompressed(handle), encoding, metadata)
+        review = _Review(file=file, handle=handle, dialect=dialect, policy=policy, found=found)
         try:
-            names = _header(text, metadata)
-            marker = _review_header(names, text, file.name, metadata, policy, found)
-            if marker is None:
-                return None
-            scan = _scan(text, names, marker, file.name, metadata, policy, found)
-        except UnicodeDecodeError as exc:
-            told = f"line {text.line} is not {encoding}"
-            raise UnreadableError(UNDECODABLE, told) from exc
-        except (csv.Error, ValueError) as exc:  # ArrowInvalid is one, and so are odd separators
-            raise UnreadableError(UNPARSABLE, "no rows and fields") from exc
-        except (pa.ArrowException, OSError) as exc:
-            raise UnreadableError(DAMAGED, "it cannot be decompressed") from exc
-    if text.quotes % 2:
-        found.add("text-open-quote", f"{text.quotes:,} quotes", file=file.name)
-    for key in missing_keys(names, policy) if scan.rows else ():
-        found.add("key-missing", "no such column", file=file.name, column=key)
-    tell_rows(scan, policy, file.name, marker or None, found)
-    return Facts(file=file, columns=(), marked=bool(marker), scan=scan)
+            schema = _review_header(review)
+            return None if schema is None else _review_rows(review, schema)
+        except FileChangedError:
+            found.add("file-changing", "another file than was listed", file=file.name)
+        except ChangeFileError as exc:
+            raise UnreadableError(*rule_of(exc), line=exc.line) from exc
+    return None
 
 
-def _header(text: Utf8Text, metadata: TableMetadata | None) -> list[str]:
-    quote = separator(metadata, "QuoteCharacter", '"')
-    escape = separator(metadata, "EscapeCharacter", "\\")
-    rows = csv.reader(
-        io.StringIO(text.peek(), newline=""),
-        delimiter=separator(metadata, "ColumnSeparator", ",") or ",",
-        quotechar=quote or None,
-        quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-        escapechar=escape if escape and escape != quote else None,
-    )
-    return next(rows, [])
-
-
-def _review_header(
-    names: Sequence[str],
-    text: Utf8Text,
-    file: str,
-    metadata: TableMetadata | None,
-    policy: Policy,
-    found: Findings,
-) -> str | None:
-    """Compare the header with what is declared; give the marker's name, "" without one, None for no header."""
-    declared = {c.name.lower(): c.name for c in metadata.schema_definition} if metadata else {}
-    header = [name.lower() for name in names]
-    known = {*declared, *(key.lower() for key in policy.keys), MARKER}
-    if not names or (len(known) > 1 and not known & set(header)):
-        found.add("text-no-header", "no declared column's name in the first row", file=file)
-        return None
-    _review_line_end(text, file, metadata, found)
-    good_names([name for name in names if name.lower() != MARKER], file, policy.table, found)
-    for name in names if declared else ():
-        if name.lower() not in declared and name.lower() != MARKER:
-            found.add("text-column-undeclared", "it is not declared", file=file, column=name)
-    for folded, name in declared.items():
-        if folded not in header and folded not in {key.lower() for key in policy.keys}:
-            found.add("text-column-missing", "it is declared", file=file, column=name)
+def _review_header(review: _Review) -> FileSchema | None:
+    """Read the header and compare it with what is declared; None where a reader stops at it."""
+    stored, dialect, table = review.file.stored, review.dialect, review.policy.table
+    names, end = read_names(review.handle, stored, dialect, table=table)
+    if review.policy.stated and end not in {"", dialect.row_separator}:
+        told = f"{end!a}, declared is {dialect.row_separator!a}"
+        review.found.add("text-row-separator", told, file=review.name)
     markers = [name for name in names if name.lower() == MARKER]
-    if len(markers) > 1:
-        found.add("marker-twice", " and ".join(markers)[:80], file=file)
+    try:
+        schema = read_header(review.handle, stored, dialect, table=table)
+    except SchemaError as exc:
+        _tell_refused(review, names, markers, exc)
         return None
-    if markers:
-        tell_marker(names, markers[0], None, file, found)
-    return markers[0] if markers else ""
+    _tell_undeclared(review, schema, names)
+    if schema.marker:
+        tell_marker(names, schema.marker, None, review.name, review.found)
+    return schema
 
 
-def _review_line_end(
-    text: Utf8Text, file: str, metadata: TableMetadata | None, found: Findings
+def _tell_refused(
+    review: _Review, names: Sequence[str], markers: Sequence[str], exc: SchemaError
 ) -> None:
-    stated = metadata.format_properties.get("RowSeparator") if metadata else None
-    declared = stated or "\r\n"
-    head = text.peek()
-    end = _LINE_END.search(head)
-    if metadata is None or end is None or (text.unended and end.end() == len(head)):
-        return
-    if end[0] != declared:
-        told = f"{end[0]!a}, declared is {ascii(declared)[:20]}"
-        found.add("text-row-separator", told, file=file)
+    """Name every column that a reader refuses, and not the first one alone."""
+    columns = [name for name in names if name.lower() != MARKER]
+    good = good_names(columns, review.name, review.policy.table, review.found)
+    if len(markers) > 1:
+        review.found.add("marker-twice", " and ".join(markers)[:80], file=review.name)
+    elif len(good) == len(columns):
+        review.found.add("text-no-header", exc.reason, file=review.name)
 
 
-def _scan(
-    text: Utf8Text,
-    names: Sequence[str],
-    marker: str,
-    file: str,
-    metadata: TableMetadata | None,
-    policy: Policy,
-    found: Findings,
-) -> Scan:
-    """Read the rows: how many fields each has, the marker and the keys."""
-    ragged: array[int] = array("q")
-    columns = {name.lower(): f"f{place}" for place, name in enumerate(names)}
-    keys = {key: columns[key.lower()] for key in policy.keys if key.lower() in columns}
-    marked = columns[MARKER] if marker else None
-    wanted = [*dict.fromkeys([*([marked] if marked else []), *keys.values()])]
-    scan, seen = Scan(), 0
-    for batch in _batches(text, len(names), wanted or ["f0"], metadata, ragged):
-        if marked:
-            scan_markers(scan, _values(batch, marked), seen, policy)
-        scan_keys(scan, {key: _values(batch, place) for key, place in keys.items()}, seen)
-        seen += len(batch)
-    if not marked:
-        scan = _unmarked(scan, seen, policy)
-    if ragged:
-        told = f"{len(ragged):,} rows" if len(ragged) > 1 else "1 row"
-        found.add(
-            "text-ragged-row",
-            f"{told}; the header has {len(names)} fields",
-            file=file,
-            row=ragged[0],
+def _tell_undeclared(review: _Review, schema: FileSchema, names: Sequence[str]) -> None:
+    """Name columns that are in the header alone, or in `SchemaDefinition` alone; keys are told with the rows."""
+    for name in schema.undeclared if review.dialect.columns else ():
+        review.found.add(
+            "text-column-undeclared", "it is not declared", file=review.name, column=name
         )
+    elsewhere = {key.lower() for key in review.policy.keys} | {name.casefold() for name in names}
+    for column in review.dialect.columns:
+        name = column.name.strip()
+        if name.casefold() not in elsewhere and name.lower() not in elsewhere:
+            review.found.add("text-column-missing", "it is declared", file=review.name, column=name)
+
+
+def _review_rows(review: _Review, schema: FileSchema) -> Facts:
+    """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
+    names = [column.name for column in schema.columns]
+    given = given_names(review.name, names, review.policy.table, review.found)
+    seen = _Seen()
+    try:
+        _scan(review, schema, seen)
+    except ChangeFileError:
+        _tell(review, schema, seen, given)
+        raise
+    _tell(review, schema, seen, given)
+    return Facts(file=review.file, columns=(), marked=bool(schema.marker), scan=seen.scan)
+
+
+def _scan(review: _Review, schema: FileSchema, seen: _Seen) -> None:
+    stored, dialect, policy = review.file.stored, review.dialect, review.policy
+    keys = {key: column.name for key in policy.keys if (column := schema.column(key))}
+    required = [column.name for column in schema.columns if dialect.required(column.name)]
+    seen.nulls = {name: Rows() for name in required if name not in keys.values()}
+    tables = survey_tables(review.handle, stored, dialect, schema, seen.survey, table=policy.table)
+    for rows in tables:
+        if schema.marker:
+            scan_markers(seen.scan, rows.column(schema.marker), seen.rows, policy)
+        else:
+            plain = scan_unmarked(seen.rows + len(rows), policy)
+            plain.null_keys = seen.scan.null_keys
+            seen.scan = plain
+        scan_keys(seen.scan, {key: rows.column(name) for key, name in keys.items()}, seen.rows)
+        _see_nulls(seen.nulls, rows, schema.marker, seen.rows)
+        seen.rows += len(rows)
+
+
+def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start: int) -> None:
+    """Take in a piece; a delete needs its key alone."""
+    holes = [name for name in nulls if rows.column(name).null_count]
+    if not holes:
+        return
+    kept = pa.scalar(value=True)
+    if marker is not None:
+        markers = small_markers(rows.column(marker))
+        kept = pc.fill_null(pc.not_equal(markers, DELETE), fill_value=True)
+    for name in holes:
+        mask = pc.and_(pc.is_null(rows.column(name)), kept)
+        nulls[name].see(mask, start, rows.column(name))
+
+
+def _tell(review: _Review, schema: FileSchema, seen: _Seen, given: tuple[str, ...]) -> None:
+    """Make findings of what was seen."""
+    scan, file, found = seen.scan, review.name, review.found
     for rows in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):
-        _shift(rows, ragged)
-    return scan
+        _shift(rows, seen.survey)
+    _tell_misfits(review, seen.survey, len(schema.columns) + bool(schema.marker))
+    names = (*(column.name for column in schema.columns), *given)
+    for key in missing_keys(names, review.policy) if scan.rows else ():
+        found.add("key-missing", "no such column", file=file, column=key)
+    tell_rows(scan, review.policy, file, schema.marker, found)
+    for name, missing in seen.nulls.items():
+        _tell_nulls(review, schema, seen.survey, name, missing)
 
 
-def _unmarked(scan: Scan, rows: int, policy: Policy) -> Scan:
-    plain = scan_unmarked(rows, policy)
-    plain.null_keys = scan.null_keys
-    return plain
+def _tell_misfits(review: _Review, survey: Survey, width: int) -> None:
+    if survey.ragged:
+        told = f"{len(survey.ragged):,} rows" if len(survey.ragged) > 1 else "1 row"
+        review.found.add(
+            "text-ragged-row",
+            f"{told}; the header has {width} fields",
+            file=review.name,
+            row=survey.ragged[0],
+            line=survey.ragged_line,
+        )
+    exc = survey.misfit
+    if exc is not None and exc.column is not None:
+        told = f"{exc.found}; {review.dialect.data_type(exc.column).name} is declared"
+        review.found.add(
+            "text-value", told, file=review.name, column=exc.column, row=exc.row, line=exc.line
+        )
 
 
-def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:
-    return pa.chunked_array([batch.column(name)])
+def _tell_nulls(
+    review: _Review, schema: FileSchema, survey: Survey, name: str, missing: Rows
+) -> None:
+    if missing.first is None:
+        return
+    line = None
+    if not survey.ragged and not survey.misfit:
+        line = line_of(
+            review.handle,
+            review.file.stored,
+            review.dialect,
+            schema,
+            missing.first,
+            table=review.policy.table,
+        )
+    _shift(missing, survey)
+    review.found.add(
+        "text-null", missing.told, file=review.name, column=name, row=missing.first, line=line
+    )
 
 
-def _shift(rows: Rows, ragged: array[int]) -> None:
-    """Count the ragged rows, which pyarrow leaves out, into the place of a row."""
-    for place in ragged if rows.first is not None else ():
+def _shift(rows: Rows, survey: Survey) -> None:
+    """Count the ragged rows, which are left out, into the place of a row."""
+    for place in survey.ragged if rows.first is not None else ():
         if rows.first is None or place > rows.first:
             return
         rows.first += 1
-
-
-def _batches(
-    text: Utf8Text,
-    width: int,
-    wanted: list[str],
-    metadata: TableMetadata | None,
-    ragged: array[int],
-) -> pyarrow.csv.CSVStreamingReader:
-    """Open the rows below the header; places of ragged rows go into *ragged*."""
-
-    def skip(row: pyarrow.csv.InvalidRow) -> str:
-        ragged.append(row.number - 2)  # from 1, and the header is the first
-        return "skip"
-
-    names = [f"f{place}" for place in range(width)]
-    quote = separator(metadata, "QuoteCharacter", '"')
-    escape = separator(metadata, "EscapeCharacter", "\\")
-    properties: Mapping[str, str] = metadata.format_properties if metadata else {}
-    return pyarrow.csv.open_csv(
-        text,
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=names, skip_rows_after_names=1, use_threads=False, block_size=_BLOCK
-        ),
-        parse_options=pyarrow.csv.ParseOptions(
-            delimiter=separator(metadata, "ColumnSeparator", ",") or ",",
-            quote_char=quote or False,
-            double_quote=bool(quote),
-            escape_char=escape if escape and escape != quote else False,
-            newlines_in_values=True,
-            invalid_row_handler=skip,
-        ),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=wanted,
-            null_values=["", properties.get("NullValue", "")],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
