@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.apply.columns import Column, Columns, find_column, needs_mapping, sql_type
+from mirrorlib.apply.decode import text_dialect
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
+from mirrorlib.apply.marks import with_line
 from mirrorlib.apply.read import column_values
 from mirrorlib.apply.rescue import RESCUED_COLUMN
 from mirrorlib.errors import SchemaError
@@ -248,7 +250,7 @@ def _error(
     step: str,
     row: int | None = None,
 ) -> SchemaError:
-    return SchemaError(
+    error = SchemaError(
         msg,
         table=source.table,
         file=landed.file.name,
@@ -257,3 +259,6 @@ def _error(
         found=found,
         next_step=step,
     )
+    if source.policies.kind_of(landed.file.name) != "delimited":
+        return error
+    return with_line(source, text_dialect(source), landed.file, landed.schema, error)

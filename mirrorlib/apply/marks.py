@@ -6,13 +6,13 @@ NULL where the table has no default, stops the file by its row before anything i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.errors import MarkerError, SchemaError
+from mirrorlib.errors import MarkerError, MirrorError, SchemaError
 from mirrorlib.landing.delimited import line_of
 from mirrorlib.landing.markers import show_marker, small_markers
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from mirrorlib.landing.columns import FileSchema
     from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
+
+_Error = TypeVar("_Error", bound=MirrorError)
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKER_NAMES = {INSERT: "inserts", UPDATE: "updates", DELETE: "deletes", UPSERT: "upserts"}
@@ -111,8 +113,8 @@ def check_columns(
 
 
 def with_line(
-    source: Source, dialect: Dialect, file: StoredFile, schema: FileSchema, exc: MarkerError
-) -> MarkerError:
+    source: Source, dialect: Dialect, file: StoredFile, schema: FileSchema, exc: _Error
+) -> _Error:
     """Give an error about a row of text the line on which the row begins."""
     if exc.row is None:
         return exc

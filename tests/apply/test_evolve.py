@@ -14,6 +14,7 @@ from mirrorlib.apply.prepare import Prepared, prepare_files, rows_of
 from mirrorlib.apply.record import Policies
 from mirrorlib.apply.source import Source
 from mirrorlib.errors import SchemaError
+from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.names import sequence_number
 from mirrorlib.store import open_store
 
@@ -247,3 +248,26 @@ def test_growth_tells_added_widened_and_rewritten_apart() -> None:
 def test_columns_of_foreign_types_are_left_out() -> None:
     """Somebody added an array by hand: it stays NULL in new rows."""
     assert (Column("id", pa.int64()),) == to_columns([("id", "bigint"), ("a", "array<int>")])
+
+
+def test_a_new_type_of_text_is_told_with_the_line(zone: ZoneWriter) -> None:
+    """A row of text is found by its line; quoted line ends before it count."""
+    table = zone.table("orders", keys=["id"])
+    (table.folder / f"{1:020d}.csv").write_bytes(b'id,v\n1,\n"2\n",x\n')
+    policies = Policies(
+        keys=("id",),
+        upsert_default=False,
+        insert_policy="append",
+        evolution="widen",
+        ntz="utc",
+        dialect=Dialect(),
+    )
+    store = open_store(str(zone.root))
+    source = Source(zone=store, table="orders", folder="orders", policies=policies)
+    listed = store.list_folder("orders")
+    assert listed is not None
+    files = [file for file in listed.files if file.name[0] != "_"]
+
+    error = fault(prepare_files(source, files, columns("id string, v int")))
+
+    assert ("v", 3) == (error.column, error.line)

@@ -104,10 +104,8 @@ def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
     for prefix, name in _FOREIGN:
         if magic.startswith(prefix):
             msg = "the change file is no text"
-            step = (
-                'Declare "FileFormat": "Parquet" in _metadata.json.' if name == "Parquet" else None
-            )
-            raise origin.fault(msg, found=name, next_step=step)
+            step = 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.'
+            raise origin.fault(msg, found=name, next_step=step if name == "Parquet" else None)
     for prefix, name in _COMPRESSIONS:
         if magic.startswith(prefix):
             yield from _decompressed(handle, name, origin, size)

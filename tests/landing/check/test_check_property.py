@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import tempfile
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,14 +16,22 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlib.errors import MirrorError
+from mirrorlib.apply.onboard import open_folder, policies_of
+from mirrorlib.apply.options import Options
+from mirrorlib.apply.read import read_landed
+from mirrorlib.apply.source import Source
+from mirrorlib.errors import ChangeFileError, MirrorError
 from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.landing.names import TableName
 from mirrorlib.store import LocalStore
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
+
+    from mirrorlib.apply.read import Landed
 
 VALUES: dict[pa.DataType, SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
@@ -176,3 +185,149 @@ def test_text_that_is_written_correctly_is_clean(
         path.write_bytes(gzip.compress(data) if packed else data)
 
         assert () == check_zone(folder, strict=True).findings
+
+
+COLUMN_TYPES = st.sampled_from(["String", "Int32", "Boolean"])
+PROPERTIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "ColumnSeparator": st.sampled_from([",", ";", " ; ", "\\t", "", "'"]),
+        "RowSeparator": st.sampled_from(["\n", "\\r\\n", "\r", "x"]),
+        "QuoteCharacter": st.sampled_from(['"', "'", "", " ", '\\"', "xx"]),
+        "EscapeCharacter": st.sampled_from(["\\", "/", '"', ""]),
+        "NullValue": st.sampled_from(["N", "", "1"]),
+        "Encoding": st.sampled_from(
+            ["UTF-8", "utf-8 with BOM", "x-sjis", "unicode", "1252", "65001", "utf-16le", "hex"]
+        ),
+        "FirstRowAsHeader": st.sampled_from([True, "TRUE", "", False]),
+    },
+)
+HEADS = st.sampled_from(["a", "a,b", " a , B ", "a,__rowMarker__", "a,b,__rowMarker__"])
+ODD_HEADS = st.sampled_from(["b", "a;b", "a,A", "", "a,_metadata", "a,__rowMarker__,__ROWMARKER__"])
+FIELDS = st.sampled_from(
+    [
+        "",
+        "1",
+        "1",
+        "2",
+        "4",
+        " ",
+        '""',
+        '"1"',
+        "N",
+        '5" x',
+        "x\\",
+        "\r",
+        "\n",
+        '"1\n,"',
+        '"a',
+        "3",
+        "é",
+    ]
+)
+LINE_ENDS = st.sampled_from(["\n", "\r\n", "\r"])
+
+
+def rarely(
+    draw: st.DrawFn, common: SearchStrategy[Any], odd: SearchStrategy[Any], times: int = 4
+) -> Any:
+    """Draw what is odd once in so many times: what is all odd is only ever refused."""
+    return draw(odd if draw(st.integers(1, times)) == times else common)
+
+
+@st.composite
+def text_tables(draw: st.DrawFn) -> tuple[dict[str, Any], str, bytes]:
+    """Draw metadata, a file's place and its content: anything that a publisher could do, right or wrong."""
+    names = draw(st.sampled_from(["a", "ab"]))
+    columns = [{"Name": name, "DataType": draw(COLUMN_TYPES)} for name in names]
+    keys = st.sampled_from([["a"], ["A", "r"], []])
+    metadata: dict[str, Any] = {
+        "keyColumns": rarely(draw, st.just(["a"]), keys),
+        "isUpsertDefaultRowMarker": draw(st.booleans()),
+        "isPartitionEnabled": True,
+        "FileFormat": draw(st.sampled_from(["CSV", "CSV", None])),
+        "FileFormatTypeProperties": rarely(draw, st.just({}), PROPERTIES, 2),
+        "SchemaDefinition": {"Columns": draw(st.sampled_from([[], columns]))},
+    }
+    head, end = rarely(draw, HEADS, ODD_HEADS, 10), draw(LINE_ENDS)
+    width = 1 + head.count(",")
+    shape = st.lists(FIELDS, min_size=width, max_size=width)
+    rows = draw(st.lists(shape, max_size=4))
+    text = end.join([head, *(",".join(row) for row in rows)]) + draw(st.sampled_from([end, ""]))
+    codec = rarely(draw, st.just("utf-8"), st.sampled_from(["utf-8-sig", "utf-16", "cp1252"]))
+    place = rarely(draw, st.sampled_from(["", "r=x/"]), st.just("a`=1/"), 10)
+    return metadata, place, text.encode(codec)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text_tables())
+def test_text_has_an_error_exactly_when_its_reader_refuses_it(
+    table: tuple[dict[str, Any], str, bytes],
+) -> None:
+    """What `apply` reads a file with is the oracle, NULL keys included."""
+    metadata, place, data = table
+    with tempfile.TemporaryDirectory() as zone:
+        path = Path(zone) / "orders" / place / f"{1:020d}.csv"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        (Path(zone) / "orders" / "_metadata.json").write_text(json.dumps(metadata))
+
+        report = check_zone(zone)
+        landed = landed_files(Path(zone))
+
+    if landed is None:
+        assert not report.ok, str(report)
+        return
+    assert report.ok, str(report)
+    null_keys = any(one.null_keys for one in landed)
+    assert null_keys is any(finding.rule == "key-null" for finding in report.findings)
+
+
+def landed_files(zone: Path) -> list[Landed] | None:
+    """Read a table's files as `apply` does; None when it refuses one."""
+    store = LocalStore(zone)
+    folder = TableFolder(name=TableName(None, "orders"), path="orders")
+    try:
+        opened = open_folder(store, folder)
+        assert opened.metadata is not None
+        policies = policies_of(opened.metadata, opened.dialect, Options())
+        source = Source(zone=store, table="orders", folder="orders", policies=policies)
+        files = [file for lane in opened.listing.lanes.values() for file in lane.values()]
+        return [read_landed(source, file, whole=True) for file in files]
+    except MirrorError:
+        return None
+
+
+FILE_NAMES = st.builds(
+    "{}{}".format,
+    st.sampled_from([f"{1:020d}", f"{2:020d}", f"{0:020d}", "a", "3"]),
+    st.sampled_from([".csv", ".CSV", ".csv.gz", ".tsv", ".parquet", ".txt", "", ".csv.zst", ".x"]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    names=st.sets(FILE_NAMES, max_size=4),
+    file_format=st.sampled_from([None, "CSV", "DelimitedText", "parquet"]),
+    extension=st.sampled_from([None, "csv", ".csv", "*.csv", "tsv", "csv.gz"]),
+    by_time=st.booleans(),
+)
+def test_the_same_files_are_change_files_to_both(
+    names: set[str], file_format: str | None, extension: str | None, by_time: bool
+) -> None:
+    """By number, or by extension; which one the reader leaves alone although it looks like data is an error."""
+    with tempfile.TemporaryDirectory() as zone:
+        stated = {"FileFormat": file_format, "FileExtension": extension}
+        order = {"fileDetectionStrategy": "LastUpdateTimeFileDetection"} if by_time else {}
+        table = ZoneWriter(Path(zone)).table("orders", keys=["id"], metadata={**stated, **order})
+        for name in names:
+            (table.folder / name).write_text("id\r\n1\r\n")
+        found = check_zone(zone)
+        folder = TableFolder(name=TableName(None, "orders"), path="orders")
+        try:
+            expected = open_folder(LocalStore(Path(zone)), folder).listing.count
+        except ChangeFileError:
+            assert "duplicate-number" in {finding.rule for finding in found.findings}
+            return
+
+    assert expected == found.tables[0].files
