@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_line
-from mirrorlib.landing.columns import check_names, with_given
-from mirrorlib.landing.delimited import iter_tables, read_header, read_values, shape_of
+from mirrorlib.landing.delimited import iter_tables, read_header
 from mirrorlib.landing.footer import open_parquet, read_footer
+from mirrorlib.landing.given import add_given
 from mirrorlib.landing.lines import iter_line_tables, read_line_schema
-from mirrorlib.landing.names import partition_values
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 
 if TYPE_CHECKING:
@@ -65,29 +64,8 @@ def with_partition(source: Source, file: StoredFile, schema: FileSchema) -> File
         _check_plain(source, file, schema)
     if not schema.rows and all(pa.types.is_null(column.type) for column in schema.columns):
         return schema  # a publisher's first sign of life, from which no table is made (Q11)
-    values = partition_values(file.name)
-    lacking = {name: value for name, value in values.items() if schema.column(name) is None}
-    check_names(list(lacking), [], table=source.table, file=file.name)
-    given = {name: _given(source, file, name, value) for name, value in lacking.items()}
-    return with_given(schema, given)
-
-
-def _given(source: Source, file: StoredFile, name: str, value: str | None) -> pa.Scalar:
-    """Read what a folder states as the text beside it would be read; without a declared type it is text."""
-    dialect = source.policies.dialect
-    declared = dialect.declared(name) if dialect is not None else None
-    if declared is None:
-        return pa.scalar(value, pa.string())
-    fields = pa.chunked_array([pa.array([value], pa.string())])
-    try:
-        return read_values(fields, declared, declared.mirror_type(source.policies.ntz))[0]
-    except pa.ArrowInvalid as exc:
-        msg = f"the folder's value is no {declared.name}, the type in SchemaDefinition"
-        step = f"Write it as {declared.written} in the folder's name, or correct DataType in _metadata.json."
-        found = shape_of(value or "")
-        raise SchemaError(
-            msg, table=source.table, file=file.name, column=name, found=found, next_step=step
-        ) from exc
+    policies = source.policies
+    return add_given(schema, file.name, policies.dialect, table=source.table, ntz=policies.ntz)
 
 
 def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
-from mirrorlib.landing.check.columns import Facts, UnreadableError, given_names, good_names
+from mirrorlib.landing.check.columns import Facts, UnreadableError, good_names
 from mirrorlib.landing.check.faults import rule_of
 from mirrorlib.landing.check.rows import (
     DELETE,
@@ -30,7 +30,9 @@ from mirrorlib.landing.check.rows import (
 )
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
+from mirrorlib.landing.given import add_given
 from mirrorlib.landing.markers import small_markers
+from mirrorlib.landing.names import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,17 +128,17 @@ def _tell_undeclared(review: _Review, schema: FileSchema, names: Sequence[str]) 
         review.found.add(
             "text-column-undeclared", "it is not declared", file=review.name, column=name
         )
-    elsewhere = {key.lower() for key in review.policy.keys} | {name.casefold() for name in names}
+    there = (*names, *partition_values(review.name), *review.policy.keys)
+    folded = {name.casefold() for name in there}
     for column in review.dialect.columns:
         name = column.name.strip()
-        if name.casefold() not in elsewhere and name.lower() not in elsewhere:
+        if name.casefold() not in folded:
             review.found.add("text-column-missing", "it is declared", file=review.name, column=name)
 
 
 def _review_rows(review: _Review, schema: FileSchema) -> Facts:
     """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
-    names = [column.name for column in schema.columns]
-    given = given_names(review.name, names, review.policy.table, review.found)
+    given = _given(review, schema)
     seen = _Seen()
     try:
         _scan(review, schema, seen)
@@ -145,6 +147,22 @@ def _review_rows(review: _Review, schema: FileSchema) -> Facts:
         raise
     _tell(review, schema, seen, given)
     return Facts(file=review.file, columns=(), marked=bool(schema.marker), scan=seen.scan)
+
+
+def _given(review: _Review, schema: FileSchema) -> tuple[str, ...]:
+    """Name the columns that the file's partition folders give, and tell the one that a reader refuses."""
+    file, table, found = review.name, review.policy.table, review.found
+    own = [column.name for column in schema.columns]
+    try:
+        whole = add_given(schema, file, review.dialect, table=table)
+    except SchemaError as exc:
+        lacking = [name for name in partition_values(file) if schema.column(name) is None]
+        good = good_names(lacking, file, table, found)
+        if len(good) == len(lacking):
+            told = f"{exc.found}; {review.dialect.data_type(exc.column or '').name} is declared"
+            found.add("text-value", told, file=file, column=exc.column)
+        return tuple(lacking)
+    return tuple(column.name for column in whole.columns if column.name not in own)
 
 
 def _scan(review: _Review, schema: FileSchema, seen: _Seen) -> None:

@@ -239,7 +239,7 @@ def rarely(
 def text_tables(draw: st.DrawFn) -> tuple[dict[str, Any], str, bytes]:
     """Draw metadata, a file's place and its content: anything that a publisher could do, right or wrong."""
     names = draw(st.sampled_from(["a", "ab"]))
-    columns = [{"Name": name, "DataType": draw(COLUMN_TYPES)} for name in names]
+    columns = [{"Name": name, "DataType": draw(COLUMN_TYPES)} for name in f"{names}r"]
     keys = st.sampled_from([["a"], ["A", "r"], []])
     metadata: dict[str, Any] = {
         "keyColumns": rarely(draw, st.just(["a"]), keys),
@@ -255,7 +255,7 @@ def text_tables(draw: st.DrawFn) -> tuple[dict[str, Any], str, bytes]:
     rows = draw(st.lists(shape, max_size=4))
     text = end.join([head, *(",".join(row) for row in rows)]) + draw(st.sampled_from([end, ""]))
     codec = rarely(draw, st.just("utf-8"), st.sampled_from(["utf-8-sig", "utf-16", "cp1252"]))
-    place = rarely(draw, st.sampled_from(["", "r=x/"]), st.just("a`=1/"), 10)
+    place = rarely(draw, st.sampled_from(["", "r=x/", "r=1/"]), st.just("a`=1/"), 10)
     return metadata, place, text.encode(codec)
 
 

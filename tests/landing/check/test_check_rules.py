@@ -670,6 +670,20 @@ def _text_value(zone: ZoneWriter, broken: bool) -> None:
 
 
 @breaks("text-value")
+def _text_value_of_a_folder(zone: ZoneWriter, broken: bool) -> None:
+    """What a folder states is read as the text beside it, and is not missed in the header."""
+    columns = {"Columns": [*COLUMNS, {"Name": "r", "DataType": "Int32"}]}
+    table = zone.table(
+        "orders",
+        keys=["id", "r"],
+        metadata={**CSV, "SchemaDefinition": columns, "isPartitionEnabled": True},
+    )
+    folder = table.folder / ("r=x" if broken else "r=1")
+    folder.mkdir()
+    (folder / f"{1:020d}.csv").write_bytes(WHOLE.encode())
+
+
+@breaks("text-value")
 def _text_value_out_of_range(zone: ZoneWriter, broken: bool) -> None:
     text(zone, f"{HEADER}{2**31 - 1 + broken},a,0\r\n")
 
