@@ -1,8 +1,9 @@
 """Read what a table's log says of each version, as far as its change feed depends on it.
 
-In: the store of a table's folder. Out: `FeedCommit` and `Metadata` values. No Spark: a listing and
-the log's own files, as a version that Delta can rebuild from a checkpoint is not one whose changes
-it can give. Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints", and
+In: the store of a table's folder. Out: `FeedCommit` and `Metadata` values; a version's file is read
+about once, however many windows are opened on one look at the log. No Spark: a listing and the log's
+own files, as a version that Delta can rebuild from a checkpoint is not one whose changes it can give.
+Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints", and
 "In-Commit Timestamps".
 """
 
@@ -10,77 +11,25 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version
-from mirrorlib.apply.table import FEED, MAPPING
 from mirrorlib.errors import FeedError
+from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from mirrorlib.store import Store, StoredFile
 
-_ONE_KIND = frozenset({"UPDATE", "DELETE"})
-_MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
-    """A table's metadata from one version on.
-
-    Attributes:
-        id: the table's id: another one is another table.
-        schema: its schema, Spark's JSON.
-        properties: its table properties.
-
-    """
-
-    id: str
-    schema: Mapping[str, Any]
-    properties: Mapping[str, str]
-
-    @property
-    def has_feed(self) -> bool:
-        """Say whether commits record their changes."""
-        return self.properties.get(FEED, "").lower() == "true"
-
-    @property
-    def mapped(self) -> bool:
-        """Say whether columns are known by ids, so that they can be renamed and dropped."""
-        return self.properties.get(MAPPING, "none") != "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeedCommit:
-    """What one version says of its changes.
-
-    Attributes:
-        version: its number.
-        metadata: what it sets the table's metadata to; None when it leaves it.
-        changes: it adds, removes or changes rows.
-        forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
-        rows: how many rows it changes, as its metrics say; None where they do not.
-        pairs: it may delete and insert rows of one key.
-        files: the data and change files that hold its changes, relative to the table.
-        vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
-
-    """
-
-    version: int
-    metadata: Metadata | None
-    changes: bool
-    forgotten: bool
-    rows: int | None
-    pairs: bool
-    files: tuple[str, ...]
-    vacuums: timedelta | None
+_SMALL = (
+    16 << 10
+)  # bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 class Commits:
@@ -90,6 +39,10 @@ class Commits:
         """Take the store of the table's folder, and the table's name for errors."""
         self._store = store
         self._shown = shown
+        self._whole: dict[int, FeedCommit] = {}  # small ones
+        self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
+        self._metadata: dict[int, Metadata] = {}
+        self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
         """See that the log holds a version.
@@ -155,58 +108,66 @@ class Commits:
         return self.first + bisect_right(self._times, moment) - 1
 
     def _in_commit_time(self, version: int) -> datetime | None:
-        info: Mapping[str, Any] = next(
-            (
-                line["commitInfo"]
-                for line in self._lines(version, '"commitInfo"')
-                if "commitInfo" in line
-            ),
-            {},
-        )
+        lines = _actions(self._data(version), ('"commitInfo"',))
+        info: Mapping[str, Any] = next((x["commitInfo"] for x in lines if "commitInfo" in x), {})
         told = info.get("inCommitTimestamp")
         return None if told is None else datetime.fromtimestamp(told / 1000, UTC)
 
     def read(self, version: int) -> FeedCommit:
-        """Read one version.
+        """Read one version, once: what a commit says never changes.
 
         Raises:
             FeedError: its file is gone since the log was listed.
 
         """
-        actions = list(self._lines(version))
-        told = {kind: action[kind] for action in actions for kind in action}
-        changed = [a.get("add") or a.get("remove") for a in actions if "add" in a or "remove" in a]
-        data = [file for file in changed if file and file.get("dataChange")]
-        images = [action["cdc"]["path"] for action in actions if "cdc" in action]
-        info = told.get("commitInfo") or {}
-        metrics = info.get("operationMetrics") or {}
-        inserted, updated, deleted = (metrics.get(name) for name in _MERGED)
-        merge = info.get("operation") == "MERGE"
-        return FeedCommit(
-            version=version,
-            metadata=_metadata(told["metaData"]) if "metaData" in told else None,
-            changes=bool(data or images),
-            forgotten=bool(data or images) and merge and {inserted, updated, deleted} == {"0"},
-            rows=_rows(metrics) if data or images else 0,
-            pairs=not (merge and "0" in {inserted, deleted})
-            and info.get("operation") not in _ONE_KIND
-            and not _only_adds(actions),
-            files=tuple(unquote(path) for path in (images or (file["path"] for file in data))),
-            vacuums=_kept(info),
-        )
+        if version not in self._whole:
+            data = self._data(version)
+            commit = read_commit(version, list(_actions(data)))
+            if len(data) > _SMALL:
+                return commit
+            self._whole[version] = commit
+        return self._whole[version]
+
+    def _glance(self, version: int) -> FeedCommit:
+        """Read what a version says of the table as a whole; of a big one nothing else."""
+        found = self._whole.get(version) or self._glimpses.get(version)
+        if found is not None:
+            return found
+        data = self._data(version)
+        if len(data) <= _SMALL:
+            self._whole[version] = read_commit(version, list(_actions(data)))
+            return self._whole[version]
+        words = ('"metaData"', '"commitInfo"')
+        self._glimpses[version] = read_commit(version, list(_actions(data, words)))
+        return self._glimpses[version]
 
     def metadata_at(self, version: int) -> Metadata:
         """Find the metadata in force once a version is committed, going back to the checkpoint before it."""
-        checkpoints = self._checkpoints
+        passed = []
         for number in range(version, -1, -1):
-            if number in self._listed:
-                for line in self._lines(number, '"metaData"'):
-                    if "metaData" in line:
-                        return _metadata(line["metaData"])
-            if number in checkpoints:
-                return self._metadata_of_checkpoint(checkpoints[number])
+            passed.append(number)
+            found = self._metadata.get(number) or self._told_metadata(number)
+            if found is not None:
+                self._metadata.update(dict.fromkeys(passed, found))
+                return found
         msg = f"the log no longer tells the table's metadata as of version {version}"
         raise FeedError(msg, table=self._shown)
+
+    def _told_metadata(self, version: int) -> Metadata | None:
+        """Find what a version itself says of the metadata, or the checkpoint of it."""
+        told = self._glance(version).metadata if version in self._listed else None
+        if told is None and version in self._checkpoints:
+            return self._metadata_of_checkpoint(self._checkpoints[version])
+        return told
+
+    def vacuumed_until(self, version: int) -> datetime:
+        """Say up to when files were written that a VACUUM of a version, or of one after it, may have taken."""
+        known = self.newest + 1 - len(self._horizons)
+        for number in range(known - 1, version - 1, -1):
+            kept = self._glance(number).vacuums
+            end = _BEGINNING if kept is None else self.written_at(number) - kept
+            self._horizons[number] = max(end, self._horizons.get(number + 1, _BEGINNING))
+        return self._horizons[version]
 
     @cached_property
     def _checkpoints(self) -> dict[int, list[str]]:
@@ -230,53 +191,28 @@ class Commits:
                     column = pq.read_table(file, columns=["metaData"]).column(0)
                 found = next((row for row in column.drop_null().to_pylist() if row), None)
             if found is not None:
-                return _metadata(found)
+                return read_metadata(found)
         msg = "a checkpoint of the table's log has no metadata in it"
         raise FeedError(msg, table=self._shown, file=paths[0])
 
     def holds(self, path: str) -> bool:
-        """Say whether a data or change file is still there; files elsewhere, as a clone has, are not looked at."""
-        return "://" in path or path.startswith("/") or self._store.stat(path) is not None
+        """Say whether a data or change file is still there."""
+        return self._store.stat(path) is not None
 
-    def _lines(self, version: int, word: str = "") -> Iterator[dict[str, Any]]:
+    def _data(self, version: int) -> bytes:
         path = commit_path(version)
         data = self._store.read(path)
         if data is None:
             msg = f"version {version} has gone from the log while it was read"
             raise FeedError(msg, table=self._shown, file=path, next_step="Try again.")
-        for line in data.decode("utf-8", "surrogatepass").split("\n"):
-            if line.strip() and word in line:
-                yield json.loads(line)
+        return data
 
 
-def _rows(metrics: Mapping[str, Any]) -> int | None:
-    """Add up the rows that a commit says it changed: a MERGE tells three kinds, all others one."""
-    for names in (_MERGED, ("numUpdatedRows",), ("numDeletedRows",), ("numOutputRows",)):
-        if all(str(metrics.get(name, "")).isdecimal() for name in names):
-            return sum(int(metrics[name]) for name in names)
-    return None
-
-
-def _kept(info: Mapping[str, Any]) -> timedelta | None:
-    """Return for how long a VACUUM keeps files; nothing is known to be kept where it does not say."""
-    if info.get("operation") != "VACUUM START":
-        return None
-    told = info.get("operationParameters") or {}
-    kept = told.get("specifiedRetentionMillis", told.get("defaultRetentionMillis", 0))
-    return timedelta(milliseconds=int(kept))
-
-
-def _only_adds(actions: list[dict[str, Any]]) -> bool:
-    return not any("remove" in action or "cdc" in action for action in actions)
-
-
-def _metadata(action: Mapping[str, Any]) -> Metadata:
-    properties = action.get("configuration") or {}
-    return Metadata(
-        id=action["id"],
-        schema=json.loads(action["schemaString"]),
-        properties=dict(properties),  # a checkpoint has a list of pairs
-    )
+def _actions(data: bytes, words: Sequence[str] = ("",)) -> Iterator[dict[str, Any]]:
+    """Read the lines of a version's file that have one of the words in them."""
+    for line in data.decode("utf-8", "surrogatepass").split("\n"):
+        if line.strip() and any(word in line for word in words):
+            yield json.loads(line)
 
 
 def _whole_milliseconds(moment: datetime) -> datetime:

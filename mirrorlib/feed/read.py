@@ -9,11 +9,13 @@ NULL there, one that was renamed follows its id, one that was widened is cast up
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
-from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.apply.sessions import configured
+from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
     INSERT,
@@ -25,20 +27,22 @@ from mirrorlib.feed.net import (
     pair_updates,
 )
 from mirrorlib.feed.place import FeedTable, find_feed_table
-from mirrorlib.feed.window import Bound, Segment, Window, open_window, physical_name
+from mirrorlib.feed.refusal import TOO_OLD, check_planned, condition_of, refused_load
+from mirrorlib.feed.schemas import tell_columns
+from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
 from mirrorlib.landing.names import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.feed.commits import Metadata
+    from mirrorlib.feed.actions import Metadata
 
 Images = Literal["both", "post"]
-_PLANNING = "Error occurred during query planning"
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
-_TOLD = 400  # characters of what Delta says
+_ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+_LIFTING = threading.Lock()  # all threads of a session share its configuration
 
 
 def read_feed(
@@ -101,7 +105,7 @@ def tell_changes(
     spelled = spell_keys(table, window.metadata, keys)
     if net:
         return fold_net(frame, spelled, table)
-    return pair_updates(frame, spelled) if spelled and window.pairs else frame
+    return pair_updates(frame, spelled, table) if spelled and window.pairs else frame
 
 
 def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
@@ -113,8 +117,11 @@ def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFr
     """
     from pyspark.sql import functions as f
 
-    rows = table.load(spark.read.format("delta").option("versionAsOf", version))
-    _check_planned(spark, table, rows)
+    def load() -> DataFrame:
+        return table.load(spark.read.format("delta").option("versionAsOf", version))
+
+    # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
+    rows = _loaded(spark, table, load, lift=lambda: version == table.commits.newest)
     at = f.lit(table.commits.committed_at(version))
     return rows.withColumns({KIND: f.lit(INSERT), VERSION: f.lit(version).cast("long"), TIME: at})
 
@@ -128,31 +135,71 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
         return _nothing(spark, schema)
     if any(segment.widened for segment in window.segments):
         # Delta refuses any change of a type within a window; which ones it can read was looked at.
-        own = spark.newSession()
-        for name in _CARRIED:
-            own.conf.set(name, spark.conf.get(name) or "")
-        own.conf.set(_UNSAFE, "true")
-        spark = own
-    frames = [_read_segment(spark, table, segment, schema, window) for segment in window.segments]
+        spark = _own_session(spark, {_UNSAFE: "true"})
+    frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _read_segment(
-    spark: SparkSession, table: FeedTable, segment: Segment, schema: StructType, window: Window
-) -> DataFrame:
-    from pyspark.sql import functions as f
+def _own_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """Make a session that finds the same tables under the same names."""
+    own = spark.newSession()
+    for name in _CARRIED:
+        own.conf.set(name, spark.conf.get(name) or "")
+    for name, value in conf.items():
+        own.conf.set(name, value)
+    # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.
+    own.sql(f"SET CATALOG {quote(spark.catalog.currentCatalog())}")
+    own.sql(f"USE NAMESPACE {spark.catalog.currentDatabase()}")
+    return own
 
-    reader = spark.read.format("delta").option("readChangeFeed", "true")
-    reader = reader.option("startingVersion", segment.first).option("endingVersion", segment.last)
-    frame = table.load(reader)
-    _check_planned(spark, table, frame)
-    old = {physical_name(column): column["name"] for column in segment.metadata.schema["fields"]}
-    columns = []
-    for told, field in zip(window.metadata.schema["fields"], schema.fields, strict=True):
-        was = old.get(physical_name(told))
-        value = f.lit(None) if was is None else f.col(quote(was))
-        columns.append(value.cast(field.dataType).alias(field.name))
-    return frame.select(*columns, *FEED_COLUMNS)
+
+def _read_segment(
+    spark: SparkSession, table: FeedTable, segment: Segment, schema: StructType
+) -> DataFrame:
+    from pyspark.sql.types import StructType
+
+    def load() -> DataFrame:
+        reader = spark.read.format("delta").option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", segment.first).option(
+            "endingVersion", segment.last
+        )
+        return table.load(reader)
+
+    def prove() -> bool:
+        prove_files(table.commits, table.shown, range(segment.first, segment.last + 1))
+        return True
+
+    frame = _loaded(spark, table, load, lift=prove)
+    was = StructType.fromJson(dict(segment.metadata.schema))
+    return frame.select(*tell_columns(frame, was, schema), *FEED_COLUMNS)
+
+
+def _loaded(
+    spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame], lift: Callable[[], bool]
+) -> DataFrame:
+    """Load and plan a read: what Delta refuses becomes an error of ours, and its retention is no reason by itself.
+
+    Delta refuses versions older than the table keeps removed files, as VACUUM may have taken some. *lift*
+    says, or raises why not, that none is gone.
+
+    """
+    try:
+        frame = load()
+    except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
+        if condition_of(exc) != TOO_OLD or not lift():
+            raise refused_load(table, exc) from exc
+        frame = _load_lifted(spark, table, load)
+    check_planned(spark, table, frame)
+    return frame
+
+
+def _load_lifted(spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame]) -> DataFrame:
+    """Load without Delta's look at the age; once loaded, a read does not look at it again."""
+    with _LIFTING, configured(spark, {_ENFORCED: "false"}):
+        try:
+            return load()
+        except Exception as exc:
+            raise refused_load(table, exc) from exc
 
 
 def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
@@ -166,15 +213,6 @@ def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
         t.StructField(TIME, t.TimestampType()),
     ]
     return spark.createDataFrame([], t.StructType([*fields, *feed]))
-
-
-def _check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:
-    """Let Delta plan the read now: what it refuses, it refuses only then, in whatever the caller does next."""
-    told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
-    lines = "\n".join(row[0] for row in told).split("\n")
-    if lines[0].startswith(_PLANNING):
-        msg = "Delta cannot read the window"
-        raise FeedExpiredError(msg, table=table.shown, found=" ".join(lines[1:])[:_TOLD])
 
 
 def spell_keys(table: str, metadata: Metadata, keys: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import VERSION
-from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.place import FeedTable, find_feed_table
 from mirrorlib.feed.window import Bound, open_window
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def stream_feed(
 
     Raises:
         FeedExpiredError: a version since *after* is gone, or was made while the feed was off.
-        FeedError: *after* is no version or moment of the table, or there is no such table.
+        FeedError: *after* is no version or moment of the table, its feed is off, or there is no such table.
 
     """
     found = find_feed_table(spark, table)
@@ -47,6 +47,7 @@ def stream_feed(
     for name, limit in limits.items():
         if limit is not None:
             reader = reader.option(name, limit)
+    _check_fed(found)
     if after is None:
         return found.load(reader)
     window = open_window(found.commits, table, after, None)
@@ -58,3 +59,12 @@ def stream_feed(
     # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
     first = min(window.after + 1, found.commits.newest)
     return found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")
+
+
+def _check_fed(table: FeedTable) -> None:
+    """See that the feed is on: Spark would say so only when the stream has begun."""
+    commits = table.commits
+    if not commits.metadata_at(commits.newest).has_feed:
+        msg = "the table's change feed is off"
+        step = "Switch it on: mirrorlib enable-feed TARGET"
+        raise FeedError(msg, table=table.shown, next_step=step)

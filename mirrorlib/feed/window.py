@@ -10,28 +10,22 @@ Delta itself reads on without a word where a version's file is gone but a checkp
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from operator import index
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.schemas import spans, widens
 
 if TYPE_CHECKING:
-    from mirrorlib.feed.commits import Commits, FeedCommit, Metadata
+    from mirrorlib.feed.actions import FeedCommit, Metadata
+    from mirrorlib.feed.commits import Commits
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
-_WIDER = {
-    "byte": ("short", "integer", "long", "decimal", "double"),
-    "short": ("integer", "long", "decimal", "double"),
-    "integer": ("long", "decimal", "double"),
-    "long": ("decimal",),
-    "float": ("double",),
-    "decimal": ("decimal",),
-    "date": ("timestamp_ntz",),
-}
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
 
 
@@ -97,7 +91,9 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
     cut = _cut(commits, shown, found)
     newest = cut[-1].metadata if last == commits.newest else commits.metadata_at(commits.newest)
     segments = [_as_of_now(commits, shown, segment, newest) for segment in cut]
-    _check_files(commits, shown, found)
+    # A VACUUM takes what is older than it keeps, so younger files need no looking for.
+    vacuumed = commits.vacuumed_until(first + 1) + _CLOCKS
+    prove_files(commits, shown, range(first + 1, last + 1), vacuumed)
     return Window(
         after=first,
         until=last,
@@ -140,15 +136,23 @@ def _bound(commits: Commits, shown: str, name: str, bound: Bound) -> int:
         if version < commits.first and commits.first > 0:
             _expire(commits, shown, f"the log no longer tells what was committed before `{name}`")
         return version
-    if isinstance(bound, bool) or bound < NOTHING:
+    number = _whole_number(bound)
+    if number is None or number < NOTHING:
         msg = f"`{name}` is no version"
         step = "Give a whole number from -1 on, or a moment."
         raise FeedError(msg, table=shown, found=str(bound), next_step=step)
-    if bound > commits.newest:
+    if number > commits.newest:
         msg = f"`{name}` is beyond the newest version"
-        found = f"{bound}, the newest is {commits.newest}"
+        found = f"{number}, the newest is {commits.newest}"
         raise FeedError(msg, table=shown, found=found, next_step="Give an earlier version.")
-    return bound
+    return number
+
+
+def _whole_number(bound: object) -> int | None:
+    """Take whole numbers of any library, and nothing that only looks like one."""
+    if isinstance(bound, bool) or not isinstance(bound, SupportsIndex):
+        return None
+    return index(bound)
 
 
 def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
@@ -193,7 +197,7 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
             msg = f"version {commit.version} changes rows, but its metrics say it does not, and Delta leaves it out"
             step = "Copy the table's rows as they are now, and read on from there."
             raise FeedError(msg, table=shown, first_readable=commit.version + 1, next_step=step)
-        if commit.metadata is not None and not _spans(current, became):
+        if commit.metadata is not None and not spans(current, became):
             if commit.changes:
                 what = f"version {commit.version} replaced rows and schema at once"
                 _expire(commits, shown, what, commit.version + 1)
@@ -219,11 +223,11 @@ def _before(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
 
 def _as_of_now(commits: Commits, shown: str, segment: Segment, newest: Metadata) -> Segment:
     """See that Delta can still read a segment: without column mapping it does so with the table's newest schema."""
-    if newest.mapped or _spans(segment.metadata, newest):
+    if newest.mapped or spans(segment.metadata, newest):
         return segment
     now = {field["name"].lower(): field["type"] for field in newest.schema["fields"]}
     for column in segment.metadata.schema["fields"]:
-        if not _widens(column["type"], now.get(column["name"].lower())):
+        if not widens(column["type"], now.get(column["name"].lower())):
             what = f"column {column['name']} was replaced by one of another type after version {segment.last}"
             _expire(commits, shown, what, _since(commits, newest))
     return replace(segment, widened=True)
@@ -232,22 +236,9 @@ def _as_of_now(commits: Commits, shown: str, segment: Segment, newest: Metadata)
 def _since(commits: Commits, newest: Metadata) -> int:
     """Find the first version after the last one that the newest schema cannot read."""
     version = commits.newest
-    while version > commits.first and _spans(commits.metadata_at(version - 1), newest):
+    while version > commits.first and spans(commits.metadata_at(version - 1), newest):
         version -= 1
     return version + 1
-
-
-def _widens(old: object, new: object) -> bool:
-    """Say whether Delta's type widening leads from one type to the other (PROTOCOL.md, "Type Widening")."""
-    if old == new:
-        return True
-    if not isinstance(old, str) or not isinstance(new, str):
-        return False
-    return _without_digits(new) in _WIDER.get(_without_digits(old), ())
-
-
-def _without_digits(kind: str) -> str:
-    return kind.partition("(")[0]
 
 
 def _refuse_unfed(commits: Commits, shown: str, version: int) -> NoReturn:
@@ -264,45 +255,22 @@ def _refuse_unfed(commits: Commits, shown: str, version: int) -> NoReturn:
     raise FeedExpiredError(reason, table=shown, next_step=step)
 
 
-def _check_files(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> None:
-    """See that no VACUUM has taken the files of the window's changes: one takes what is older than it keeps."""
-    ends = [
-        commits.written_at(commit.version) - commit.vacuums
-        for commit in _after(commits, found)
-        if commit.vacuums is not None
-    ]
-    until = max(ends, default=datetime.min.replace(tzinfo=UTC)) + _CLOCKS
-    for commit in reversed(found):
-        if commits.written_at(commit.version) > until:
+def prove_files(
+    commits: Commits, shown: str, versions: Sequence[int], until: datetime | None = None
+) -> None:
+    """See that the files of changes are there, of those versions that were written up to a moment.
+
+    Raises:
+        FeedExpiredError: one is gone.
+
+    """
+    for version in reversed(versions):
+        if until is not None and commits.written_at(version) > until:
             continue
-        gone = next((path for path in commit.files if not commits.holds(path)), None)
+        gone = next((path for path in commits.read(version).files if not commits.holds(path)), None)
         if gone is not None:
-            what = f"the changes of version {commit.version} were removed by VACUUM"
-            _expire(commits, shown, what, commit.version + 1)
-
-
-def _after(commits: Commits, found: Sequence[FeedCommit]) -> list[FeedCommit]:
-    behind = range(found[-1].version + 1, commits.newest + 1)
-    return [*found, *(commits.read(version) for version in behind)]
-
-
-def _spans(before: Metadata, became: Metadata) -> bool:
-    """Say whether rows of both schemas can be read in one go: every column is still there, under its name and type."""
-    new = {field["name"].lower(): field for field in became.schema["fields"]}
-    if before.mapped != became.mapped:
-        return False
-    return all(
-        (now := new.get(old["name"].lower())) is not None
-        and now["type"] == old["type"]
-        and physical_name(now) == physical_name(old)
-        for old in before.schema["fields"]
-    )
-
-
-def physical_name(column: Mapping[str, Any]) -> str:
-    """Return the name that a column has in the data files, which renaming it leaves as it is."""
-    found: str = column.get("metadata", {}).get("delta.columnMapping.physicalName", column["name"])
-    return found.lower()
+            what = f"the changes of version {version} were removed by VACUUM"
+            _expire(commits, shown, what, version + 1)
 
 
 def _expire(commits: Commits, shown: str, reason: str, first: int | None = None) -> NoReturn:

@@ -5,52 +5,23 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import mirrorlib
+from feeds import FEED, Table, told
 from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.commits import Commits
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.window import open_window
+from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
-
-FEED = "'delta.enableChangeDataFeed' = 'true'"
-
-
-class Table:
-    """A Delta table that SQL changes, `{t}` being its name."""
-
-    def __init__(
-        self, spark: SparkSession, path: Path, columns: str, properties: str = FEED
-    ) -> None:
-        self.spark, self.path = spark, str(path)
-        self.run(f"CREATE TABLE {{t}} ({columns}) USING delta TBLPROPERTIES ({properties})")
-
-    def run(self, *statements: str) -> Table:
-        """Run SQL, a commit each."""
-        for statement in statements:
-            self.spark.sql(statement.format(t=f"delta.`{self.path}`"))
-        return self
-
-    def read(self, **bounds: Any) -> DataFrame:  # as `read_feed` takes them
-        """Read its feed."""
-        return mirrorlib.read_feed(self.spark, self.path, **bounds)
-
-    def log(self, version: int) -> str:
-        """Name the file of a version."""
-        return f"{self.path}/_delta_log/{version:020d}.json"
-
-    def times(self) -> list[datetime]:
-        """Give when each version was committed."""
-        rows = self.spark.sql(f"DESCRIBE HISTORY delta.`{self.path}`").collect()
-        return [
-            row["timestamp"].replace(tzinfo=UTC)
-            for row in sorted(rows, key=lambda row: row["version"])
-        ]
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +53,6 @@ ALL = [
     (3, "delete", 3, "c"),
     (4, "insert", 4, "d"),
 ]  # fmt: skip
-
-
-def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """Give version, change and columns, in order."""
-    rows = frame.select("_commit_version", "_change_type", *(columns or ("id", "v"))).collect()
-    return sorted((tuple(row) for row in rows), key=str)
 
 
 @pytest.mark.parametrize("until", [None, 1, 3, 4])
@@ -318,3 +283,72 @@ def test_by_catalog_name(spark: SparkSession) -> None:
         )
     finally:
         spark.sql("DROP TABLE feed_by_name")
+
+
+@pytest.mark.parametrize("bound", [1.0, Decimal(1), date(2024, 1, 1), [1], float("nan")], ids=repr)
+def test_bounds_of_other_types_are_told(seen: Table, bound: Any) -> None:
+    """What is no whole number is no version, even where it is equal to one."""
+    for bounds in ({"after": bound}, {"after": 0, "until": bound}):
+        with pytest.raises(FeedError, match="is no version"):
+            seen.read(**bounds)
+
+
+def test_maps_do_not_hinder_the_telling_of_updates(spark: SparkSession, tmp_path: Path) -> None:
+    """In whatever commit pairs; a map is no key itself."""
+    table = Table(spark, tmp_path / "t", "id bigint, m map<string, int>, v variant").run(
+        "INSERT INTO {t} VALUES (1, map('a', 1), NULL), (2, NULL, NULL)",
+        "INSERT OVERWRITE {t} VALUES (1, map('a', 2), parse_json('[1]')), (3, NULL, NULL)",
+    )
+    expected = [
+        (2, "delete", 2, None),
+        (2, "insert", 3, None),
+        (2, "update_postimage", 1, {"a": 2}),
+        (2, "update_preimage", 1, {"a": 1}),
+    ]
+
+    assert expected == told(table.read(after=1, keys=["id"]), "id", "m")
+    with pytest.raises(FeedError, match="no key"):
+        table.read(after=1, keys=["m"])
+
+
+def test_optimizing_pairs_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """It removes and adds files, and changes no row."""
+    table = Table(spark, tmp_path / "t", "id bigint").run(
+        "INSERT INTO {t} VALUES (1)", "INSERT INTO {t} VALUES (2)", "OPTIMIZE {t}"
+    )
+    commits = find_feed_table(spark, table.path).commits
+
+    assert (False, False) == (commits.read(3).changes, commits.read(3).pairs)
+
+
+def test_columns_named_like_helpers_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever case they are in."""
+    columns = "id bigint, _mirror_sign int, _MIRROR_place int, _mirror__times int"
+    table = Table(spark, tmp_path / "t", columns).run(
+        "INSERT INTO {t} VALUES (1, 5, 6, 7)", "INSERT OVERWRITE {t} VALUES (1, 8, 6, 7)"
+    )
+    for net in (False, True):
+        frame = table.read(after=1, keys=["id"], net=net)
+        assert [(2, "update_postimage", 8, 6, 7), (2, "update_preimage", 5, 6, 7)] == told(
+            frame, "_mirror_sign", "_mirror_place", "_mirror__times"
+        )
+
+
+def test_each_commit_is_read_once_for_all_windows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long history in small windows costs what the history does, not its square."""
+    table = Table(spark, tmp_path / "t", "id bigint").run("INSERT INTO {t} VALUES (1)")
+    for version in range(2, 200):
+        Path(table.log(version)).write_text('{"commitInfo": {"operation": "SET TBLPROPERTIES"}}\n')
+    reads = Counter[str]()
+    read = LocalStore.read
+    monkeypatch.setattr(
+        LocalStore, "read", lambda s, path: (reads.update([path]), read(s, path))[1]
+    )
+    commits = Commits(open_store(table.path), "t")
+    windows = [open_window(commits, "t", after, after + 4) for after in range(-1, 199, 4)]
+
+    assert 199 == windows[-1].until
+    assert {1} == {n for path, n in reads.items() if path.endswith(".json")}
+    assert 200 == len(reads)

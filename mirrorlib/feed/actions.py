@@ -1,0 +1,161 @@
+"""Tell what the actions of one version mean for its change feed.
+
+In: the lines of a version's file, as JSON values. Out: `FeedCommit` and `Metadata` values. Source: Delta
+PROTOCOL.md, "Actions", "Change Metadata" and "Deletion Vector Descriptor Schema".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+from uuid import UUID
+
+from mirrorlib.apply.table import FEED, MAPPING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_ONE_KIND = frozenset({"UPDATE", "DELETE"})
+_MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+_ELSEWHERE = re.compile(
+    r"/|[A-Za-z][A-Za-z0-9+.-]*:"
+)  # absolute, as a clone names its source's files
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_B85 = str.maketrans(_Z85, _B85)
+_UUID_LENGTH = 20  # characters of a UUID in Z85
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """A table's metadata from one version on.
+
+    Attributes:
+        id: the table's id: another one is another table.
+        schema: its schema, Spark's JSON.
+        properties: its table properties.
+
+    """
+
+    id: str
+    schema: Mapping[str, Any]
+    properties: Mapping[str, str]
+
+    @property
+    def has_feed(self) -> bool:
+        """Say whether commits record their changes."""
+        return self.properties.get(FEED, "").lower() == "true"
+
+    @property
+    def mapped(self) -> bool:
+        """Say whether columns are known by ids, so that they can be renamed and dropped."""
+        return self.properties.get(MAPPING, "none") != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedCommit:
+    """What one version says of its changes.
+
+    Attributes:
+        version: its number.
+        metadata: what it sets the table's metadata to; None when it leaves it.
+        changes: it adds, removes or changes rows.
+        forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
+        rows: how many rows it changes, as its metrics say; None where they do not.
+        pairs: it may delete and insert rows of one key.
+        files: the data and change files that hold its changes, and their deletion vectors, relative to the
+            table; those that lie elsewhere, as a clone's first ones do, are not among them.
+        vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
+
+    """
+
+    version: int
+    metadata: Metadata | None
+    changes: bool
+    forgotten: bool
+    rows: int | None
+    pairs: bool
+    files: tuple[str, ...]
+    vacuums: timedelta | None
+
+
+def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommit:
+    """Read what a version's actions say."""
+    told = {kind: action[kind] for action in actions for kind in action}
+    changed = [a.get("add") or a.get("remove") for a in actions if "add" in a or "remove" in a]
+    data = [file for file in changed if file and file.get("dataChange")]
+    images = [action["cdc"]["path"] for action in actions if "cdc" in action]
+    info = told.get("commitInfo") or {}
+    metrics = info.get("operationMetrics") or {}
+    inserted, updated, deleted = (metrics.get(name) for name in _MERGED)
+    merge, changes = info.get("operation") == "MERGE", bool(data or images)
+    return FeedCommit(
+        version=version,
+        metadata=read_metadata(told["metaData"]) if "metaData" in told else None,
+        changes=changes,
+        forgotten=changes and merge and {inserted, updated, deleted} == {"0"},
+        rows=_rows(metrics) if changes else 0,
+        pairs=changes
+        and not (merge and "0" in {inserted, deleted})
+        and info.get("operation") not in _ONE_KIND
+        and not _only_adds(actions),
+        files=tuple(_here(images or _paths(data))),
+        vacuums=_kept(info),
+    )
+
+
+def read_metadata(action: Mapping[str, Any]) -> Metadata:
+    """Read a table's metadata, from a commit or from a checkpoint."""
+    properties = action.get("configuration") or {}
+    return Metadata(
+        id=action["id"],
+        schema=json.loads(action["schemaString"]),
+        properties=dict(properties),  # a checkpoint has a list of pairs
+    )
+
+
+def _paths(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Name the data files, and the deletion vectors without which they cannot be read."""
+    for file in files:
+        yield file["path"]
+        vector = file.get("deletionVector") or {}
+        if vector.get("storageType") == "u":
+            yield _vector_path(vector["pathOrInlineDv"])
+
+
+def _vector_path(told: str) -> str:
+    """Name the file of a deletion vector, which the log has as a folder and a UUID in Z85."""
+    folder, code = told[:-_UUID_LENGTH], told[-_UUID_LENGTH:]
+    name = f"deletion_vector_{UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
+    return f"{folder}/{name}" if folder else name
+
+
+def _here(paths: Sequence[str] | Iterator[str]) -> Iterator[str]:
+    """Keep the files below the table's folder: those elsewhere are another table's, and not ours to look at."""
+    return (unquote(path) for path in paths if not _ELSEWHERE.match(path))
+
+
+def _rows(metrics: Mapping[str, Any]) -> int | None:
+    """Add up the rows that a commit says it changed: a MERGE tells three kinds, all others one."""
+    for names in (_MERGED, ("numUpdatedRows",), ("numDeletedRows",), ("numOutputRows",)):
+        if all(str(metrics.get(name, "")).isdecimal() for name in names):
+            return sum(int(metrics[name]) for name in names)
+    return None
+
+
+def _kept(info: Mapping[str, Any]) -> timedelta | None:
+    """Return for how long a VACUUM keeps files; nothing is known to be kept where it does not say."""
+    if info.get("operation") != "VACUUM START":
+        return None
+    told = info.get("operationParameters") or {}
+    kept = told.get("specifiedRetentionMillis", told.get("defaultRetentionMillis", 0))
+    return timedelta(milliseconds=int(kept))
+
+
+def _only_adds(actions: Sequence[Mapping[str, Any]]) -> bool:
+    return not any("remove" in action or "cdc" in action for action in actions)

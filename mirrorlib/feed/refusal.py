@@ -1,0 +1,64 @@
+"""Turn Delta's refusals to read into errors that say from where on it can be read.
+
+In: what Delta says, when a read is loaded or planned. Out: `FeedExpiredError` where history is at fault, so
+that a snapshot helps; `FeedError` where the table is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import FeedError, FeedExpiredError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.feed.place import FeedTable
+
+TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
+_HISTORY = (
+    TOO_OLD,
+    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
+    "DELTA_MISSING_CHANGE_DATA",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_VERSION_NOT_FOUND",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+)
+_PLANNING = "Error occurred during query planning"
+_CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
+_TOLD = 400  # characters of what Delta says
+
+
+def condition_of(exc: Exception) -> str:
+    """Return the name that Spark has for an error, "" when it has none; PySpark 3.5 calls it a class."""
+    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
+    return (ask() if ask is not None else None) or ""
+
+
+def refused_load(table: FeedTable, exc: Exception) -> FeedError:
+    """Say what Delta has against reading a table."""
+    lines = [line.strip(" :") for line in str(exc).splitlines() if not line.startswith(_CALLING)]
+    found = next(iter(lines), type(exc).__name__)[:_TOLD]
+    if condition_of(exc).startswith(_HISTORY):
+        return _expired(table, found)
+    return FeedError("Delta cannot read the table", table=table.shown, found=found)
+
+
+def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:
+    """Let Delta plan a read now: what it refuses, it refuses only then, in whatever the caller does next.
+
+    Raises:
+        FeedExpiredError: it refuses.
+
+    """
+    told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+    lines = "\n".join(row[0] for row in told).split("\n")
+    if lines[0].startswith(_PLANNING):
+        raise _expired(table, " ".join(lines[1:])[:_TOLD])
+
+
+def _expired(table: FeedTable, found: str) -> FeedExpiredError:
+    """Send the reader to what is still to come, which can be read whatever is wrong with what was."""
+    msg = "Delta cannot read the window"
+    first = table.commits.newest + 1
+    return FeedExpiredError(msg, table=table.shown, found=found, first_readable=first)

@@ -1,0 +1,124 @@
+"""Compare a table's schemas over time, and tell old rows in a new one.
+
+In: schemas as metadata has them, with the names that column mapping gives. Promise: a column or field
+follows its name in the data files, at any depth; one that a row has not is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.landing.names import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+    from mirrorlib.feed.actions import Metadata
+
+_WIDER = {
+    "byte": ("short", "integer", "long", "decimal", "double"),
+    "short": ("integer", "long", "decimal", "double"),
+    "integer": ("long", "decimal", "double"),
+    "long": ("decimal",),
+    "float": ("double",),
+    "decimal": ("decimal",),
+    "date": ("timestamp_ntz",),
+}
+_INNER = ("elementType", "keyType", "valueType")  # of arrays and maps
+
+
+def physical_name(column: Mapping[str, Any]) -> str:
+    """Return the name that a column has in the data files, which renaming it leaves as it is."""
+    found: str = column.get("metadata", {}).get("delta.columnMapping.physicalName", column["name"])
+    return found.lower()
+
+
+def spans(before: Metadata, became: Metadata) -> bool:
+    """Say whether rows of both can be read in one go: all that was there still is, under its name and type."""
+    return before.mapped == became.mapped and _holds(before.schema, became.schema)
+
+
+def widens(old: object, new: object) -> bool:
+    """Say whether a type is held by another, or Delta's type widening leads there (PROTOCOL.md, "Type Widening")."""
+    return _holds(old, new, widened=True)
+
+
+def _holds(old: object, new: object, *, widened: bool = False) -> bool:
+    """Say whether a type, in Spark's JSON, has all of another in it, whatever fields it has besides."""
+    if isinstance(old, str) and isinstance(new, str):
+        return old == new or (widened and _leads(old, new))
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping) and old["type"] == new["type"]):
+        return False
+    fields = {field["name"].lower(): field for field in new.get("fields", ())}
+    return all(
+        (now := fields.get(was["name"].lower())) is not None
+        and physical_name(now) == physical_name(was)
+        and _holds(was["type"], now["type"], widened=widened)
+        for was in old.get("fields", ())
+    ) and all(_holds(old[part], new[part], widened=widened) for part in _INNER if part in old)
+
+
+def _leads(old: str, new: str) -> bool:
+    return new.partition("(")[0] in _WIDER.get(old.partition("(")[0], ())
+
+
+def tell_columns(frame: DataFrame, was: StructType, told: StructType) -> list[Column]:
+    """Tell rows that were written in one schema as another has them; *frame* may have wider types and more fields."""
+    from pyspark.sql import functions as f
+
+    old = {_physical(field): field for field in was.fields}
+    columns = []
+    for field in told.fields:
+        found = old.get(_physical(field))
+        if found is None:
+            value = f.lit(None).cast(field.dataType)
+        else:
+            value = f.col(quote(found.name))
+            given = frame.schema[found.name].dataType
+            if found.dataType != field.dataType or _shape(given) != _shape(field.dataType):
+                value = _tell(value, found.dataType, field.dataType)
+        columns.append(value.alias(field.name))
+    return columns
+
+
+def _tell(value: Column, was: DataType, told: DataType) -> Column:
+    """Rebuild a value field by field: a cast would take the fields of structs by their places, not by their names."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(was, StructType) and isinstance(told, StructType):
+        return f.when(value.isNotNull(), f.struct(*_tell_fields(value, was, told)))
+    if isinstance(was, ArrayType) and isinstance(told, ArrayType):
+        inner, wanted = was.elementType, told.elementType
+        return f.transform(value, lambda item: _tell(item, inner, wanted))
+    if isinstance(was, MapType) and isinstance(told, MapType):
+        keys, values = (was.keyType, told.keyType), (was.valueType, told.valueType)
+        value = f.transform_keys(value, lambda key, _: _tell(key, *keys))
+        return f.transform_values(value, lambda _, item: _tell(item, *values))
+    return value.cast(told)
+
+
+def _tell_fields(value: Column, was: StructType, told: StructType) -> list[Column]:
+    from pyspark.sql import functions as f
+
+    old = {_physical(field): field for field in was.fields}
+    fields = []
+    for field in told.fields:
+        found = old.get(_physical(field))
+        inner = (
+            f.lit(None).cast(field.dataType)
+            if found is None
+            else _tell(value.getField(found.name), found.dataType, field.dataType)
+        )
+        fields.append(inner.alias(field.name))
+    return fields
+
+
+def _physical(field: Any) -> str:  # noqa: ANN401  # a StructField, whose import is heavy
+    return physical_name({"name": field.name, "metadata": field.metadata or {}})
+
+
+def _shape(kind: DataType) -> str:
+    return kind.simpleString()

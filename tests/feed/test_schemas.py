@@ -1,0 +1,108 @@
+"""Schemas that change within structs, arrays and maps: a field follows its name, at any depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from feeds import FEED, Table, told
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+MAPPED = f"{FEED}, 'delta.columnMapping.mode' = 'name'"
+
+
+def plain(value: object) -> object:
+    """Give rows as dictionaries, in lists and maps too."""
+    if hasattr(value, "asDict"):
+        return {name: plain(inner) for name, inner in value.asDict().items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+@pytest.mark.parametrize("properties", [FEED, MAPPED], ids=["unmapped", "mapped"])
+def test_fields_that_were_added_are_null_before(
+    spark: SparkSession, tmp_path: Path, properties: str
+) -> None:
+    """A window before the field came does not have it, one across has NULL in it."""
+    table = Table(spark, tmp_path / "t", "id int, s struct<a: int>", properties).run(
+        "INSERT INTO {t} VALUES (1, named_struct('a', 1)), (2, NULL)",
+        "ALTER TABLE {t} ADD COLUMNS (s.b int)",
+        "INSERT INTO {t} VALUES (3, named_struct('a', 3, 'b', 30))",
+    )
+    before = told(table.read(after=-1, until=1), "id", "s")
+    across = told(table.read(after=-1), "id", "s")
+
+    assert [{"a": 1}, None] == [plain(row[3]) for row in before]
+    assert [{"a": 1, "b": None}, None, {"a": 3, "b": 30}] == [plain(row[3]) for row in across]
+
+
+def test_fields_follow_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    """Reordered, renamed, dropped and added, in structs, in arrays of them and in maps of them."""
+    kind = "struct<a: int, b: int>"
+    table = Table(
+        spark,
+        tmp_path / "t",
+        f"s {kind}, l array<{kind}>, m map<string, {kind}>",
+        MAPPED,
+    ).run(
+        "INSERT INTO {t} SELECT s, array(s, NULL), map('k', s) FROM (SELECT named_struct('a', 1, 'b', 100) s)",
+        "ALTER TABLE {t} ALTER COLUMN s.b FIRST",
+        "ALTER TABLE {t} RENAME COLUMN l.element.a TO c",
+        "ALTER TABLE {t} DROP COLUMN m.value.a",
+        "ALTER TABLE {t} ADD COLUMNS (m.value.a int)",
+    )
+    rows = table.read(after=-1).select("s", "l", "m").collect()
+
+    assert [
+        {
+            "s": {"b": 100, "a": 1},
+            "l": [{"c": 1, "b": 100}, None],
+            "m": {"k": {"b": 100, "a": None}},
+        }
+    ] == [plain(row) for row in rows]
+
+
+def test_fields_widen(spark: SparkSession, tmp_path: Path) -> None:
+    """Without column mapping Delta gives the newest type; a window before the change is told in its own."""
+    properties = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
+    table = Table(spark, tmp_path / "t", "s struct<n: int>", properties).run(
+        "INSERT INTO {t} VALUES (named_struct('n', 1))",
+        "ALTER TABLE {t} ALTER COLUMN s.n TYPE bigint",
+        "INSERT INTO {t} VALUES (named_struct('n', 10000000000))",
+    )
+    before, across = table.read(after=-1, until=1), table.read(after=-1)
+
+    assert ["struct<n:int>", "struct<n:bigint>"] == [
+        frame.schema["s"].dataType.simpleString() for frame in (before, across)
+    ]
+    assert [1] == [row["s"]["n"] for row in before.collect()]
+    assert {1, 10**10} == {row["s"]["n"] for row in across.collect()}
+
+
+def test_a_widened_table_is_found_by_the_names_that_the_session_uses(
+    spark: SparkSession,
+) -> None:
+    """A name without its schema means the session's own, not a table of that name in another."""
+    properties = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
+    spark.sql("CREATE DATABASE IF NOT EXISTS `2feeds`")
+    for name, number in (("default.wide", 7), ("`2feeds`.wide", 1)):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        spark.sql(f"CREATE TABLE {name} (n int) USING delta TBLPROPERTIES ({properties})")
+        spark.sql(f"INSERT INTO {name} VALUES ({number})")
+        spark.sql(f"ALTER TABLE {name} ALTER COLUMN n TYPE bigint")
+    spark.sql("USE `2feeds`")
+    try:
+        assert [1] == [row["n"] for row in mirrorlib.read_feed(spark, "wide", after=-1).collect()]
+    finally:
+        spark.sql("USE default")
+        spark.sql("DROP TABLE default.wide")
+        spark.sql("DROP DATABASE `2feeds` CASCADE")
