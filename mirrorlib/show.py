@@ -24,10 +24,13 @@ try:
         TimeElapsedColumn,
     )
     from rich.table import Table
+    from rich.text import Text
 except ImportError:  # the bare wheel on a platform: reports print themselves
     HAS_RICH = False
 else:
     HAS_RICH = True
+
+from mirrorlib.tabular import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +48,8 @@ _COLOURS = {
     "insert": "green",
     "update": "yellow",
     "delete": "red",
+    "before": "red",
+    "after": "green",
     "enabled": "green",
     "refused": "bold red",
     "delivering": "cyan",
@@ -131,6 +136,9 @@ class _Bars:
             self._progress.update(task, advance=event.files)
 
 
-def _coloured(cell: str) -> str:
-    colour = _COLOURS.get(cell)
-    return f"[{colour}]{cell}[/]" if colour else escape(cell)
+def _coloured(cell: str) -> Text:
+    """Colour a state, or the parts of a cell; whatever the text is, it is no markup."""
+    if not isinstance(cell, Cell):
+        return Text(cell, style=_COLOURS.get(cell, ""))
+    parts = [p if isinstance(p, str) else (p[0], _COLOURS[p[1]]) for p in cell.parts]
+    return Text.assemble(*parts)

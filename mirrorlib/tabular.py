@@ -8,14 +8,32 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from dataclasses import Field
     from typing import ClassVar
 
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
+
+
+Part = str | tuple[str, str]  # a text, or one and what it stands for
+
+
+class Cell(str):
+    """A cell of parts that stand for something, "before" or "after"; hosts with colours give each its own."""
+
+    __slots__ = ("parts",)
+    parts: tuple[Part, ...]
+
+    def __new__(cls, parts: Iterable[Part]) -> Self:
+        """Join the parts."""
+        told = tuple(parts)
+        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in told))
+        cell.parts = told
+        return cell
 
 
 class Tabular:

@@ -7,20 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from itertools import groupby, zip_longest
+from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.feed.net import DELETE, FEED_COLUMNS, INSERT, KIND, POST, PRE, TIME, VERSION
+from mirrorlib.feed.net import (
+    DELETE,
+    FEED_COLUMNS,
+    INSERT,
+    KIND,
+    POST,
+    PRE,
+    TIME,
+    VERSION,
+    Helpers,
+    orderable,
+)
 from mirrorlib.landing.names import quote
-from mirrorlib.tabular import Tabular
+from mirrorlib.tabular import Cell, Part, Tabular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, Row
+    from pyspark.sql.types import DataType
 
 _ORDER = {DELETE: 0, PRE: 1, POST: 2, INSERT: 3}
 _ARROW = "→"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +45,7 @@ class Change:
 
     Attributes:
         version: the Delta version that made it.
-        timestamp: when that was committed, ISO 8601.
+        timestamp: when that was committed, ISO 8601 in UTC.
         change: insert, update or delete; an image of an update on its own where no key tells its other one.
         before: the row before it; None for an insert.
         after: the row after it; None for a delete.
@@ -69,7 +85,7 @@ class Changes(Tabular):
         return ("version", "change", "key", "columns")
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a change; of an update only the columns that differ."""
+        """Return one row a change; of an update only the columns that differ, each with both values."""
         return [
             (str(change.version), change.change, self._key(change), self._columns(change))
             for change in self.changes
@@ -85,19 +101,25 @@ class Changes(Tabular):
         row = change.after or change.before or {}
         return ", ".join(_shown(row.get(key)) for key in self.keys) or "-"
 
-    def _columns(self, change: Change) -> str:
-        before, after = change.before or {}, change.after or {}
-        if change.before is not None and change.after is not None:
-            cells = [
-                f"{name}: {_shown(before.get(name))} {_ARROW} {_shown(value)}"
-                for name, value in after.items()
-                if before.get(name) != value
-            ]
-            return ", ".join(cells) or "unchanged"
-        row = after or before
-        return ", ".join(
-            f"{name}: {_shown(value)}" for name, value in row.items() if name not in self.keys
-        )
+    def _columns(self, change: Change) -> Cell:
+        before, after = change.before, change.after
+        if before is not None and after is not None:
+            names = [name for name, value in after.items() if before.get(name) != value]
+            return _cell([_differing(name, before, after) for name in names]) or Cell(["unchanged"])
+        row, side = (before, "before") if after is None else (after, "after")
+        told = [(name, value) for name, value in (row or {}).items() if name not in self.keys]
+        return _cell([[f"{name}: ", (_shown(value), side)] for name, value in told])
+
+
+def _differing(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part]:
+    was, now = _shown(before.get(name)), _shown(after[name])
+    return [f"{name}: ", (was, "before"), f" {_ARROW} ", (now, "after")]
+
+
+def _cell(columns: Sequence[list[Part]]) -> Cell:
+    """Put commas between the columns."""
+    parts = [part for column in columns for part in (", ", *column)]
+    return Cell(parts[1:])
 
 
 def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int) -> Changes:
@@ -110,48 +132,93 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
         limit: how many changes at most.
 
     """
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
+    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    place = Helpers.beside(columns).place
+    images = Window.partitionBy(VERSION, *map(quote, keys), KIND)
+    nth = f.row_number().over(images.orderBy(*orderable(frame, columns)))
     kinds = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
-    order = [f.col(name) for name in (VERSION, *map(quote, keys))]
-    rows = frame.orderBy(*order, kinds[f.col(KIND)]).limit(2 * (limit + 1)).collect()
-    found = list(_pair(rows, keys))
+    # As a number: a timestamp is given in the zone of this process, and without saying so.
+    told = frame.withColumns({TIME: f.unix_micros(TIME), place: nth if keys else f.lit(1)})
+    order = [VERSION, *map(quote, keys), place]
+    rows = told.orderBy(*order, kinds[f.col(KIND)]).limit(2 * (limit + 1)).collect()
+    types = {name: frame.schema[name].dataType for name in columns}
+    found = list(_pair(rows, types, keys, place))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)
 
 
-def _pair(rows: Iterable[Row], keys: Sequence[str]) -> Iterator[Change]:
-    for _, group in groupby(rows, key=lambda row: (row[VERSION], *(row[key] for key in keys))):
-        members = list(group)
-        images = {kind: [row for row in members if row[KIND] == kind] for kind in _ORDER}
-        yield from (_change(DELETE, row, None) for row in images[DELETE])
+def _pair(
+    rows: Iterable[Row], types: Mapping[str, DataType], keys: Sequence[str], place: str
+) -> Iterator[Change]:
+    """Make changes of rows in order: the n-th image before of a key belongs to its n-th image after."""
+
+    def group(row: Row) -> tuple[object, ...]:
+        return (row[VERSION], *(_plain(row[key], types[key]) for key in keys), row[place])
+
+    for _, members in groupby(rows, key=group):
+        images: dict[str, list[Row]] = {kind: [] for kind in _ORDER}
+        for row in members:
+            images[row[KIND]].append(row)
+        yield from (_change(DELETE, row, None, types) for row in images[DELETE])
         if keys:
             for before, after in zip_longest(images[PRE], images[POST]):
-                yield _change("update", before, after)
+                yield _change("update", before, after, types)
         else:
-            yield from (_change(PRE, row, None) for row in images[PRE])
-            yield from (_change(POST, None, row) for row in images[POST])
-        yield from (_change(INSERT, None, row) for row in images[INSERT])
+            yield from (_change(PRE, row, None, types) for row in images[PRE])
+            yield from (_change(POST, None, row, types) for row in images[POST])
+        yield from (_change(INSERT, None, row, types) for row in images[INSERT])
 
 
-def _change(kind: str, before: Row | None, after: Row | None) -> Change:
+def _change(
+    kind: str, before: Row | None, after: Row | None, types: Mapping[str, DataType]
+) -> Change:
     row = after if after is not None else before
     assert row is not None  # noqa: S101  # one of the two is there
     return Change(
         version=row[VERSION],
-        timestamp=row[TIME].isoformat(),
+        timestamp=(_EPOCH + timedelta(microseconds=row[TIME])).isoformat(),
         change=kind,
-        before=None if before is None else _values(before),
-        after=None if after is None else _values(after),
+        before=None if before is None else _values(before, types),
+        after=None if after is None else _values(after, types),
     )
 
 
-def _values(row: Row) -> dict[str, Any]:
-    told = row.asDict(recursive=True)
-    return {name: _plain(value) for name, value in told.items() if name not in FEED_COLUMNS}
+def _values(row: Row, types: Mapping[str, DataType]) -> dict[str, Any]:
+    return {name: _plain(row[name], kind) for name, kind in types.items()}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  # a value of the data
-    return bytes(value).hex() if isinstance(value, bytes | bytearray) else value
+def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the data
+    """Give a value as JSON can have it; what JSON has no word for is a text."""
+    from pyspark.sql import types as t
+
+    if value is None:
+        return None
+    if isinstance(kind, t.StructType):
+        fields = zip(kind.fields, value, strict=True)
+        return {field.name: _plain(inner, field.dataType) for field, inner in fields}
+    if isinstance(kind, t.ArrayType):
+        return [_plain(item, kind.elementType) for item in value]
+    if isinstance(kind, t.MapType):
+        items = [(_plain(key, kind.keyType), item) for key, item in value.items()]
+        return {str(key): _plain(item, kind.valueType) for key, item in items}
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).hex()
+    if isinstance(kind, t.TimestampType):
+        return _in_utc(value)
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _in_utc(value: datetime) -> str:
+    """Write a timestamp, which PySpark gives in this process' zone, in UTC; zones are not known to the last days."""
+    near = (
+        value + _DAY if value.year == MINYEAR else value - _DAY if value.year == MAXYEAR else value
+    )
+    offset = near.astimezone().utcoffset() or timedelta()
+    return (value - offset).replace(tzinfo=UTC).isoformat()
 
 
 def _shown(value: object) -> str:
