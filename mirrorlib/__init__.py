@@ -2,10 +2,10 @@
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
 stands, `reset` begins a table anew; `read_feed` and `stream_feed` give what changed in a table and
-`enable_feed` lets it be recorded; `export` delivers it to `consumers`, and `vacuum` leaves them what
-they have still to read; `LandingZoneWriter` publishes into a landing zone and `check` reviews one;
-`local_spark` starts a Spark session on this machine. Every name is imported when it is first used:
-importing this package costs nothing and needs no Spark.
+`enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
+`vacuum` leaves them what they have still to read; `LandingZoneWriter` publishes into a landing zone
+and `check` reviews one; `local_spark` starts a Spark session on this machine. Every name is
+imported when it is first used: importing this package costs nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mirrorlib.export.report import ExportReport
     from mirrorlib.export.run import export_tables as export
     from mirrorlib.export.sink import Delivery, Sink
-    from mirrorlib.feed.enable import enable_feed
+    from mirrorlib.feed.enable import enable_by_default, enable_feed
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.landing.check.report import CheckReport, Finding
@@ -98,6 +98,7 @@ __all__ = [
     "check",
     "consumers",
     "drop_consumer",
+    "enable_by_default",
     "enable_feed",
     "export",
     "local_spark",
@@ -130,6 +131,7 @@ _ELSEWHERE = {
     "check": "mirrorlib.landing.check.zone:check_zone",
     "consumers": "mirrorlib.export.consumers:list_consumers",
     "drop_consumer": "mirrorlib.export.consumers:drop_consumer",
+    "enable_by_default": "mirrorlib.feed.enable:enable_by_default",
     "enable_feed": "mirrorlib.feed.enable:enable_feed",
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",

@@ -7,20 +7,25 @@ lowered unless it is asked for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.table import FEED, FEED_DAYS, feed_properties, to_sql
 from mirrorlib.errors import FeedError, MirrorError
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import TableName, quote
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_LOG = logging.getLogger(__name__)
+State = Literal["enabled", "already", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class Enabled:
     """
 
     table: str
-    state: Literal["enabled", "already", "refused"]
+    state: State
     version: int | None = None
     reason: str = ""
 
@@ -110,24 +115,32 @@ def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
 
 def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
     try:
-        table = find_feed_table(spark, address, shown=name)
-        metadata = table.commits.metadata_at(table.commits.newest)
-        _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
-        wanted = feed_properties(days or FEED_DAYS)
-        if days is None:
-            wanted = {key: v for key, v in wanted.items() if key not in metadata.properties} | (
-                {} if metadata.has_feed else {FEED: "true"}
-            )
-        wanted = {key: v for key, v in wanted.items() if metadata.properties.get(key) != v}
-        if not wanted:
-            return Enabled(table=name, state="already")
-        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-        newest = find_feed_table(spark, address).commits.newest
-        return Enabled(
-            table=name, state="already" if metadata.has_feed else "enabled", version=newest
-        )
+        return _switch_on(spark, name, address, days)
     except MirrorError as exc:
         return Enabled(table=name, state="refused", reason=str(exc))
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        _LOG.exception("%s: failed unexpectedly", name)
+        schema, _, table = name.rpartition("/")
+        told = unexpected_error(exc, TableName(schema or None, table))
+        return Enabled(table=name, state="refused", reason=str(told))
+
+
+def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
+    table = find_feed_table(spark, address, shown=name)
+    metadata = table.commits.metadata_at(table.commits.newest)
+    _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
+    wanted = feed_properties(days or FEED_DAYS)
+    if days is None:
+        wanted = {key: v for key, v in wanted.items() if key not in metadata.properties} | (
+            {} if metadata.has_feed else {FEED: "true"}
+        )
+    wanted = {key: v for key, v in wanted.items() if metadata.properties.get(key) != v}
+    if not wanted:
+        return Enabled(table=name, state="already")
+    spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+    newest = find_feed_table(spark, address).commits.newest
+    state: State = "already" if metadata.has_feed else "enabled"
+    return Enabled(table=name, state=state, version=newest)
 
 
 def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:

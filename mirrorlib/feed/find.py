@@ -5,6 +5,7 @@ In: a place as a caller says it. Out: names, and what `find_feed_table` takes fo
 
 from __future__ import annotations
 
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import StoreError
@@ -18,20 +19,24 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import Store
 
+_DETAILS = "# Detailed Table Information"
 _DEPTH = 3  # folders below a root: catalog, schema, table
 
 
 def find_tables(
     spark: SparkSession, place: str, catalog: str | None, patterns: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
-    """Find tables by name or glob, all without one.
+    """Find tables by name or glob, all without one; views and tables of other formats are none.
 
     Raises:
         StoreError: the place cannot be listed.
 
     """
     found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
-    return [(name, address) for name, address in found if _asked(name, patterns)]
+    asked = [(name, address) for name, address in found if _asked(name, patterns)]
+    if catalog is None:
+        return asked
+    return [(name, address) for name, address in asked if _may_be_delta(spark, address)]
 
 
 def _asked(name: str, patterns: Sequence[str]) -> bool:
@@ -43,6 +48,25 @@ def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str
     rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(schema)}").collect()
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
     return [(name, ".".join(map(quote, (catalog, schema, name)))) for name in names]
+
+
+def _may_be_delta(spark: SparkSession, address: str) -> bool:
+    """Leave out what the catalog knows to be something else; what it cannot describe is whoever's who reads it."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {address}").collect()
+    except (
+        AnalysisException
+    ):  # such as a table whose folder is gone, which is to be told by its name
+        return True
+    details = dropwhile(
+        lambda row: row["col_name"] != _DETAILS, rows
+    )  # behind the table's own columns
+    told = {row["col_name"]: row["data_type"] for row in details}
+    return told.get("Provider", "delta").lower() == "delta" and not told.get("Type", "").endswith(
+        "VIEW"
+    )
 
 
 def _of_folder(place: str) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import FeedError
+from mirrorlib.errors import FeedError, first_line
 from mirrorlib.feed.commits import Commits
 from mirrorlib.landing.names import quote
 from mirrorlib.store import open_store
@@ -64,11 +64,17 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
 
 def _location(spark: SparkSession, table: str) -> str:
     """Ask the catalog where a table lies."""
+    from pyspark.errors import AnalysisException
+
     if not spark.catalog.tableExists(_quoted(table)):
         msg = "there is no such table in the catalog"
         step = "Check the name; a path has a slash in it."
         raise FeedError(msg, table=table, next_step=step)
-    detail = spark.sql(f"DESCRIBE DETAIL {_quoted(table)}").collect()[0]
+    try:
+        detail = spark.sql(f"DESCRIBE DETAIL {_quoted(table)}").collect()[0]
+    except AnalysisException as exc:
+        msg = "Delta cannot say where the table lies"
+        raise FeedError(msg, table=table, found=first_line(exc)) from exc
     if detail["format"] != "delta":
         msg = "the table is not a Delta table, and has no change feed"
         raise FeedError(msg, table=table, found=detail["format"])

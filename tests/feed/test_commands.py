@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 import mirrorlib
+from feeds import Table
 from mirrorlib import cli
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.enable import enable_by_default
+from mirrorlib.feed.changes import first_changes
+from mirrorlib.show import _coloured
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +118,7 @@ def test_enable_feed(
 def test_every_new_table_of_a_session(spark: SparkSession, tmp_path: Path) -> None:
     """Of that session alone."""
     session = spark.newSession()
-    enable_by_default(session)
+    mirrorlib.enable_by_default(session)
     session.range(3).write.format("delta").save(str(tmp_path / "t"))
 
     assert 3 == mirrorlib.read_feed(spark, str(tmp_path / "t"), after=-1).count()
@@ -150,3 +155,83 @@ def test_a_stream_goes_on_where_it_is_told(spark: SparkSession, tmp_path: Path) 
         assert len(expected[name]) == len(rows)
     with pytest.raises(FeedError):
         mirrorlib.stream_feed(spark, table, after=9)
+
+
+def test_json_says_every_value(
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Moments in UTC wherever the machine stands; what JSON has no word for as a text, at any depth."""
+    table = Table(
+        spark,
+        tmp_path / "t",
+        "m map<date, int>, d double, s struct<b: binary, i: array<double>>, ts timestamp, ntz timestamp_ntz",
+    ).run(
+        "INSERT INTO {t} SELECT map(DATE'2026-01-01', 1), double('NaN'), named_struct('b', X'00ff', 'i', "
+        "array(double('-Infinity'))), TIMESTAMP'2026-01-01 00:00:00Z', TIMESTAMP_NTZ'2026-01-01 00:00:00'"
+    )
+    (committed,) = table.times()[1:]
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        _, out, _ = run(capsys, "feed", str(tmp_path), "t", "--json")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+
+    assert committed == datetime.fromisoformat(found["timestamp"])
+    assert {
+        "m": {"2026-01-01": 1},
+        "d": "NaN",
+        "s": {"b": "00ff", "i": ["-Infinity"]},
+        "ts": "2026-01-01T00:00:00+00:00",
+        "ntz": "2026-01-01T00:00:00",
+    } == found["after"]
+
+
+def test_a_limit_cuts_no_update_in_two(spark: SparkSession, tmp_path: Path) -> None:
+    """However many rows have one key."""
+    table = Table(spark, tmp_path / "t", "id bigint, v bigint").run(
+        "INSERT INTO {t} SELECT 1, id FROM range(50)", "UPDATE {t} SET v = v + 1000"
+    )
+    changes = first_changes(table.read(after=1, keys=["id"]), "t", ["id"], limit=3)
+
+    assert [("update", v, v + 1000) for v in range(3)] == [
+        (c.change, (c.before or {})["v"], (c.after or {})["v"]) for c in changes.changes
+    ]
+    assert changes.more
+
+
+def test_values_are_coloured_by_what_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """The value before in one colour, the one after in another, in the columns that differ; markup is none."""
+    table = Table(spark, tmp_path / "t", "id bigint, v string, w int").run(
+        "INSERT INTO {t} VALUES (1, '[red]a', 5)", "UPDATE {t} SET v = 'b'"
+    )
+    changes = first_changes(table.read(after=1, keys=["id"]), "t", ["id"], limit=3)
+    text = _coloured(changes.rows()[0][-1])
+
+    assert "v: [red]a → b" == text.plain
+    assert {"[red]a": "red", "b": "green"} == {
+        text.plain[span.start : span.end]: span.style for span in text.spans
+    }
+
+
+def test_a_schema_may_hold_what_is_no_delta_table(spark: SparkSession) -> None:
+    """Views and other formats are left out; a table whose folder is gone is named, and stops nothing."""
+    spark.sql("CREATE DATABASE IF NOT EXISTS mixed")
+    try:
+        spark.sql("CREATE TABLE mixed.a (Provider bigint, Type bigint) USING delta")
+        spark.sql("CREATE TABLE mixed.b (id bigint) USING parquet")
+        spark.sql("CREATE VIEW mixed.c AS SELECT 1 AS id")
+        spark.sql("CREATE TABLE mixed.d (id bigint) USING delta")
+        detail = spark.sql("DESCRIBE DETAIL mixed.d").collect()[0]
+        shutil.rmtree(detail["location"].removeprefix("file:"))
+        report = mirrorlib.enable_feed(spark, "mixed", catalog="spark_catalog")
+    finally:
+        spark.sql("DROP DATABASE mixed CASCADE")
+
+    assert [("a", "enabled"), ("d", "refused")] == [(t.table, t.state) for t in report.tables]
+    assert "d: " in report.tables[1].reason
