@@ -89,8 +89,9 @@ def _add_beginning(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Deliver, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.export.run import export_tables
+    from mirrorlib.export.sinks.open import place_of
 
-    spark = start_spark(arguments)
+    spark = start_spark(arguments, place_of(arguments.to))
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
     while True:
         with show_progress(quiet=arguments.json) as observe:

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def start_spark(arguments: argparse.Namespace) -> SparkSession:
-    """Start it; a zone, target or state in an object store costs a download the first time."""
+def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
+    """Start it; a zone, target, state, or a place *more*, in an object store costs a download the first time."""
     from mirrorlib.session import local_spark
 
-    places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state)
+    places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
     return local_spark(memory=arguments.memory, stores=[place for place in places if place])

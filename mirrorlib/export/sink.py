@@ -9,10 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.export.record import Plan, Stream
     from mirrorlib.store import Store
+
+
+def _not_known(version: int) -> bool:
+    del version
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +35,8 @@ class Delivery:
             The same rows whenever it is computed, in no order.
         scratch: a store for files that live no longer than the delivery.
         folder: the folder there that is this delivery's.
+        unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
+            log does not tell any more. Windows without a change are delivered to nobody.
 
     """
 
@@ -37,6 +46,24 @@ class Delivery:
     frame: DataFrame
     scratch: Store
     folder: str
+    unchanged_since: Callable[[int], bool] = _not_known
+
+    @property
+    def continues(self) -> bool:
+        """Say whether the changes follow on a window of the stream: a receiver that has nothing of it was emptied."""
+        start = self.stream.start_at
+        if self.plan.kind == "snapshot":
+            return False
+        return start is None or (self.plan.number > 1 and not self.unchanged_since(start))
+
+
+def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
+    """Say whether a stream began after another one of its consumer and table.
+
+    They are numbered, as clocks may be wrong; only a consumer that was dropped and registered again
+    begins with 1 once more, and there its moment tells.
+    """
+    return stream.ordinal > ordinal or stream.began_at > began_at
 
 
 class Sink(Protocol):

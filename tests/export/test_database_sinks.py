@@ -868,6 +868,53 @@ def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Fee
 
 
 @BOTH
+def test_a_stream_that_begins_behind_where_the_table_ends_is_refused(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """Rewound to now over what was not delivered; but where nothing has changed in between, it goes on."""
+    schema, sink = "id int, v string", receiver.sink
+    sink.deliver(feed.next(schema, [(1, "a", "insert"), (2, "b", "insert")], snapshot=True))
+    later = feed.rewound(2)
+    window = later.next(schema, [(3, "c", "insert")])
+    refuse(receiver, window, JournalError, "ends before the stream begins", "found version 1, the")
+    assert Counter([(1, "a"), (2, "b")]) == receiver.rows()
+    sink.deliver(replace(window, unchanged_since=lambda version: version == 1))
+    assert Counter([(1, "a"), (2, "b"), (3, "c")]) == receiver.rows()
+
+
+@BOTH
+def test_a_table_that_was_removed_is_not_begun_anew_in_the_middle(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """With our own two tables, as a database file that was deleted; windows without a change were never delivered."""
+    schema, sink = "id int, v string", receiver.sink
+    feed.stream = replace(feed.stream, start_at=0)
+    sink.deliver(feed.next(schema, [(1, "a", "insert")]))
+    for table in ("dbo.orders", "_mirrorlib_tables", "_mirrorlib_positions"):
+        receiver.run(f"DROP TABLE {table}")
+    window = feed.next(schema, [(2, "b", "insert")])
+    refuse(receiver, window, JournalError, "has not the table any more")
+    sink.deliver(replace(window, unchanged_since=lambda version: version == 0))
+    assert Counter([(2, "b")]) == receiver.rows()
+
+
+@BOTH
+def test_a_key_that_loses_its_sign_is_the_same_key(receiver: Receiver, feed: Feed) -> None:
+    """-0.0 equals 0.0, for Spark and for databases: an update, and a delete with an insert."""
+    schema, sink = "id double, v string", receiver.sink
+    sink.deliver(feed.next(schema, [(-0.0, "a", "insert"), (1.0, "b", "insert")], snapshot=True))
+    sink.deliver(
+        feed.next(schema, [(-0.0, "a", "update_preimage"), (0.0, "c", "update_postimage")])
+    )
+    assert Counter([(0.0, "c"), (1.0, "b")]) == receiver.rows()
+    gone = [(0.0, "c", "delete", 3), (-0.0, "d", "insert", 4)]
+    sink.deliver(feed.next(schema, gone, versions=2))
+    assert Counter([(0.0, "d"), (1.0, "b")]) == receiver.rows()
+    sink.deliver(feed.next(schema, [(-0.0, "d", "delete")]))
+    assert Counter([(1.0, "b")]) == receiver.rows()
+
+
+@BOTH
 def test_columns_come_and_go(receiver: Receiver, feed: Feed) -> None:
     """A dropped column stays and begins anew when it returns; what may be a rename stops the stream; others are left alone."""
     sink = receiver.sink

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,12 +17,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.export import registry
 from mirrorlib.export.record import Stream
 from mirrorlib.export.registry import Registry, registry_of
 from mirrorlib.export.report import StreamReport
 from mirrorlib.export.run import export_tables
 from mirrorlib.export.sinks.delta import few, open_sink, sink
+from mirrorlib.export.sinks.delta.place import Place
+from mirrorlib.export.sinks.delta.work import Work
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -129,6 +134,10 @@ class Receiver:
         stream = self.registry.newest_stream()
         assert stream is not None
         return stream
+
+    def let_go(self) -> None:
+        """Let the runner's lease run out."""
+        self.registry.state.delete_folder(f"{self.registry.folder}/lease")
 
     def rows(self, columns: Sequence[str] = ()) -> Rows:
         """Count the rows of the table."""
@@ -549,9 +558,9 @@ def test_a_window_that_delta_skips_is_no_window_written(
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
     log = Receiver(source, "changes")
     log.take()
-    app = f"mirrorlib:export:{log.stream.uuid}:dbo/t"
+    app = "mirrorlib:export:changes:dbo/t"
     rows = spark.read.format("delta").load(str(log.path)).limit(0).write.format("delta")
-    rows.mode("append").option("txnAppId", app).option("txnVersion", 9).save(str(log.path))
+    rows.mode("append").option("txnAppId", app).option("txnVersion", 9 << 32).save(str(log.path))
     source.run("INSERT INTO {t} VALUES (2)")
     assert "Delta skipped window 2" in log.fail()
 
@@ -595,6 +604,193 @@ def test_a_run_that_a_rewind_has_overtaken_writes_nothing(
     with pytest.raises(TableBusyError, match="was rewound since"):
         sleeper.inner.deliver(sleeper.window)
     assert source.rows() == copy.rows()
+
+
+def meet(patch: pytest.MonkeyPatch, mode: str, happens: Callable[[], object]) -> None:
+    """Let something happen once, after a runner has looked at its target and before it writes, where no lock is."""
+    real, met = sink._MODES[mode], []
+
+    def write(work: Any) -> int | None:
+        if not met:
+            met.append(1)
+            happens()
+        return real.write(work)
+
+    patch.setattr(Place, "hold", lambda *_: contextlib.nullcontext())
+    patch.setitem(sink._MODES, mode, replace(real, write=write))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """As on object stores: it has looked at the table, the new stream writes newer rows, then it goes on."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run("UPDATE {t} SET v = 'old' WHERE id = 1")
+
+    def others() -> None:
+        source.run("UPDATE {t} SET v = 'new' WHERE id = 1")
+        copy.let_go()
+        copy.rewind(None)
+        copy.take()
+
+    meet(monkeypatch, mode, others)
+    report = copy.run()
+    assert "busy" == report.state, report.reason
+    assert "was rewound since" in report.reason
+    assert 2 == len(copy.windows())
+    assert (copy.stream.uuid, 1) == copy.windows()[-1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_slow_runner_finds_that_another_has_gone_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Delta skips its window, as the other one has delivered it and the next: nothing is wrong."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, mode)
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (2)")
+
+    def others() -> None:
+        copy.let_go()
+        copy.take()
+        source.run("INSERT INTO {t} VALUES (3)")
+        copy.let_go()
+        copy.take()
+
+    meet(monkeypatch, mode, others)
+    copy.take()
+    assert [1, 2, 3] == [number for _, number in copy.windows()]
+
+
+def test_a_table_that_an_older_version_wrote_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commits have a mark for each stream, and facts without the stream's place; so it goes on, and after a rewind."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copies = [Receiver(source, mode) for mode in MODES]
+    mark = Work.mark
+
+    def older(work: Work) -> Mark:
+        told = dict(mark(work).facts)
+        del told["epoch"], told["ordinal"]
+        app = f"mirrorlib:export:{work.stream.uuid}:{work.stream.table}"
+        return Mark(app_id=app, version=work.plan.number, facts=told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Work, "mark", older)
+        for copy in copies:
+            copy.take()
+        source.run("INSERT INTO {t} VALUES (2)")
+        for copy in copies:
+            copy.take()
+    source.run("INSERT INTO {t} VALUES (3)")
+    for copy in copies:
+        assert (1, 0) == (copy.take().windows, copy.take().windows)
+    check(*copies, first=1)
+    source.run("INSERT INTO {t} VALUES (4)")
+    for copy in copies[1:]:
+        copy.rewind(2)
+        copy.take(max_versions=1)
+    check(*copies[1:], first=1)
+
+
+def test_streams_follow_by_number_whatever_the_clocks_say(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first runner's clock was far ahead; a consumer that was dropped and registered again begins with 1 once more."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, "current")
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "now", lambda: "2099-01-01T00:00:00+00:00")
+        copy.take()
+    copy.rewind(None)
+    source.run("UPDATE {t} SET id = 2")
+    copy.take()
+    assert source.rows() == copy.rows()
+    copy.rewind(None)
+    copy.take()
+    copy.registry.forget()
+    source.run("UPDATE {t} SET id = 3")
+    copy.take()
+    assert 1 == copy.stream.ordinal
+    assert source.rows() == copy.rows()
+    source.run("UPDATE {t} SET id = 4")
+    copy.take()
+    assert source.rows() == copy.rows()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """Whatever the stream began with; a snapshot sets it right."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    for at, start in (("begun", "snapshot"), ("numbered", 0)):
+        copy = Receiver(source, mode, at=at)
+        copy.take(start=start)
+        shutil.rmtree(copy.root)
+        source.run(f"INSERT INTO {{t}} VALUES ({source.newest + 1})")
+        for _ in "ab":
+            assert "was removed and is empty now" in copy.fail()
+        copy.rewind(None)
+        copy.take()
+        assert source.rows() == copy.rows()
+
+
+class Quiet:
+    """A receiver that is told that nothing has changed since a version on."""
+
+    def __init__(self, receiver: Receiver, since: int) -> None:
+        self.inner, self.since = open_sink(str(receiver.root), receiver.mode), since
+
+    def position(self, stream: Stream) -> int:
+        """Say what there is."""
+        return self.inner.position(stream)
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Deliver, with the word."""
+        told = replace(delivery, unchanged_since=lambda version: version >= self.since)
+        return self.inner.deliver(told)
+
+
+@pytest.mark.parametrize("mode", ["current", "scd2"])
+def test_a_gap_in_which_nothing_changed_is_none(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """A stream that begins behind where the copy ends goes on with it, unless something has changed in between."""
+    source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
+    copy = Receiver(source, mode)
+    copy.take(to=Quiet(copy, 0))
+    source.run("ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')", "INSERT INTO {t} VALUES (2)")
+    copy.rewind(2)
+    assert "ends before the stream begins" in copy.fail(to=Quiet(copy, 2))
+    copy.take(to=Quiet(copy, 1))
+    assert source.rows() == copy.rows()
+    assert 3 == facts(copy.path, versions(copy.path)[-1])["upto"]
+
+
+def test_a_log_takes_a_column_that_comes_as_another_widens(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Both in one window, whose rows are read in a session of their own."""
+    wide = f"{FEED}, 'delta.enableTypeWidening' = 'true'"
+    source = Source(spark, tmp_path, "id bigint, n smallint", wide)
+    log = Receiver(source, "changes")
+    source.run("INSERT INTO {t} VALUES (1, 1)")
+    log.take()
+    source.run(
+        "INSERT INTO {t} VALUES (2, 2)",
+        "ALTER TABLE {t} ALTER COLUMN n TYPE int",
+        "ALTER TABLE {t} ADD COLUMNS (w string)",
+        "INSERT INTO {t} VALUES (3, 70000, 'x')",
+    )
+    log.take()
+    check(log, first=1)
 
 
 @pytest.mark.thorough

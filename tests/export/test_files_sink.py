@@ -160,6 +160,7 @@ class Windows:
         asks: bool = True,
         frame: Any = None,
         sink: Any = None,
+        unchanged_since: Callable[[int], bool] = lambda _: False,
         **plan: Any,
     ) -> int:
         """Deliver (version, kind, id, v), as the next window or as the same *again*, as a runner does who *asks* first."""
@@ -181,6 +182,7 @@ class Windows:
                 or spark.createDataFrame(values, f"id bigint, v string, {FEED}").coalesce(1),
                 scratch=LocalStore(self.root / "state"),
                 folder="staged/a",
+                unchanged_since=unchanged_since,
             )
             return sink.deliver(delivery)
 
@@ -290,6 +292,31 @@ def test_a_stream_that_begins_again_sorts_behind_the_one_before(windows: Windows
         ("snapshot", False, "three", 3),
         ("snapshot", True, "three", 9),
     ]
+
+
+def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> None:
+    """The first runner's clock was far ahead; a consumer that was registered again begins with 1 once more."""
+    windows.deliver(*three(1), kind="snapshot")
+    ahead = Windows(windows.spark, windows.root, "ahead", ordinal=2, began_at="2099-01-01")
+    ahead.deliver(*three(2), kind="snapshot")
+    behind = Windows(windows.spark, windows.root, "behind", ordinal=3, began_at="2026-01-02")
+    behind.deliver(*three(3), kind="snapshot")
+    again = Windows(windows.spark, windows.root, "again", ordinal=1, began_at="2026-01-03")
+    again.deliver(*three(4), kind="snapshot")
+    assert ["one", "ahead", "behind", "again"] == [e["stream"] for e in entries(windows.folder)]
+    with pytest.raises(TableBusyError, match="began later"):
+        windows.deliver(*three(5))
+
+
+def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Windows) -> None:
+    """Of a stream that began after a version too; windows without a change never came here."""
+    numbered = Windows(windows.spark, windows.root, start_at=0)
+    numbered.deliver(*three(1))
+    windows.store.delete_folder("dbo/orders")
+    with pytest.raises(LandingZoneError, match="does not have the window that the changes follow"):
+        numbered.deliver(*three(2))
+    numbered.deliver(*three(2), again=True, unchanged_since=lambda version: version == 0)
+    assert [["2-0", "2-1", "2-2"]] == numbered.values()
 
 
 def test_what_cannot_be_right_is_refused(windows: Windows) -> None:

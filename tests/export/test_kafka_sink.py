@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from export import kafka_broker
 from little import child_environment
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
-from mirrorlib.export.consumers import rewind_consumer
+from mirrorlib.export.consumers import drop_consumer, rewind_consumer
 from mirrorlib.export.record import Stream
 from mirrorlib.export.registry import Registry
 from mirrorlib.export.run import export_tables
@@ -442,7 +442,7 @@ def test_a_runner_that_wakes_up_late_is_fenced_off(
         report = export(spark, target, to, topic, start=0, max_versions=8, observe=death.observe)
         told = read(broker, topic)
 
-        assert ("busy", 1) == (report.state, report.windows)
+        assert ("busy", 1) == (report.state, report.windows), report.reason
         assert "another runner has taken over" in report.reason
         assert ("current", 1) == (others[0].state, others[0].windows)
         windows = list(check_windows(told).values())
@@ -477,6 +477,44 @@ def test_a_reset_is_told_to_every_partition(
     assert {"r", "t"} == {message.value["op"] for message in snapshot}
     assert {"snapshot"} == {message.headers["mirrorlib.kind"] for message in snapshot}
     assert rows_now(spark, target) == replay(told)
+
+
+def test_a_consumer_that_is_registered_again_voids_what_it_had_delivered(
+    broker: Any, spark: SparkSession, history: Path, tmp_path: Path
+) -> None:
+    """Else readers would keep the keys that were deleted meanwhile; a topic that had nothing of it is told nothing."""
+    target = tmp_path / "target"
+    shutil.copytree(history, target)
+    to = f"kafka://{broker.address}/again?partitions=2"
+    export(spark, target, to, "again")
+    assert {"r"} == {message.value["op"] for message in read(broker, "again")}
+    drop_consumer(str(target), "again")
+    spark.sql(f"DELETE FROM delta.`{target}/dbo/orders` WHERE id % 2 = 0")
+    export(spark, target, to, "again")
+    told = read(broker, "again")
+
+    fresh = [message for message in told if message.window[0] == stream_of(target, "again").uuid]
+    assert ["t", "t"] == [message.value["op"] for message in fresh if message.value["op"] != "r"]
+    assert rows_now(spark, target) == replay(told)
+
+
+@pytest.mark.parametrize("lost", ["topic", "positions"])
+def test_a_topic_that_was_deleted_is_not_begun_anew_in_the_middle(
+    broker: Any, spark: SparkSession, history: Path, lost: str
+) -> None:
+    """Nor when the topic of positions was: what is there cannot be told; a snapshot sets it right."""
+    name = f"deleted-{lost}"
+    to = f"kafka://{broker.address}/{name}?positions={name}-positions"
+    export(spark, history, to, name, start=0, max_versions=2, stop=once())
+    topic = name if lost == "topic" else f"{name}-positions"
+    AdminClient(client(broker)).delete_topics([topic])[topic].result(10)
+    for _ in range(2):
+        report = export(spark, history, to, name, start=0)
+        assert ("failed", 0) == (report.state, report.windows)
+        assert "what was delivered before is not there any more" in report.reason
+    rewind_consumer(str(history), name, "snapshot")
+    assert "current" == export(spark, history, to, name).state
+    assert rows_now(spark, history) == replay(read(broker, name))
 
 
 @pytest.mark.thorough
@@ -558,12 +596,12 @@ def test_positions_are_found_in_new_partitions_and_a_foreign_record_is_told(brok
     fresh: Any = open_sink(address, "")
     scene = sink._scene(streams[0])
     for positions in (fresh._positions, sink._positions):
-        assert {2} == {positions.last_window(stream.uuid, scene) for stream in streams}
+        assert {2} == {positions.find(stream, scene).window for stream in streams}
     producer = Producer(client(broker))
     producer.produce("spread-positions", key="x", value="no JSON")
     producer.flush(10)
     with pytest.raises(StoreError, match="no position"):
-        Positions(fresh._cluster).last_window("x", scene)
+        Positions(fresh._cluster).find(streams[0], scene)
 
 
 def add_partitions(admin: AdminClient, topic: str, count: int) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import random
 from collections import Counter
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from mirrorlib.export.run import export_tables
 from mirrorlib.export.sink import Delivery
 from mirrorlib.export.sinks.open import open_sink
 from mirrorlib.export.sinks.zone import ZoneSink, known
+from mirrorlib.export.sinks.zone.batch import Batch
 from mirrorlib.export.sinks.zone.changes import change_rows
 from mirrorlib.store import LocalStore, Store
 from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay
@@ -216,6 +218,7 @@ class Windows:
         *rows: tuple[int, str, int | None, str],
         sink: ZoneSink | None = None,
         again: bool = False,
+        unchanged_since: Callable[[int], bool] = lambda _: False,
         **plan: Any,
     ) -> int:
         """Deliver (version, kind, id, v), as the next window or as the same *again*, as a runner does."""
@@ -238,6 +241,7 @@ class Windows:
                 frame=spark.createDataFrame(values, columns).coalesce(1),
                 scratch=LocalStore(self.scratch),
                 folder="staged/a",
+                unchanged_since=unchanged_since,
             )
             return sink.deliver(delivery)
 
@@ -379,6 +383,68 @@ def test_versions_that_were_published_are_not_published_again(windows: Windows) 
     assert [(n, "abcde"[n - 1]) for n in range(1, 6)] == windows.rows()
     with pytest.raises(TableBusyError, match="began later"):
         windows.deliver((6, INSERT, 6, "f"))
+
+
+def test_streams_follow_by_number_whatever_the_clocks_say(windows: Windows) -> None:
+    """The first runner's clock was far ahead; an older version said no number; one that is registered again begins with 1."""
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    ahead = windows.follower("ahead", "2099-01-01", ordinal=2)
+    ahead.deliver((2, INSERT, 2, "b"), kind="snapshot")
+    behind = windows.follower("behind", "2026-01-02", ordinal=3)
+    behind.deliver((3, INSERT, 3, "c"), kind="snapshot")
+    again = windows.follower("again", "2026-01-03", ordinal=1)
+    again.deliver((4, INSERT, 4, "d"), kind="snapshot")
+    assert [(4, "d")] == windows.rows()
+    with pytest.raises(TableBusyError, match="began later"):
+        windows.deliver((5, INSERT, 5, "e"))
+
+
+def test_a_window_that_an_older_version_has_published_is_recognized(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batch id lacks the stream's number; the window is not published again, and the next one follows."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Batch, "id", property(older_id))
+        windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+        at = ZoneSink(Dying(windows.zone, 4))  # type: ignore[arg-type]  # claimed, and not yet visible
+        with pytest.raises(Killed):
+            windows.deliver((2, INSERT, 2, "b"), sink=at)
+    assert 1 == len(change_files(windows.zone))
+    windows.deliver((2, INSERT, 2, "b"), again=True)
+    windows.deliver((3, INSERT, 3, "c"))
+    assert [(1, "a"), (2, "b"), (3, "c")] == windows.rows()
+
+
+def older_id(batch: Batch) -> str:
+    """Name a window as it was named before streams told their numbers."""
+    told = {name: value for name, value in asdict(batch).items() if name != "ordinal"}
+    return json.dumps({"mirrorlib_export": 1, **told}, ensure_ascii=False)
+
+
+def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Windows) -> None:
+    """Of a stream that began after a version too; windows without a change, or without a net one, are no files."""
+    numbered = windows.follower("two", "2026-01-02", start_at=0)
+    numbered.deliver((1, INSERT, 1, "a"))
+    windows.zone.delete_folder(FOLDER)
+    with pytest.raises(LandingZoneError, match=r"lacks the change files .* somebody emptied it"):
+        numbered.deliver((2, INSERT, 2, "b"))
+    quiet = windows.follower("three", "2026-01-03", start_at=0)
+    quiet.number = 1
+    quiet.deliver((2, INSERT, 2, "b"), unchanged_since=lambda version: version == 0)
+    assert [(2, "b")] == windows.rows()
+    windows.zone.delete_folder(FOLDER)
+    net = windows.follower("four", "2026-01-04", start_at=0, net=True)
+    net.number = 1
+    net.deliver((2, INSERT, 2, "b"))
+    assert [(2, "b")] == windows.rows()
+
+
+def test_a_gap_in_which_nothing_changed_is_none(windows: Windows) -> None:
+    """A stream that begins behind where the zone ends goes on with it, as nobody lacks anything."""
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    later = windows.follower("two", "2026-01-02", start_at=3)
+    later.deliver((4, INSERT, 4, "d"), unchanged_since=lambda version: version == 1)
+    assert [(1, "a"), (4, "d")] == windows.rows()
 
 
 @pytest.mark.parametrize(

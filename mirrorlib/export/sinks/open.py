@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from mirrorlib.errors import LandingZoneError
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from mirrorlib.export.sink import Sink
@@ -51,6 +52,39 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     chosen = mode or modes[0]
     opener: _Module = import_module(module)
     return opener.open_sink(address, chosen), chosen
+
+
+def check_apart(to: str, target: str) -> None:
+    """See that tables are not delivered to where they lie: the next run would deliver the copies too.
+
+    Args:
+        to: a receiver's URL.
+        target: root path or URL of the tables.
+
+    Raises:
+        LandingZoneError: they are.
+
+    """
+    kind, _, address = to.partition(":")
+    if kind != "delta" or not {"/", "\\"} & set(address):
+        return
+    place, root = (f"{open_store(each).url.rstrip('/')}/" for each in (address, target))
+    if place.startswith(root):
+        msg = "the receiver lies inside the target whose tables it would receive"
+        step = "Export to a place beside the target."
+        raise LandingZoneError(msg, found=shown_url(to), next_step=step)
+
+
+def place_of(to: str) -> str:
+    """Return the part of a receiver's URL that says where it is."""
+    return to.partition(":")[2]
+
+
+def is_same_url(one: str, other: str) -> bool:
+    """Say whether two URLs name one receiver: a slash at the end of the place means nothing."""
+    places = [url.partition("?") for url in (one, other)]
+    first, second = ((place.rstrip("/"), options) for place, _, options in places)
+    return first == second
 
 
 def shown_url(to: str) -> str:

@@ -46,7 +46,7 @@ def append_window(work: Work) -> int | None:
     begun = work.seen.facts is not None or not work.seen.whole
     if work.plan.reset or (work.plan.kind == "snapshot" and begun):
         rows = _reset(work).unionByName(rows, allowMissingColumns=True)
-    with configured(work.spark, _GROWS):
+    with configured(rows.sparkSession, _GROWS):  # where columns were widened, it is one of its own
         append_rows(work.ref, rows, work.mark())
     return None
 

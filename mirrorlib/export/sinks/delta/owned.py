@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mirrorlib.export.record import Stream
 
 CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mode"
+_REMOVED = "the table that the consumer keeps was removed and is empty now"
 
 
 def create_table(
@@ -118,6 +119,22 @@ def check_continuous(work: Work) -> None:
         raise ForeignWriteError(reason, table=work.table, found=found, next_step=step)
 
 
+def check_kept(work: Work) -> None:
+    """See that a table that windows of the stream were written to still has them.
+
+    Raises:
+        ForeignWriteError: it was removed.
+
+    """
+    if _is_emptied(work):
+        step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+        raise ForeignWriteError(_REMOVED, table=work.table, next_step=step)
+
+
+def _is_emptied(work: Work) -> bool:
+    return work.fresh and work.plan.number > 1 and work.delivery.continues
+
+
 def _discontinuity(work: Work) -> tuple[str, str | None]:
     seen, stream, plan = work.seen, work.stream, work.plan
     if seen.foreign is not None:
@@ -125,8 +142,8 @@ def _discontinuity(work: Work) -> tuple[str, str | None]:
         who = f"version {commit.version}, {commit.operation} by {commit.user}"
         return "somebody else has written to the table that the consumer keeps", who
     if seen.facts is None:
-        if seen.whole and plan.number > 1 and stream.start_at is None:
-            return "the table that the consumer keeps was removed and is empty now", None
+        if _is_emptied(work):
+            return _REMOVED, None
         if not seen.whole and plan.number == 1:
             return "nobody can tell any more how far the table that the consumer keeps goes", None
         return "", None
@@ -135,8 +152,9 @@ def _discontinuity(work: Work) -> tuple[str, str | None]:
         return "the copy is one of a table that was made anew since", None
     if facts.get("stream") == stream.uuid:
         return "", None
-    if plan.after > int(facts["upto"]):
-        found = f"version {facts['upto']}, the stream begins after {plan.after}"
+    upto = int(facts["upto"])
+    if plan.after > upto and not work.delivery.unchanged_since(upto):
+        found = f"version {upto}, the stream begins after {plan.after}"
         return "the copy ends before the stream begins", found
     if stream.net:
         msg = "net changes are none since where the copy stands, which another stream has left"

@@ -22,11 +22,13 @@ from mirrorlib.errors import (
     StoreError,
     TableBusyError,
 )
+from mirrorlib.export.sink import comes_after
 from mirrorlib.export.sinks.delta.changes import append_window, check_log, log_columns
 from mirrorlib.export.sinks.delta.current import check_copy, copy_columns, keep_copy
 from mirrorlib.export.sinks.delta.few import gather_few
 from mirrorlib.export.sinks.delta.owned import (
     check_continuous,
+    check_kept,
     check_owner,
     create_table,
 )
@@ -114,17 +116,18 @@ class DeltaSink:
                     return there
                 if self._mode.continuous:
                     check_continuous(work)
+                else:
+                    check_kept(work)
                 try:
                     rows = self._write(work)
-                except MirrorError:
-                    raise
                 except Exception as exc:
-                    if self._newest(work) == work.seen.newest:
+                    if not _is_overtaken(work, exc):
                         raise
                     _LOG.info("%s: window %d met another commit", work.table, work.plan.number)
                     failure = exc
                     continue
-                return self._proven(work, rows)
+                if (version := _written(work)) is not None:
+                    return _counted(work, version, rows)
             msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
             step = "Run again when the target is quieter."
             raise MirrorError(msg, table=delivery.stream.table, next_step=step) from failure
@@ -158,33 +161,40 @@ class DeltaSink:
         with configured(work.spark, _SMALL if small else {}):
             return self._mode.write(work)
 
-    @staticmethod
-    def _newest(work: Work) -> int | None:
-        return open_log(work.spark, work.ref, work.found.location).newest(work.seen.newest)
 
-    @staticmethod
-    def _proven(work: Work, rows: int | None) -> int:
-        """See that the window is in the target's log.
+def _is_overtaken(work: Work, exc: Exception) -> bool:
+    """Say whether somebody else's commit explains a failure: any one explains Delta's, another runner's window ours."""
+    log = open_log(work.spark, work.ref, work.found.location)
+    if isinstance(exc, MirrorError):
+        return look_back(log).version != work.seen.version
+    return log.newest(work.seen.newest) != work.seen.newest
 
-        Raises:
-            OutcomeUnknownError: it is not, so Delta has skipped it.
 
-        """
-        seen = look_back(open_log(work.spark, work.ref, work.found.location))
-        if seen.window_of(work.stream.uuid) != work.plan.number:
-            msg = f"Delta skipped window {work.plan.number} as one that it knows, but no commit names it"
-            step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
-            raise OutcomeUnknownError(msg, table=work.table, next_step=step)
-        if rows is None:
-            rows = rows_written(work.spark, work.ref, work.found.location, seen.version)
-        _LOG.info(
-            "%s: window %d written as version %d, %d rows",
-            work.table,
-            work.plan.number,
-            seen.version,
-            rows,
+def _written(work: Work) -> int | None:
+    """Return the version that the window became; None where Delta skipped it, as another runner has gone on.
+
+    Raises:
+        OutcomeUnknownError: Delta skipped it, and nobody has.
+
+    """
+    seen = look_back(open_log(work.spark, work.ref, work.found.location))
+    if seen.window_of(work.stream.uuid) == work.plan.number:
+        return seen.version
+    if seen.version == work.seen.version:
+        msg = (
+            f"Delta skipped window {work.plan.number} as one that it knows, but no commit names it"
         )
-        return rows
+        step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
+    return None
+
+
+def _counted(work: Work, version: int, rows: int | None) -> int:
+    if rows is None:
+        rows = rows_written(work.spark, work.ref, work.found.location, version)
+    number = work.plan.number
+    _LOG.info("%s: window %d written as version %d, %d rows", work.table, number, version, rows)
+    return rows
 
 
 def _rows_there(work: Work) -> int | None:
@@ -194,10 +204,12 @@ def _rows_there(work: Work) -> int | None:
         TableBusyError: a later stream of the consumer has written to it.
 
     """
-    facts, stream = work.seen.facts or {}, work.stream
+    facts, stream = work.seen.facts, work.stream
     if work.seen.window_of(stream.uuid) >= work.plan.number:
         return 0
-    if facts.get("stream", stream.uuid) != stream.uuid and facts["began_at"] > stream.began_at:
+    if facts is None or facts["stream"] == stream.uuid:
+        return None
+    if not comes_after(stream, facts.get("ordinal", 0), facts["began_at"]):
         msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
         raise TableBusyError(msg, table=stream.table, next_step="Run again.")
     return None

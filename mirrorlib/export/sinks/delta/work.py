@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mirrorlib.export.sink import Delivery
     from mirrorlib.export.sinks.delta.seen import Seen
 
+_WINDOWS = 32  # bits for a window's number within its stream
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
@@ -106,14 +108,29 @@ class Work:
         """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
         return self.stream.start_at is None
 
+    @property
+    def epoch(self) -> int:
+        """Return the stream's place among those that have written to the table, each greater than the one before."""
+        facts = self.seen.facts or {}
+        known = int(facts.get("epoch", 0))  # older versions did not count
+        if facts.get("stream") == self.stream.uuid:
+            return known
+        return max(self.stream.ordinal, known + 1)
+
     def mark(self) -> Mark:
-        """Return what makes the window's commit ours and unrepeatable."""
+        """Return what makes the window's commit ours and unrepeatable.
+
+        The streams of a consumer share a mark that grows from one to the next, so Delta itself skips what a
+        late runner of an earlier one still writes.
+        """
         stream, plan = self.stream, self.plan
         facts: dict[str, Any] = {
             "consumer": stream.consumer,
             "table": stream.table,
             "stream": stream.uuid,
+            "ordinal": stream.ordinal,
             "began_at": stream.began_at,
+            "epoch": self.epoch,
             "window": plan.number,
             "attempt": plan.attempt,
             "kind": plan.kind,
@@ -124,8 +141,8 @@ class Work:
             "keys": list(plan.keys),
             "dropped": list(self.dropped),
         }
-        app_id = f"mirrorlib:export:{stream.uuid}:{stream.table}"
-        return Mark(app_id=app_id, version=plan.number, facts=facts)
+        app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
+        return Mark(app_id=app_id, version=(self.epoch << _WINDOWS) + plan.number, facts=facts)
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.record import FORMAT, json_bytes
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError, TableNameError
+from mirrorlib.export.sink import comes_after
 from mirrorlib.landing.names import TableName, is_ignored, parse_name, refuse_uncarriable
 
 if TYPE_CHECKING:
     from mirrorlib.export.record import Plan, Stream
+    from mirrorlib.export.sink import Delivery
     from mirrorlib.store import Store
 
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
@@ -115,7 +117,7 @@ class Receiver:
         self._staging = f"_staging/{parse_name(table).segment}"
         self._manifest = f"{self.folder}/_manifest"
 
-    def admit(self, stream: Stream, plan: Plan) -> int:
+    def admit(self, delivery: Delivery) -> int:
         """Return the place of a stream among those that have written here; a new one gets the next.
 
         Raises:
@@ -123,12 +125,14 @@ class Receiver:
             TableBusyError: a later stream of the consumer writes here.
 
         """
+        stream = delivery.stream
         while True:
             number, newest = self._newest_stream()
             if newest.get("stream") == stream.uuid:
                 return number
-            self._check_successor(stream, plan, newest)
-            said = {name: getattr(stream, name) for name in ("consumer", "table", "began_at")}
+            self._check_successor(delivery, newest)
+            names = ("consumer", "table", "ordinal", "began_at")
+            said = {name: getattr(stream, name) for name in names}
             path = f"{self._manifest}/streams/{number + 1:06d}.json"
             value = {"format": FORMAT, "stream": stream.uuid, **said}
             self.store.put_new(path, json_bytes(value))
@@ -177,18 +181,19 @@ class Receiver:
             return 0, {}
         return int(names[-1].name.removesuffix(".json")), self._read(names[-1].path) or {}
 
-    def _check_successor(self, stream: Stream, plan: Plan, newest: dict[str, Any]) -> None:
+    def _check_successor(self, delivery: Delivery, newest: dict[str, Any]) -> None:
         """See that a stream may begin to write behind the one that did so last."""
-        place = f"{self.store.url}/{self.folder}"
+        stream, place = delivery.stream, f"{self.store.url}/{self.folder}"
         if newest and (newest["consumer"], newest["table"]) != (stream.consumer, stream.table):
             msg = f"{place} is written by another consumer"
             found = f"{newest['consumer']}, {newest['table']}"
             raise LandingZoneError(msg, table=self.table, found=found, next_step=_ANEW)
-        if newest and newest["began_at"] > stream.began_at:
+        if newest and not comes_after(stream, newest.get("ordinal", 0), newest["began_at"]):
             msg = f"a stream of {stream.consumer} that began later writes to {place}"
             raise TableBusyError(msg, table=self.table, next_step="Leave the table to it.")
-        if plan.kind == "changes" and stream.start_at is None:
-            msg = f"{place} does not have the snapshot that the changes follow on"
+        if delivery.continues:
+            what = "the snapshot" if stream.start_at is None else "the window"
+            msg = f"{place} does not have {what} that the changes follow on"
             step = "Somebody emptied it: rewind the consumer to a snapshot."
             raise LandingZoneError(msg, table=self.table, next_step=step)
 

@@ -70,7 +70,7 @@ class FilesSink:
         """
         receiver = Receiver(self._store, delivery.stream.table)
         check_columns(delivery.frame, delivery.stream.table, self._format)
-        ordinal = receiver.admit(delivery.stream, delivery.plan)
+        ordinal = receiver.admit(delivery)
         window = window_name(ordinal, delivery.plan)
         if receiver.last(delivery.stream) > delivery.plan.number:
             return 0  # the stream has gone on; readers do not look back

@@ -60,7 +60,10 @@ def keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
 
     keys = [column for column in shape.columns if column.key]
     rows = _in_utc(frame).select(
-        _line(keys).alias("key"), VERSION, _sign().alias("sign"), _line(shape.columns).alias("line")
+        _line(keys, signed=False).alias("key"),
+        VERSION,
+        _sign().alias("sign"),
+        _line(shape.columns).alias("line"),
     )
     commits = (
         rows.repartition("key")
@@ -129,10 +132,11 @@ def _sign() -> SparkColumn:
     return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
 
 
-def _line(columns: Sequence[Column]) -> SparkColumn:
+def _line(columns: Sequence[Column], *, signed: bool = True) -> SparkColumn:
+    """Write values; for databases and Spark -0.0 and 0.0 are one, so where equal ones have to meet, its sign goes."""
     from pyspark.sql import functions as f
 
-    return _joined([f.coalesce(_text(column), f.lit(_NULL)) for column in columns])
+    return _joined([f.coalesce(_text(column, signed=signed), f.lit(_NULL)) for column in columns])
 
 
 def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
@@ -141,7 +145,7 @@ def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
     return f.concat_ws("\t", *(value.cast("string") for value in values)).alias("value")
 
 
-def _text(column: Column) -> SparkColumn:
+def _text(column: Column, *, signed: bool) -> SparkColumn:
     """Write a value as text that reads back as the same value."""
     from pyspark.sql import functions as f
 
@@ -149,6 +153,8 @@ def _text(column: Column) -> SparkColumn:
     if column.kind == JSON:
         return _escaped(f.to_json(value, _JSON_OPTIONS))
     value = value.cast(column.kind)
+    if column.kind in {"float", "double"} and not signed:
+        value = value + f.lit(0.0)
     if column.kind == "string":
         return _escaped(value)
     if column.kind == "binary":

@@ -134,9 +134,7 @@ def check_names(session: Session, columns: Sequence[Column], table: str) -> None
             raise TableNameError(reason, table=table, column=shown, next_step=step)
 
 
-def settle(
-    session: Session, held: Held, columns: Sequence[Column], stream: Stream, plan: Plan
-) -> Shape:
+def settle(session: Session, held: Held, columns: Sequence[Column], delivery: Delivery) -> Shape:
     """Settle what a window makes of the table that the database has.
 
     Raises:
@@ -145,8 +143,11 @@ def settle(
         FeedError: a net window begins before what the table holds, and ends after it.
 
     """
+    stream, plan = delivery.stream, delivery.plan
     check_names(session, columns, stream.table)
-    _check_owner(held, stream, plan)
+    _check_owner(held, stream)
+    if plan.kind == "changes":
+        _check_follows(held, delivery)
     whole = plan.kind == "snapshot"
     shape = Shape(
         place=held.place,
@@ -171,15 +172,11 @@ def settle(
     return shape if shape.keys else _counted(shape, record, stream, plan)
 
 
-def _check_owner(held: Held, stream: Stream, plan: Plan) -> None:
-    """See that the table is this stream's, and holds what the window follows."""
-    record = held.record
+def _check_owner(held: Held, stream: Stream) -> None:
+    """See that the table is this stream's."""
+    record, where = held.record, held.place.sql
     if held.columns is None:
-        if plan.kind == "changes" and (held.number or stream.start_at is None):
-            msg = "the database has not the table any more that the changes are for"
-            _refuse(msg, stream, None, f"Let the consumer {BEGIN_ANEW}")
         return
-    where = held.place.sql
     if record is None:
         msg = "the database has a table of this name that is not ours"
         _refuse(msg, stream, where, "Rename it there, or export to another schema or database.")
@@ -194,11 +191,25 @@ def _check_owner(held: Held, stream: Stream, plan: Plan) -> None:
         msg = "another stream has been given the table in the database since"
         step = "Let each target have a consumer, and a schema or a database, of its own."
         _refuse(msg, stream, where, step)
-    if plan.kind == "changes" and (
-        record.table_id != plan.table_id or (not held.number and stream.start_at is None)
-    ):
+
+
+def _check_follows(held: Held, delivery: Delivery) -> None:
+    """See that the table holds what the changes follow on."""
+    stream, plan, record = delivery.stream, delivery.plan, held.record
+    step = f"Let the consumer {BEGIN_ANEW}"
+    if record is None:
+        if held.number or delivery.continues:
+            msg = "the database has not the table any more that the changes are for"
+            _refuse(msg, stream, None, step)
+        return
+    if record.table_id != plan.table_id or (not held.number and stream.start_at is None):
         msg = "the table in the database does not hold the rows that the changes are for"
-        _refuse(msg, stream, where, f"Let the consumer {BEGIN_ANEW}")
+        _refuse(msg, stream, held.place.sql, step)
+    before, ours = record.version, record.stream == stream.uuid
+    if not ours and plan.after > before and not delivery.unchanged_since(before):
+        msg = "the table in the database ends before the stream begins"
+        found = f"version {before}, the stream begins after {plan.after}"
+        _refuse(msg, stream, found, step)
 
 
 def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:

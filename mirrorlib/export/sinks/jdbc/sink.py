@@ -109,7 +109,7 @@ class DatabaseSink:
             held = look(session, place, stream)
             if held.number >= plan.number:
                 raise _overtaken(stream)
-            return held, settle(session, held, columns, stream, plan)
+            return held, settle(session, held, columns, delivery)
 
     def _apply(self, delivery: Delivery, held: Held, shape: Shape, staged: Staged) -> None:
         stream, plan = delivery.stream, delivery.plan

@@ -67,6 +67,16 @@ class Cluster:
         with told(scene, f"find the topic {name}", self.heard):
             return self._found(name) or self._made(name, scene, self.address.partitions, {})
 
+    def has(self, name: str, scene: Scene) -> bool:
+        """Say whether a topic is there.
+
+        Raises:
+            StoreError: no broker answers.
+
+        """
+        with told(scene, f"find the topic {name}", self.heard):
+            return self._looked_up(name) is not None
+
     def positions(self, scene: Scene) -> int:
         """See that the topic of positions is there and compacted, and count its partitions.
 
@@ -105,13 +115,17 @@ class Cluster:
 
     def _found(self, name: str) -> int:
         """Count a topic's partitions; 0 when there is no such topic, or it is not ready."""
+        return self._looked_up(name) or 0
+
+    def _looked_up(self, name: str) -> int | None:
+        """Count a topic's partitions; 0 when it is not ready, None when there is no such topic."""
         asked = TopicCollection([name])
         answers = self._admin().describe_topics(asked, request_timeout=self.address.timeout)
         try:
             partitions = answers[name].result().partitions
         except KafkaException as exc:
             if error_of(exc).code() in MISSING:
-                return 0
+                return None
             raise
         led = [
             partition.leader is not None and partition.leader.id >= 0 for partition in partitions

@@ -55,13 +55,14 @@ class _Change:
     row: Row  # one of its rows: key, version and moment
 
 
-def resets(delivery: Delivery) -> bool:
+def resets(delivery: Delivery, *, begun: bool) -> bool:
     """Tell whether a window voids what its receiver has of the table.
 
-    The first snapshot of a stream that was rewound does too: what was deleted since the former one is not in it.
+    So does the first snapshot of a stream where an earlier one of the consumer has *begun*: what was deleted
+    since is not in it.
     """
     plan = delivery.plan
-    return plan.kind == "snapshot" and (plan.reset or delivery.stream.ordinal > 1)
+    return plan.kind == "snapshot" and (begun or plan.reset or delivery.stream.ordinal > 1)
 
 
 def reset_messages(delivery: Delivery, partitions: int, now_ms: int) -> Iterator[Message]:

@@ -1,6 +1,6 @@
 """Read how far each stream has come from the topic that their transactions write it to.
 
-In: a `Cluster`. Out: the number of a stream's last committed window. Promise: every transaction that
+In: a `Cluster`. Out: `Position`. Promise: every transaction that
 ended before the question is in the answer. Two things need care. A consumer of committed messages stops
 where the oldest open transaction begins, whoever's it is, and takes that for the end: so the end is asked
 for with open transactions in it, and what lies before it is waited for. And a transaction of the stream
@@ -13,6 +13,7 @@ import contextlib
 import json
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -34,13 +35,36 @@ _POLL = 0.02  # seconds
 _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for what is to come
 
 
-def position_record(stream: Stream, plan: Plan) -> tuple[bytes, bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a stream has come.
+
+    Attributes:
+        window: the number of its last committed window; 0 for none.
+        begun: some stream of its consumer has delivered the table to the topic.
+
+    """
+
+    window: int
+    begun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What a record tells: a window's number; and whose it is, with "" for a topic that older versions did not name."""
+
+    window: int
+    lane: tuple[str, str, str]
+
+
+def position_record(stream: Stream, plan: Plan, topic: str) -> tuple[bytes, bytes]:
     """Write a window's number as key and value of a message."""
     told = {
         "window": plan.number,
         "version": plan.until,
         "consumer": stream.consumer,
         "table": stream.table,
+        "topic": topic,
     }
     return stream.uuid.encode(), json.dumps(told, ensure_ascii=False).encode()
 
@@ -54,9 +78,10 @@ class Positions:
         self._lock = threading.Lock()
         self._read_to: dict[int, int] = {}  # by partition
         self._windows: dict[str, int] = {}  # by stream
+        self._lanes: set[tuple[str, str, str]] = set()
 
-    def last_window(self, stream: str, scene: Scene) -> int:
-        """Return the number of a stream's last committed window; 0 for none.
+    def find(self, stream: Stream, scene: Scene) -> Position:
+        """Find how far a stream has come.
 
         Raises:
             StoreError: the brokers are silent, or somebody's transaction stays open.
@@ -70,15 +95,18 @@ class Positions:
             with contextlib.closing(_Reader(self._cluster, starts, scene)) as reader:
                 reader.read_to(ends)
             self._remember(reader)
-        return self._windows.get(stream, 0)
+        known = {(stream.consumer, stream.table, topic) for topic in ("", scene.topic)}
+        window = self._windows.get(stream.uuid, 0)
+        return Position(window=window, begun=not known.isdisjoint(self._lanes))
 
     def _remember(self, reader: _Reader) -> None:
         """Keep what was read; another thread may have read further."""
         with self._lock:
             for number, offset in reader.reached.items():
                 self._read_to[number] = max(offset, self._read_to.get(number, 0))
-            for stream, window in reader.windows.items():
-                self._windows[stream] = max(window, self._windows.get(stream, 0))
+            for stream, record in reader.records:
+                self._windows[stream] = max(record.window, self._windows.get(stream, 0))
+                self._lanes.add(record.lane)
 
 
 class _Reader:
@@ -89,7 +117,7 @@ class _Reader:
         self._topic = cluster.address.positions
         self._heard: KafkaError | None = None
         self.reached = dict(starts)
-        self.windows: dict[str, int] = {}
+        self.records: list[tuple[str, _Record]] = []
         self._consumer = Consumer(
             {
                 **client_conf(cluster.address, self._hear),
@@ -134,13 +162,13 @@ class _Reader:
         self.reached[partition] = offset + 1
         key, value = message.key(), message.value()
         if key is not None and value is not None:
-            stream, window = key.decode(), _window(value)
-            if window is None:
+            record = _read(value)
+            if record is None:
                 msg = f"the topic {self._topic} has a record that is no position"
                 step = f"Give mirrorlib a topic of its own: ?positions=…, not {self._topic}."
                 found = f"partition {partition}, offset {offset}"
                 raise self._scene.error(msg, step, found)
-            self.windows[stream] = max(window, self.windows.get(stream, 0))
+            self.records.append((key.decode(), record))
 
     def _stuck(self) -> MirrorError:
         """Say why it does not go on: nobody answers, or somebody else's transaction is open."""
@@ -155,9 +183,11 @@ class _Reader:
         self._heard = error
 
 
-def _window(value: bytes) -> int | None:
+def _read(value: bytes) -> _Record | None:
     try:
-        window = json.loads(value)["window"]
+        told = json.loads(value)
+        window = told["window"]
     except (ValueError, KeyError, TypeError):
         return None
-    return window if isinstance(window, int) else None
+    lane = (told.get("consumer", ""), told.get("table", ""), told.get("topic", ""))
+    return _Record(window, lane) if isinstance(window, int) else None

@@ -23,6 +23,7 @@ from mirrorlib.landing.names import parse_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirrorlib.errors import StoreError
     from mirrorlib.export.record import Stream
     from mirrorlib.export.sink import Delivery
     from mirrorlib.export.sinks.kafka.address import Address
@@ -37,11 +38,13 @@ class _Line:
     Attributes:
         transactions: sends, unless somebody else has begun.
         position: the last window that is committed, as of the beginning or by this very line.
+        begun: the topic has something of the table by the consumer, as of the beginning or by this very line.
 
     """
 
     transactions: Transactions
     position: int
+    begun: bool
 
 
 class KafkaSink:
@@ -83,32 +86,39 @@ class KafkaSink:
             return 0
         scene = self._scene(stream)
         headers = Headers(stream.uuid, plan.number, plan.kind)
-        record = Message(*position_record(stream, plan), 0)
+        if not line.position and delivery.continues:
+            raise _emptied(scene)
+        record = Message(*position_record(stream, plan, scene.topic), 0)
+        messages = self._messages(delivery, scene, begun=line.begun)
         rows = line.transactions.send_window(
-            scene.topic, self._messages(delivery, scene), headers, record, self._address.positions
+            scene.topic, messages, headers, record, self._address.positions
         )
-        line.position = plan.number  # a line on which anything failed is never used again
+        # A line on which anything failed is never used again.
+        line.position, line.begun = plan.number, True
         self._keep(stream, line)
         return rows
 
-    def _messages(self, delivery: Delivery, scene: Scene) -> Iterator[Message]:
+    def _messages(self, delivery: Delivery, scene: Scene, *, begun: bool) -> Iterator[Message]:
         plan, now_ms = delivery.plan, round(time.time() * 1000)
         table = delivery.stream.table
         frame = rows_as_json(delivery.frame, plan.keys, table, ordered=plan.kind == "changes")
         rows = frame.toLocalIterator()
-        if resets(delivery):
+        if resets(delivery, begun=begun):
             partitions = self._cluster.topic(scene.topic, scene)
             yield from reset_messages(delivery, partitions, now_ms)
         yield from row_messages(delivery, rows, now_ms, tombstones=self._address.tombstones)
 
     def _open(self, stream: Stream) -> _Line:
         scene = self._scene(stream)
-        self._cluster.topic(scene.topic, scene)
         self._cluster.positions(scene)
         name = transactional_id(stream, scene.topic)
         transactions = Transactions(self._address, scene, name)
         transactions.begin()  # first: a commit that is under way has to be settled
-        return _Line(transactions, self._positions.last_window(stream.uuid, scene))
+        found = self._positions.find(stream, scene)
+        if found.window and not self._cluster.has(scene.topic, scene):
+            raise _emptied(scene)
+        self._cluster.topic(scene.topic, scene)
+        return _Line(transactions, found.window, found.begun)
 
     def _scene(self, stream: Stream) -> Scene:
         address = self._address
@@ -130,3 +140,12 @@ class KafkaSink:
             self._lines[stream.uuid] = line
             if len(self._lines) > _KEPT:
                 del self._lines[next(iter(self._lines))]
+
+
+def _emptied(scene: Scene) -> StoreError:
+    reason = "what was delivered before is not there any more"
+    step = (
+        "Rewind the consumer to a snapshot: mirrorlib consumers TARGET --rewind NAME --to snapshot;"
+        " or, to go on with what comes, create the topic."
+    )
+    return scene.error(reason, step)

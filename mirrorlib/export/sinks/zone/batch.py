@@ -12,11 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.export.sink import comes_after
 from mirrorlib.landing.publish.allocate import newest_number, publish_next
 from mirrorlib.landing.publish.claims import Call, Content, read_claim
 
 if TYPE_CHECKING:
     from mirrorlib.export.record import Plan, Stream
+    from mirrorlib.export.sink import Delivery
     from mirrorlib.landing.publish.claims import Claim, Place
     from mirrorlib.store import Store
 
@@ -35,6 +37,7 @@ class Batch:
         table: the table's name.
         stream: the stream's uuid.
         began_at: when the stream began.
+        ordinal: its number among the consumer's; 0 where an older version has not said it.
         number: the window's number in it.
         table_id: the Delta table's id.
         until: the window's last version.
@@ -50,6 +53,7 @@ class Batch:
     table_id: str
     until: int
     keys: tuple[str, ...]
+    ordinal: int = 0
 
     @classmethod
     def of(cls, stream: Stream, plan: Plan) -> Batch:
@@ -63,7 +67,12 @@ class Batch:
             table_id=plan.table_id,
             until=plan.until,
             keys=plan.keys,
+            ordinal=stream.ordinal,
         )
+
+    def is_same(self, other: Batch) -> bool:
+        """Say whether two batches are one window, whichever version has named them."""
+        return (self.stream, self.number) == (other.stream, other.number)
 
     @property
     def id(self) -> str:
@@ -97,7 +106,7 @@ def read_newest(zone: Store, place: Place, known: int = 0) -> Newest:
     return Newest(number=number, claim=claim, batch=_read(claim))
 
 
-def check_successor(newest: Newest, batch: Batch, place: Place, stream: Stream, plan: Plan) -> None:
+def check_successor(newest: Newest, batch: Batch, place: Place, delivery: Delivery) -> None:
     """See that a window may follow on what the table's folder holds.
 
     Raises:
@@ -105,39 +114,49 @@ def check_successor(newest: Newest, batch: Batch, place: Place, stream: Stream, 
         TableBusyError: a later stream of the consumer writes there.
 
     """
+    stream, plan = delivery.stream, delivery.plan
     if not newest.number:
-        if plan.kind == "changes" and stream.start_at is None:
-            what = "lacks the snapshot that the changes follow on: somebody emptied it"
-            raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
+        _check_begins(place, delivery)
         return
     last = newest.batch
     if last is None or (last.consumer, last.table) != (batch.consumer, batch.table):
         found = "another publisher" if last is None else f"{last.consumer}, {last.table}"
         raise _misplaced(place, "was filled by another publisher", ANEW, found)
-    if last.began_at > batch.began_at:
+    if last.stream != batch.stream and not comes_after(stream, last.ordinal, last.began_at):
         msg = f"a stream of {stream.consumer} that began later writes to the landing zone"
         raise TableBusyError(msg, table=place.table, next_step="Leave the table to it.")
     if _folded(last.keys) != _folded(batch.keys):
         found = f"{', '.join(batch.keys) or 'none'} instead of {', '.join(last.keys) or 'none'}"
         raise _misplaced(place, "was filled by other keys", ANEW, found)
     if plan.kind == "changes":
-        _check_changes(last, batch, place, stream, plan)
+        _check_changes(last, batch, place, delivery)
     elif not batch.keys:
         what = "cannot be told to forget what it holds, as the table has no keys to delete by"
         raise _misplaced(place, what, ANEW)
 
 
-def _check_changes(last: Batch, batch: Batch, place: Place, stream: Stream, plan: Plan) -> None:
+def _check_begins(place: Place, delivery: Delivery) -> None:
+    """See that nothing was in a folder before that has nothing; a window whose net changes are none is no file."""
+    start_at, net = delivery.stream.start_at, delivery.stream.net
+    if delivery.continues and (start_at is None or not net):
+        what = "the snapshot" if start_at is None else "the change files"
+        what = f"lacks {what} that the changes follow on: somebody emptied it"
+        raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
+
+
+def _check_changes(last: Batch, batch: Batch, place: Place, delivery: Delivery) -> None:
     """See that changes follow on what is there, all of it or a part that they repeat."""
+    stream, plan = delivery.stream, delivery.plan
     step = f"Rewind the consumer to version {last.until}, or to a snapshot."
     if last.table_id != batch.table_id:
         step = "Rewind the consumer to a snapshot."
         raise _misplaced(place, "holds the rows of a table that was made anew since", step)
     if last.stream == batch.stream:
         return
-    if stream.start_at is not None and stream.start_at > last.until:
+    begins = plan.after if stream.start_at is None else stream.start_at
+    if begins > last.until and not delivery.unchanged_since(last.until):
         what = f"ends with version {last.until}, and the stream begins later"
-        raise _misplaced(place, what, step, stream.start_at)
+        raise _misplaced(place, what, step, begins)
     if stream.net and plan.after < last.until < plan.until:
         what = f"ends with version {last.until}, in the midst of a window that is folded to its net changes"
         raise _misplaced(place, what, step)

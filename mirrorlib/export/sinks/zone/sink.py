@@ -90,10 +90,10 @@ class ZoneSink:
         place, batch = _place(stream), Batch.of(stream, plan)
         table = self._table(stream, plan)
         newest = self._newest(place)
-        if newest.claim is not None and newest.batch == batch:
+        if newest.claim is not None and newest.batch is not None and newest.batch.is_same(batch):
             settle(self._zone, place, newest.claim)
             return newest.claim.rows
-        check_successor(newest, batch, place, stream, plan)
+        check_successor(newest, batch, place, delivery)
         if is_passed(newest, batch, plan):
             return 0
         keys = spelled_keys(delivery)
