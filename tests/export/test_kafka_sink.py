@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
@@ -16,12 +17,24 @@ import pytest
 
 pytest.importorskip("confluent_kafka", reason="pip install 'mirrorlib[kafka]'")
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from export import kafka_broker
 from little import child_environment
-from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
+from mirrorlib.errors import (
+    LandingZoneError,
+    SchemaError,
+    StoreError,
+    TableBusyError,
+    TableNameError,
+)
 from mirrorlib.export.consumers import drop_consumer, rewind_consumer
 from mirrorlib.export.record import Stream
 from mirrorlib.export.registry import Registry
@@ -454,6 +467,39 @@ def test_a_runner_that_wakes_up_late_is_fenced_off(
         )
 
 
+def test_a_runner_that_was_fenced_off_a_while_ago_says_so(broker: Any) -> None:
+    """Its client knows by then, and refuses whatever it is asked in words of its own."""
+    stream, address = a_stream("fenced"), f"//{broker.address}/fenced"
+    deliver_nothing(address, stream, window=1)
+    scene = open_sink(address, "")._scene(stream)  # type: ignore[attr-defined]
+    name = transactional_id(stream, scene.topic)
+    late, other = (Transactions(parse_address(address, {}), scene, name) for _ in "ab")
+    late.begin()
+
+    def messages() -> Iterator[Message]:
+        yield Message(b"1", b"{}", 1)
+        other.begin()
+        wait_for_refusal(late._producer, scene.topic)
+        yield Message(b"2", b"{}", 1)
+
+    record = Message(stream.uuid.encode(), json.dumps({"window": 2}).encode(), 0)
+    with pytest.raises(TableBusyError, match="another runner has taken over"):
+        late.send_window(
+            scene.topic, messages(), Headers(stream.uuid, 2, ""), record, scene.positions
+        )
+    assert [] == read(broker, "fenced")
+
+
+def wait_for_refusal(producer: Producer, topic: str) -> None:
+    """Send until the client refuses by itself; what it hears of brokers stays unheard."""
+    end = time.monotonic() + 30
+    with contextlib.suppress(KafkaException):
+        while time.monotonic() < end:
+            producer.produce(topic, b"{}")
+            time.sleep(0.01)
+        pytest.fail("nobody fenced it off")
+
+
 def test_a_reset_is_told_to_every_partition(
     broker: Any, spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
@@ -507,7 +553,8 @@ def test_a_topic_that_was_deleted_is_not_begun_anew_in_the_middle(
     to = f"kafka://{broker.address}/{name}?positions={name}-positions"
     export(spark, history, to, name, start=0, max_versions=2, stop=once())
     topic = name if lost == "topic" else f"{name}-positions"
-    AdminClient(client(broker)).delete_topics([topic])[topic].result(10)
+    admin = AdminClient(client(broker))
+    admin.delete_topics([topic])[topic].result(10)
     for _ in range(2):
         report = export(spark, history, to, name, start=0)
         assert ("failed", 0) == (report.state, report.windows)

@@ -235,7 +235,8 @@ class Transactions:
 
     def _fail(self, error: KafkaError, exc: KafkaException) -> NoReturn:
         """Say why, by the first cause that is known: librdkafka fails what comes after it in ways of its own."""
-        known = [error, self._heard.refused, self._heard.trouble]
+        trouble = self._latest()
+        known = [error, self._heard.refused, trouble]
         causes = [found for found in known if found is not None and found.code() not in _DROPPED]
         cause = next((found for found in causes if found.code() in FENCED), (causes or [error])[0])
         if self._heard.large is not None:
@@ -244,7 +245,7 @@ class Transactions:
         if cause.code() in FENCED and late:  # so does a broker fence off who is too slow
             raise self._too_slow() from exc
         verb = "deliver a window"
-        raise self._scene.explain(verb, cause, self._heard.trouble) from exc
+        raise self._scene.explain(verb, cause, trouble) from exc
 
     def _too_slow(self) -> StoreError:
         reason = f"the window cannot be sent within {self._longest:g} seconds, as long as a transaction may take"
@@ -268,8 +269,11 @@ class Transactions:
         return self._scene.error(reason, step, error.name())
 
     def _latest(self) -> KafkaError | None:
-        with contextlib.suppress(KafkaException):  # a fatal one is known already
+        """Hear what has not been heard yet: a fatal error is raised once, whenever the next one asks."""
+        try:
             self._producer.poll(0)
+        except KafkaException as exc:
+            self._heard.trouble = error_of(exc)
         return self._heard.trouble
 
 
