@@ -1,75 +1,55 @@
-"""A receiver of one's own: JSON lines, a file a table, each window in it once.
+"""A receiver of one's own: a log of changes in a SQLite file, each window in it once.
 
-    python examples/own_sink.py /data/tables /data/lines
+    python examples/own_sink.py /data/tables /data/changes.db
 
-`orders.position` says which file holds the table's lines, how many of its bytes count, and which window
-came last. It is replaced as a whole once the lines are on disk, so a window that was cut short is written
-over by the next run. A snapshot begins a new file, which takes the old one's place at the same moment.
+A window's rows say which one they are, and are committed together, so they are what `position` goes by;
+a window without rows may as well come twice. A snapshot takes the place of all that the table has.
 """
 # ruff: noqa: INP001  # a script, no package
 
 from __future__ import annotations
 
-import json
-import os
+import sqlite3
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import mirrorlib
 
 if TYPE_CHECKING:
     from mirrorlib.export.record import Stream
 
+_TABLE = "CREATE TABLE IF NOT EXISTS changes (source TEXT, stream TEXT, number INT, line TEXT)"
 _LINE = """to_json(struct(*), map('ignoreNullFields', 'false',
     'timestampFormat', "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")) AS line"""
 
 
-class JsonLines:
-    """Exactly once: what `position` says is written in one step with what it is about."""
+class ChangeLog:
+    """Exactly once: a window is a transaction, which takes out first what is there of the same window."""
 
-    def __init__(self, folder: str) -> None:
-        """Take the folder, which is made."""
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: str) -> None:
+        """Take the file, which is made."""
+        self.path = path
 
     def position(self, stream: Stream) -> int:
         """Return the stream's last window."""
-        held = self._held(stream.table)
-        return int(held["window"]) if held["stream"] == stream.uuid else 0
+        with closing(sqlite3.connect(self.path)) as db:
+            db.execute(_TABLE)
+            last = "SELECT ifnull(max(number), 0) FROM changes WHERE stream = ?"
+            return int(db.execute(last, [stream.uuid]).fetchone()[0])
 
     def deliver(self, delivery: mirrorlib.Delivery) -> int:
-        """Write a window's lines behind those that count, then let them count."""
-        plan, table, rows = delivery.plan, delivery.stream.table, 0
-        held = self._held(table)
-        if plan.kind == "snapshot" or not held["file"]:
-            held |= {"file": f"{quote(table, safe='')}.{plan.attempt}.jsonl", "bytes": 0}
-        with (self.folder / held["file"]).open("ab") as file:
-            file.truncate(held["bytes"])
-            for row in delivery.frame.selectExpr(_LINE).toLocalIterator():
-                rows += 1
-                file.write(row["line"].encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-            held |= {"bytes": file.tell(), "stream": plan.stream, "window": plan.number}
-        part = self._place(table).with_suffix(".part")
-        part.write_text(json.dumps(held))
-        part.replace(self._place(table))
-        return rows
-
-    def _held(self, table: str) -> dict[str, Any]:
-        place = self._place(table)
-        nothing = {"file": "", "bytes": 0, "stream": "", "window": 0}
-        return json.loads(place.read_text()) if place.exists() else nothing
-
-    def _place(self, table: str) -> Path:
-        return self.folder / f"{quote(table, safe='')}.position"
+        """Write a window's lines."""
+        plan, table = delivery.plan, delivery.stream.table
+        rows = delivery.frame.selectExpr(_LINE).toLocalIterator()
+        lines = ((table, plan.stream, plan.number, row["line"]) for row in rows)
+        with closing(sqlite3.connect(self.path)) as db, db:
+            same = "DELETE FROM changes WHERE source = ? AND (? OR (stream, number) = (?, ?))"
+            db.execute(same, [table, plan.kind == "snapshot", plan.stream, plan.number])
+            return db.executemany("INSERT INTO changes VALUES (?, ?, ?, ?)", lines).rowcount
 
 
 if __name__ == "__main__":
-    tables, lines = sys.argv[1:]
-    report = mirrorlib.export(
-        mirrorlib.local_spark(), tables, consumer="lines", to=JsonLines(lines)
-    )
+    tables, path = sys.argv[1:]
+    report = mirrorlib.export(mirrorlib.local_spark(), tables, consumer="log", to=ChangeLog(path))
     print(report)  # noqa: T201

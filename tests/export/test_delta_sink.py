@@ -620,6 +620,7 @@ def meet(patch: pytest.MonkeyPatch, mode: str, happens: Callable[[], object]) ->
     patch.setitem(sink._MODES, mode, replace(real, write=write))
 
 
+@pytest.mark.thorough("changes", "scd2")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -645,6 +646,7 @@ def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     assert (copy.stream.uuid, 1) == copy.windows()[-1]
 
 
+@pytest.mark.thorough("current", "scd2")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_slow_runner_finds_that_another_has_gone_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -667,6 +669,7 @@ def test_a_slow_runner_finds_that_another_has_gone_on(
     assert [1, 2, 3] == [number for _, number in copy.windows()]
 
 
+@pytest.mark.thorough
 def test_a_table_that_an_older_version_wrote_is_gone_on_with(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -724,6 +727,7 @@ def test_streams_follow_by_number_whatever_the_clocks_say(
     assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough("current", "scd2")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
     spark: SparkSession, tmp_path: Path, mode: str
@@ -758,6 +762,7 @@ class Quiet:
         return self.inner.deliver(told)
 
 
+@pytest.mark.thorough("scd2")
 @pytest.mark.parametrize("mode", ["current", "scd2"])
 def test_a_gap_in_which_nothing_changed_is_none(
     spark: SparkSession, tmp_path: Path, mode: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import runpy
+import sqlite3
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -33,9 +35,9 @@ class Source:
     """A table whose changes the example receives."""
 
     def __init__(self, spark: SparkSession, root: Path) -> None:
-        self.spark, self.target, self.folder = spark, root / "target", root / "lines"
+        self.spark, self.target, self.log = spark, root / "target", root / "changes.db"
         self.table = self.target / "a b/orders"
-        self.sink = runpy.run_path(str(EXAMPLE))["JsonLines"]
+        self.sink = runpy.run_path(str(EXAMPLE))["ChangeLog"]
         columns = f"(id INT, v STRING) USING delta TBLPROPERTIES ({FEED})"
         self.run(
             f"CREATE TABLE {{t}} {columns}",
@@ -54,7 +56,7 @@ class Source:
             self.spark,
             str(self.target),
             consumer="mine",
-            to=self.sink(str(self.folder)),
+            to=self.sink(str(self.log)),
             start=0,
             on_expired="snapshot",
             observe=observe,
@@ -63,36 +65,33 @@ class Source:
         return report.tables[0].windows, report.tables[0].resets
 
 
-def held(folder: Path) -> Counter[tuple[Any, ...]]:
-    """Read the lines that count: what was done to which row."""
-    place = json.loads((folder / "a%20b%2Forders.position").read_text())
-    data = (folder / place["file"]).read_bytes()[: place["bytes"]]
-    lines = map(json.loads, data.splitlines())
+def held(file: Path) -> Counter[tuple[Any, ...]]:
+    """Read the log: what was done to which row."""
+    with contextlib.closing(sqlite3.connect(file)) as log:
+        lines = [json.loads(line) for (line,) in log.execute("SELECT line FROM changes")]
     return Counter((x["_commit_version"], x["_change_type"], x["id"], x["v"]) for x in lines)
 
 
-def die_on_disk(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Die before the lines are on disk."""
-    fsync = os.fsync
+class Dying(sqlite3.Connection):
+    """Its user dies when the rows are there, and nothing is committed."""
 
-    def dying(number: int) -> None:
-        if os.fstat(number).st_ino in {file.stat().st_ino for file in folder.iterdir()}:
-            raise Died
-        fsync(number)
-
-    patch.setattr(os, "fsync", dying)
+    def executemany(self, *told: Any) -> NoReturn:
+        """Take the rows."""
+        super().executemany(*told)
+        raise Died
 
 
-def die_before_they_count(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Die before the lines count."""
-    replace = Path.replace
+class DyingLater(sqlite3.Connection):
+    """Its user dies when all is said, and nothing is committed."""
 
-    def dying(place: Path, new: Path) -> Path:
-        if place.parent == folder:
-            raise Died
-        return replace(place, new)
+    def __exit__(self, *_: object) -> NoReturn:
+        """Commit nothing."""
+        raise Died
 
-    patch.setattr(Path, "replace", dying)
+
+def die_in(patch: pytest.MonkeyPatch, kind: type[sqlite3.Connection]) -> None:
+    """Let the example open its log so."""
+    patch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=kind))
 
 
 def die_after_delivery(event: Event) -> None:
@@ -106,37 +105,37 @@ def test_it_runs_and_holds_each_window_once_whatever_cuts_it_short(
 ) -> None:
     """At every step of the receiver; and when history is gone, a snapshot takes its place."""
     source = Source(spark, tmp_path)
-    for dying in (die_on_disk, die_before_they_count):
+    for kind in (Dying, DyingLater):
         with monkeypatch.context() as patch:
-            dying(patch, source.folder)
+            die_in(patch, kind)
             with pytest.raises(Died):
                 source.export()
-        assert not list(source.folder.glob("*.position"))
+        assert not held(source.log)
     with pytest.raises(Died):
         source.export(die_after_delivery)
     expected = [(1, "insert", 1, "a"), (1, "insert", 2, None)]
     expected += [(2, "update_preimage", 1, "a"), (2, "update_postimage", 1, "b")]
-    assert Counter(expected) == held(source.folder)
+    assert Counter(expected) == held(source.log)
     assert (1, 0) == source.export()
-    assert Counter(expected) == held(source.folder)
+    assert Counter(expected) == held(source.log)
 
     source.run("DELETE FROM {t} WHERE id = 2")
     with monkeypatch.context() as patch:
-        die_before_they_count(patch, source.folder)
+        die_in(patch, DyingLater)
         with pytest.raises(Died):
             source.export()
-    assert Counter(expected) == held(source.folder)
+    assert Counter(expected) == held(source.log)
     assert (1, 0) == source.export()
-    assert Counter([*expected, (3, "delete", 2, None)]) == held(source.folder)
+    assert Counter([*expected, (3, "delete", 2, None)]) == held(source.log)
 
     source.run("INSERT INTO {t} VALUES (3, 'c')", "INSERT INTO {t} VALUES (4, 'd')")
     (source.table / "_delta_log" / f"{4:020d}.json").unlink()
     assert (1, 1) == source.export()
     rows = {(1, "b"), (3, "c"), (4, "d")}
-    assert Counter((5, "insert", *row) for row in rows) == held(source.folder)
+    assert Counter((5, "insert", *row) for row in rows) == held(source.log)
 
     script = tmp_path / "script"
     monkeypatch.setattr(mirrorlib, "local_spark", lambda: spark, raising=False)
     monkeypatch.setattr(sys, "argv", ["own_sink.py", str(source.target), str(script)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert held(source.folder) == held(script)
+    assert held(source.log) == held(script)
