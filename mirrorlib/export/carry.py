@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import new_attempt, now
-from mirrorlib.errors import FeedExpiredError, MirrorError
+from mirrorlib.errors import FeedError, FeedExpiredError, MirrorError
 from mirrorlib.export.courier import check_table, tell_step
 from mirrorlib.export.record import Done, Entry
 from mirrorlib.export.sink import Delivery
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.export.courier import Courier
     from mirrorlib.export.record import Outcome, Plan, Stream
+    from mirrorlib.feed.place import FeedTable
 
 
 def carry_out(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> Done:
@@ -77,6 +78,14 @@ def _missing_file(courier: Courier, plan: Plan) -> tuple[int, str] | None:
     return None
 
 
+def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
+    """Say whether no row has changed in (after, until]; not where the log does not tell any more."""
+    try:
+        return not open_window(source.commits, source.shown, after, until).changes
+    except FeedError:
+        return False
+
+
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
     if plan.kind == "snapshot":
@@ -92,7 +101,13 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"staged/exports/{courier.registry.folder}/{plan.attempt}/{new_attempt()}"
     delivery = Delivery(
-        spark=spark, stream=stream, plan=plan, frame=frame, scratch=state, folder=folder
+        spark=spark,
+        stream=stream,
+        plan=plan,
+        frame=frame,
+        scratch=state,
+        folder=folder,
+        unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
     )
     try:
         return courier.sink.deliver(delivery)

@@ -16,6 +16,7 @@ from mirrorlib.export.carry import carry_out
 from mirrorlib.export.courier import OtherWishesError, check_table, tell_step
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.record import Entry, Plan
+from mirrorlib.export.sinks.open import is_same_url
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import NOTHING, open_window
 
@@ -102,7 +103,7 @@ def _check_same(stream: Stream, wishes: Wishes) -> None:
     """
     for name in ("to", "mode", "net", "on_expired"):
         was, wanted = getattr(stream, name), getattr(wishes, name)
-        if was != wanted:
+        if was != wanted and not (name == "to" and is_same_url(was, wanted)):
             msg = f"the consumer {stream.consumer} is registered with another `{name}`"
             step = "Ask for the same, use another name, or drop it: mirrorlib consumers TARGET --drop NAME"
             found = f"{wanted}, registered {was}"

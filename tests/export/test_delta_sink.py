@@ -746,6 +746,28 @@ def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
         assert source.rows() == copy.rows()
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_windows_without_changes_leave_no_gap(
+    spark: SparkSession, tmp_path: Path, mode: str
+) -> None:
+    """They never reach the receiver; so a stream that began after a version may have given it nothing, or one ends earlier."""
+    source = Source(spark, tmp_path, "id bigint")
+    quiet = "ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')"
+    numbered, copy = (Receiver(source, mode, at=at) for at in ("numbered", "copy"))
+    source.run(quiet)
+    numbered.take(start=0)
+    source.run("INSERT INTO {t} VALUES (1)")
+    for receiver in (numbered, copy):
+        receiver.take()
+    source.run(quiet)
+    copy.take()
+    copy.rewind(source.newest)
+    source.run("INSERT INTO {t} VALUES (2)")
+    for receiver in (numbered, copy):
+        receiver.take()
+        assert source.rows() == receiver.rows()
+
+
 class Quiet:
     """A receiver that is told that nothing has changed since a version on."""
 
