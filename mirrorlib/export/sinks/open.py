@@ -69,7 +69,8 @@ def check_apart(to: str, target: str) -> None:
     if kind != "delta" or not {"/", "\\"} & set(address):
         return
     place, root = (f"{open_store(each).url.rstrip('/')}/" for each in (address, target))
-    if place.startswith(root):
+    # In the target itself each copy meets its own source, which is refused by name.
+    if place.startswith(root) and place != root:
         msg = "the receiver lies inside the target whose tables it would receive"
         step = "Export to a place beside the target."
         raise LandingZoneError(msg, found=shown_url(to), next_step=step)
