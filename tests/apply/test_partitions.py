@@ -108,7 +108,7 @@ def test_a_folder_s_column_can_be_a_key(
     assert_rows(spark, target, [{"id": 1, "v": "y", "Region": "eu"}])
 
 
-@pytest.mark.thorough("large-*")
+@pytest.mark.thorough("large-*", "small-zero*", "small-page")
 @pytest.mark.parametrize("trouble", ["gap", "zero bytes", "page"])
 def test_one_folder_s_trouble_is_not_the_others(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter, road: str, trouble: str

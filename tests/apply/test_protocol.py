@@ -550,6 +550,7 @@ def test_a_reset_table_with_column_mapping_keeps_what_delta_cannot_drop(
     assert_same_rows(multiset([expected]), multiset(rows))
 
 
+@pytest.mark.thorough
 def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> None:
     """A first file without rows, after a reset, is rather a mistake than a wish."""
     old = mirror.rows()
@@ -1052,7 +1053,7 @@ def clean_log(mirror: Mirror) -> None:
             path.unlink()
 
 
-@pytest.mark.thorough("plan-after")
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [("plan", "after"), ("commit", "after")], ids="-".join)
 def test_an_outcome_that_history_forgot_is_never_guessed(
     mirror: Mirror, step: tuple[str, str]
@@ -1075,6 +1076,7 @@ def test_an_outcome_that_history_forgot_is_never_guessed(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_log_that_was_cleaned_up_to_our_last_commit_goes_on(mirror: Mirror) -> None:
     """Nothing is unknown while our last commit is the newest."""
     mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")

@@ -162,6 +162,7 @@ def test_killed_between_partitions_completes_the_others(tmp_path: Path) -> None:
             assert ["first", "second"] == batches(store, f"{FOLDER}/{lane}"), f"step {at}"
 
 
+@pytest.mark.thorough
 def test_killed_between_files_completes_the_others(tmp_path: Path) -> None:
     """Three files in one call, two of them equal, killed at every step: published again, each is there once."""
     paths = [tmp_path / f"{place}.parquet" for place in range(3)]
