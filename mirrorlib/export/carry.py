@@ -6,17 +6,16 @@ take its place, and stops the stream where not.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import new_attempt, now
 from mirrorlib.errors import FeedError, FeedExpiredError, MirrorError
 from mirrorlib.export.courier import check_table, tell_step
-from mirrorlib.export.record import Done, Entry
+from mirrorlib.export.record import Done
 from mirrorlib.export.sink import Delivery
 from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
-from mirrorlib.feed.window import open_window
+from mirrorlib.feed.window import open_window, prove_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,24 +57,19 @@ def _deliver_whole(courier: Courier, spark: SparkSession, stream: Stream, plan: 
     except FeedExpiredError:
         raise
     except Exception as exc:
-        missing: tuple[int, str] | None = None
-        with contextlib.suppress(MirrorError):  # what went wrong first is told
-            missing = _missing_file(courier, plan)
-        if missing is None:
-            raise
-        msg = f"the changes of version {missing[0]} were removed, as by VACUUM"
-        table = courier.source.shown
-        raise FeedExpiredError(msg, table=table, file=missing[1]) from exc
+        if plan.kind == "changes":
+            _blame_missing_files(courier.source, plan, exc)
+        raise
 
 
-def _missing_file(courier: Courier, plan: Plan) -> tuple[int, str] | None:
-    """Find a file of a window of changes that is gone; not every VACUUM writes down that it ran."""
-    commits = courier.source.commits
-    for version in range(plan.after + 1, plan.until + 1) if plan.kind == "changes" else ():
-        for path in commits.read(version).files:
-            if not commits.holds(path):
-                return version, path
-    return None
+def _blame_missing_files(source: FeedTable, plan: Plan, exc: Exception) -> None:
+    """Say so if files of the changes are gone: not every VACUUM writes down that it ran."""
+    try:
+        prove_files(source.commits, source.shown, range(plan.after + 1, plan.until + 1))
+    except FeedExpiredError as lost:
+        raise lost from exc
+    except MirrorError:  # what went wrong first is told
+        return
 
 
 def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
@@ -91,7 +85,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
-        check_table(courier, stream, Entry(plan=plan, done=None), plan.after)
+        check_table(courier, stream, plan.table_id, plan.after)
         window = open_window(source.commits, source.shown, plan.after, plan.until)
         if not window.changes:
             return 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.export.lease import hold_stream, holder_of
-from mirrorlib.export.record import Start, check_start
+from mirrorlib.export.record import Start, check_start, table_id_of, version_given
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.commits import Commits
 from mirrorlib.feed.mirror import table_address
@@ -256,12 +256,9 @@ def _status(place: Target, registry: Registry, spark: SparkSession | None) -> Co
         msg = "the consumer was dropped a moment ago"
         raise JournalError(msg, table=registry.table, next_step="Try again.")
     entry = registry.newest(stream)
-    position = stream.start_at if entry is None else entry.position
-    position = (
-        None if position == -1 and entry is not None and entry.plan.kind == "snapshot" else position
-    )
+    position = version_given(stream, entry)
     said = registry.read_status()
-    table_id = stream.table_id if entry is None else entry.plan.table_id
+    table_id = table_id_of(stream, entry)
     health, newest, lag, reason = _compare(place, registry, position, table_id, spark)
     holder = holder_of(registry)
     if said.get("state") == "failed" and health == "behind":

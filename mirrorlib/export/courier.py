@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.report import Observer
-    from mirrorlib.export.record import Entry, OnExpired, Plan, Start, Stream
+    from mirrorlib.export.record import OnExpired, Plan, Start, Stream
     from mirrorlib.export.registry import Registry
     from mirrorlib.export.sink import Sink
     from mirrorlib.feed.place import FeedTable
@@ -77,7 +77,7 @@ class Courier:
     stop: Callable[[], bool]
 
 
-def check_table(courier: Courier, stream: Stream, entry: Entry | None, position: int) -> None:
+def check_table(courier: Courier, stream: Stream, table_id: str, position: int) -> None:
     """See that the table is still the one that was read.
 
     Raises:
@@ -85,9 +85,7 @@ def check_table(courier: Courier, stream: Stream, entry: Entry | None, position:
 
     """
     commits = courier.source.commits
-    known = stream.table_id if entry is None else entry.plan.table_id
-    found = commits.metadata_at(commits.newest).id
-    if found != known or position > commits.newest:
+    if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
         step = "Begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
         raise FeedExpiredError(msg, table=stream.table, next_step=step)

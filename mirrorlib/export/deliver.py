@@ -15,7 +15,7 @@ from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.export.carry import carry_out
 from mirrorlib.export.courier import OtherWishesError, check_table, tell_step
 from mirrorlib.export.lease import hold_stream
-from mirrorlib.export.record import Entry, Plan
+from mirrorlib.export.record import Entry, Plan, position_of, table_id_of
 from mirrorlib.export.sinks.open import is_same_url
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import NOTHING, open_window
@@ -71,7 +71,7 @@ def _check_still(courier: Courier, stream: Stream) -> None:
 
 def _note(courier: Courier, tally: Tally, stream: Stream, entry: Entry | None) -> None:
     tally.newest = courier.source.commits.newest
-    tally.position = stream.start_at if entry is None else entry.position
+    tally.position = position_of(stream, entry)
 
 
 def _register(courier: Courier) -> Stream:
@@ -135,13 +135,13 @@ def _planned(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | No
 
 def _next(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | None:
     commits = courier.source.commits
-    position = stream.start_at if entry is None else entry.position
+    position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
         return _snapshot(courier, stream, entry, reset=True)
     if position is None:
         return _snapshot(courier, stream, entry, reset=False)
     try:
-        check_table(courier, stream, entry, position)
+        check_table(courier, stream, table_id_of(stream, entry), position)
         if position == commits.newest:
             return None
         limit = courier.wishes.max_versions or commits.newest

@@ -128,6 +128,23 @@ class Entry:
         return self.plan.until if delivered else self.plan.after
 
 
+def position_of(stream: Stream, entry: Entry | None) -> int | None:
+    """Return the version that a stream goes on from; None when it begins with a snapshot."""
+    return stream.start_at if entry is None else entry.position
+
+
+def version_given(stream: Stream, entry: Entry | None) -> int | None:
+    """Return the last version that a stream was given; None while it has only a snapshot to come."""
+    if entry is not None and entry.plan.kind == "snapshot" and entry.position == entry.plan.after:
+        return None
+    return position_of(stream, entry)
+
+
+def table_id_of(stream: Stream, entry: Entry | None) -> str:
+    """Return the id that the Delta table had when a stream last looked at it."""
+    return stream.table_id if entry is None else entry.plan.table_id
+
+
 V = TypeVar("V", Stream, Plan, Done)
 
 

@@ -19,6 +19,7 @@ from mirrorlib.apply.sessions import configured
 from mirrorlib.apply.table import FILE_RETENTION
 from mirrorlib.apply.target import STATE_FOLDER, Target
 from mirrorlib.errors import FeedError, MirrorError, StoreError
+from mirrorlib.export.record import version_given
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.place import find_feed_table
@@ -226,11 +227,8 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
         stream = registry.newest_stream()
         if stream is None:
             continue
-        entry = registry.newest(stream)
-        position = stream.start_at if entry is None else entry.position
-        plan = None if entry is None else entry.plan
-        planned = plan is not None and plan.kind == "snapshot" and position == plan.after
-        if position is None or planned:  # it is given a snapshot of what is there by then
+        position = version_given(stream, registry.newest(stream))
+        if position is None:  # it is given a snapshot of what is there by then
             continue
         for version in range(max(position + 1, commits.first), commits.newest + 1):
             if commits.written_at(version) >= horizon:

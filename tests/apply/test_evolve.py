@@ -254,14 +254,7 @@ def test_a_new_type_of_text_is_told_with_the_line(zone: ZoneWriter) -> None:
     """A row of text is found by its line; quoted line ends before it count."""
     table = zone.table("orders", keys=["id"])
     (table.folder / f"{1:020d}.csv").write_bytes(b'id,v\n1,\n"2\n",x\n')
-    policies = Policies(
-        keys=("id",),
-        upsert_default=False,
-        insert_policy="append",
-        evolution="widen",
-        ntz="utc",
-        dialect=Dialect(),
-    )
+    policies = replace(POLICIES, keys=("id",), dialect=Dialect())
     store = open_store(str(zone.root))
     source = Source(zone=store, table="orders", folder="orders", policies=policies)
     listed = store.list_folder("orders")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,16 @@ def test_killed_between_files_completes_the_others(tmp_path: Path) -> None:
 # Several writers
 
 
+def run_all(children: Sequence[Any]) -> None:
+    """Start processes together, and see that each ends well."""
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(60)
+        assert 0 == child.exitcode
+        child.close()
+
+
 def race(zone: Path, writers: Mapping[str, str | None], count: int) -> dict[str, list[str]]:
     """Let writers publish at the same moment; give what each of them published."""
     start = context().Barrier(len(writers))
@@ -191,12 +201,7 @@ def race(zone: Path, writers: Mapping[str, str | None], count: int) -> dict[str,
         context().Process(target=publish_at_once, args=(zone, tuple(told[writer]), start, column))
         for writer, column in writers.items()
     ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-        assert 0 == child.exitcode
-        child.close()
+    run_all(children)
     return told
 
 
@@ -229,12 +234,7 @@ def test_the_same_batch_from_two_writers_is_there_once(tmp_path: Path) -> None:
         context().Process(target=publish_at_once, args=(tmp_path, names, start, None))
         for _ in range(2)
     ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-        assert 0 == child.exitcode
-        child.close()
+    run_all(children)
 
     assert list(names) == batches(LocalStore(tmp_path))
 
@@ -248,11 +248,6 @@ def test_equal_rows_from_two_writers_are_there_as_often_as_they_were_published(
         context().Process(target=publish_equal_at_once, args=(tmp_path, 10, start))
         for _ in range(2)
     ]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join(60)
-        assert 0 == child.exitcode
-        child.close()
+    run_all(children)
 
     assert ["same"] * 20 == batches(LocalStore(tmp_path))
