@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
-from little import child_environment
+from little import SHORT_LIVED, child_environment
 from oracle import ChangeFile, assert_same_rows, multiset, replay
 from shared_java import SharedJava
 from tables import assert_feed_replays, assert_one_effect_per_file, batches_of, read_rows
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).with_name("crash_child.py")
 PATIENCE = 180.0  # seconds until a child that says nothing is given up
 # A child lives for seconds: compiling its code well would take longer than running it badly.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xlog:disable"
 
 
 class Child:
@@ -52,7 +51,7 @@ class Child:
         **task: Any,
     ) -> None:
         """Start it, in a group of its own or in *shared*'s; see `crash_child.py` for what a task can hold."""
-        task = {"zone": str(zone), "target": str(target), "java": _SHORT_LIVED, **task}
+        task = {"zone": str(zone), "target": str(target), "java": SHORT_LIVED, **task}
         if shared is not None:
             task["shared"] = str(shared.place)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the child
@@ -269,7 +268,7 @@ def kill_at_random(
     with contextlib.ExitStack() as stack, ThreadPoolExecutor(at_once) as pool:
 
         def start() -> list[Child]:
-            shared = SharedJava(memory="2g", java=_SHORT_LIVED)
+            shared = SharedJava(memory="2g", java=SHORT_LIVED)
             stack.callback(shared.stop)
             stack.callback(shared.kill)
             task = {"shared": shared, "wait": True, "options": {"max_files": 1}}

@@ -17,7 +17,7 @@ from hypothesis import settings
 sys.path.insert(0, str(Path(__file__).parent))
 
 import shared_java
-from little import LITTLE
+from little import LITTLE, SHORT_LIVED
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.stash[_JAVA] = shared_java.SharedJava(memory="5g")
         os.environ[shared_java.PLACE] = str(config.stash[_JAVA].place)
+        os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED  # of the commands that tests run
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

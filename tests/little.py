@@ -16,6 +16,9 @@ LITTLE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
+# A Java that lives for seconds spends most of them compiling what it hardly runs.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+
 
 def child_environment() -> dict[str, str]:
     """Let a child import what its parent can."""

@@ -66,15 +66,22 @@ class Source:
         self.target = str(root / "target")
         self.table = f"delta.`{self.target}/orders`"
         self.sink = Kept(root / "received")
+
+    def make(self) -> Source:
+        """Make the table, of four versions."""
         feed = "'delta.enableChangeDataFeed' = 'true', 'delta.checkpointInterval' = '1'"
-        spark.sql(
-            f"CREATE TABLE {self.table} (id INT, v STRING) USING delta TBLPROPERTIES ({feed})"
-        )
         self.run(
+            f"CREATE TABLE {self.table} (id INT, v STRING) USING delta TBLPROPERTIES ({feed})",
             "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')",
             "UPDATE {t} SET v = 'c' WHERE id = 1",
             "DELETE FROM {t} WHERE id = 2",
         )
+        return self
+
+    def copy(self, root: Path) -> Source:
+        """Give a table of its own that has come as far: making one takes seconds."""
+        shutil.copytree(self.target, root / "target")
+        return Source(self.spark, root)
 
     def run(self, *statements: str) -> None:
         """Run SQL, a commit each."""
@@ -102,10 +109,15 @@ class Source:
             Path(self.target, "orders", "_delta_log", f"{version:020d}.json").unlink()
 
 
+@pytest.fixture(scope="module")
+def _template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
+    return Source(spark, tmp_path_factory.mktemp("template")).make()
+
+
 @pytest.fixture
-def source(spark: SparkSession, tmp_path: Path) -> Source:
+def source(_template: Source, tmp_path: Path) -> Source:
     """Give a table of four versions."""
-    return Source(spark, tmp_path)
+    return _template.copy(tmp_path)
 
 
 def feed_rows(source: Source, after: int) -> Counter[tuple[Any, ...]]:
@@ -235,7 +247,7 @@ def test_a_table_made_anew_is_noticed(source: Source) -> None:
     careful = Kept(source.root / "careful")
     source.export(consumer="careful", to=careful)
     shutil.rmtree(f"{source.target}/orders")
-    again = Source(source.spark, source.root)  # as many versions as there were
+    again = Source(source.spark, source.root).make()  # as many versions as there were
     assert {"expired"} == {each.health for each in mirrorlib.consumers(source.target).streams}
     report = again.export(on_expired="snapshot")
     assert (report.state, report.resets) == ("current", 1)

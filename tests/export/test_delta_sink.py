@@ -701,6 +701,7 @@ def test_a_table_that_an_older_version_wrote_is_gone_on_with(
     check(*copies[1:], first=1)
 
 
+@pytest.mark.thorough
 def test_streams_follow_by_number_whatever_the_clocks_say(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -745,6 +746,7 @@ def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
         assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough("changes", "current")
 @pytest.mark.parametrize("mode", MODES)
 def test_windows_without_changes_leave_no_gap(
     spark: SparkSession, tmp_path: Path, mode: str
