@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(__file__).with_name("crash_child.py")
 PATIENCE = 180.0  # seconds until a child that says nothing is given up
-# A child lives for seconds: compiling its code well would take longer than running it badly.
 
 
 class Child:
@@ -47,16 +46,17 @@ class Child:
         zone: object,
         target: object,
         *,
+        script: Path = SCRIPT,
         shared: SharedJava | None = None,
         **task: Any,
     ) -> None:
-        """Start it, in a group of its own or in *shared*'s; see `crash_child.py` for what a task can hold."""
+        """Start it, in a group of its own or in *shared*'s; see its script for what a task can hold."""
         task = {"zone": str(zone), "target": str(target), "java": SHORT_LIVED, **task}
         if shared is not None:
             task["shared"] = str(shared.place)
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the child
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), json.dumps(task)],
+            [sys.executable, str(script), json.dumps(task)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,

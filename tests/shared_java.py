@@ -1,7 +1,7 @@
 """One Java process for several Python processes: each of its own would compile the same code again.
 
 A test run's workers share one, which is a third of the run's time; and so do runners that are killed at
-random moments. Run as a script with one argument, `{"place": …, "memory": …, "java": …}`: starts
+random moments. Run as a script with one argument, `{"place": …, "memory": …, "java": …, "stores": […]}`: starts
 Spark, writes `{"port": …, "secret": …}` to the file at the place, lives until its standard input ends.
 """
 
@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from little import LITTLE, child_environment
 
@@ -30,17 +31,18 @@ _PATIENCE = 180.0  # seconds until Java counts as not coming
 class SharedJava:
     """The process that holds Java, with whoever joins its group."""
 
-    def __init__(self, *, memory: str, java: str = "") -> None:
+    def __init__(self, *, memory: str, java: str = "", stores: Sequence[str] = ()) -> None:
         """Start it; what runs meanwhile need not wait.
 
         Args:
             memory: the heap.
             java: options of the Java process.
+            stores: URLs that it has to reach.
 
         """
         self._folder = tempfile.TemporaryDirectory(prefix="mirrorlib-java-")
         self.place = Path(self._folder.name) / "gateway.json"
-        task = {"place": str(self.place), "memory": memory, "java": java}
+        task = {"place": str(self.place), "memory": memory, "java": java, "stores": [*stores]}
         self._process = subprocess.Popen(
             [sys.executable, __file__, json.dumps(task)],
             stdin=subprocess.PIPE,
@@ -98,12 +100,14 @@ def _await(place: Path) -> dict[str, object]:
     return told
 
 
-def main(task: dict[str, str]) -> None:
+def main(task: dict[str, Any]) -> None:
     """Do what the task says."""
     import mirrorlib
 
     conf = {**LITTLE, "spark.driver.extraJavaOptions": task["java"]}
-    spark = mirrorlib.local_spark(cores=2, memory=task["memory"], conf=conf)
+    if task["stores"]:
+        del conf["spark.hadoop.fs.file.impl"]
+    spark = mirrorlib.local_spark(cores=2, memory=task["memory"], conf=conf, stores=task["stores"])
     parameters = (
         spark.sparkContext._gateway.gateway_parameters
     )  # nothing public tells how to attach

@@ -45,6 +45,7 @@ def carry_out(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan)
     tell_step(courier, plan, "done", "before")
     done = courier.registry.write_done(stream, plan.number, done)
     tell_step(courier, plan, "done", "after")
+    courier.registry.state.delete_folder(_scratch(courier, plan))  # what killed runners left of it
     if lost is not None and plan.kind == "snapshot":
         raise lost  # what this run knows of the table is too old; the next one looks anew
     return done
@@ -80,6 +81,11 @@ def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
         return False
 
 
+def _scratch(courier: Courier, plan: Plan) -> str:
+    """Return the folder, in the state's store, of what deliveries of a window write before it counts."""
+    return f"staged/exports/{courier.registry.folder}/{plan.attempt}"
+
+
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
     if plan.kind == "snapshot":
@@ -93,7 +99,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         frame = tell_changes(frame, window, source.shown, plan.keys, net=stream.net)
     state = courier.registry.state
     # Of this call's own: a runner that was taken for gone may still be at the same window.
-    folder = f"staged/exports/{courier.registry.folder}/{plan.attempt}/{new_attempt()}"
+    folder = f"{_scratch(courier, plan)}/{new_attempt()}"
     delivery = Delivery(
         spark=spark,
         stream=stream,

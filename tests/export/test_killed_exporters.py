@@ -1,0 +1,215 @@
+"""Exporters that die by SIGKILL: a plain export afterwards leaves every receiver equal to the source, each window once.
+
+The exporters are real processes. One delivers to all receivers side by side, so that one death is a death
+of each stream wherever it is: at a random moment, or at a point of its own where all have stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from children import Child, throw_dice
+from export.receivers import (
+    History,
+    Receiver,
+    embedded_receivers,
+    judge_delta,
+    judge_files,
+    judge_sqlite,
+    judge_zone,
+    served_receivers,
+)
+from little import SHORT_LIVED
+from shared_java import SharedJava
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(900)]
+
+SCRIPT = Path(__file__).parents[1] / "export_child.py"
+KILLS = int(os.environ.get("MIRRORLIB_TORTURE", "2"))
+TABLES = ("dbo/orders", "items")
+STEPS = tuple((step, when) for step in ("plan", "deliver", "done") for when in ("before", "after"))
+# How often a receiver writes while it takes two windows of changes.
+WRITES = {"lines": 11, "zone": 13}
+
+
+def exporter(history: History, receivers: Sequence[Receiver], **task: Any) -> Child:
+    """Start a process that delivers to all receivers."""
+    exports = {receiver.name: receiver.options for receiver in receivers}
+    return Child("", history.target, script=SCRIPT, exports=exports, **task)
+
+
+def end_well(history: History, receivers: Sequence[Receiver]) -> None:
+    """Let plain exports bring all to an end, then compare every receiver with the source."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(lambda receiver: receiver.export(history), receivers))
+        list(pool.map(lambda receiver: receiver.check(history), receivers))
+    staged = Path(history.target, "_mirrorlib", "staged")
+    assert [] == [path for path in staged.rglob("*") if path.is_file()]
+
+
+# At random moments
+
+
+@pytest.mark.torture
+def test_killed_at_random_moments_every_receiver_ends_equal_to_the_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Python alone, or all with Java; commits go on between the deaths; the last death takes Java along."""
+    receivers = embedded_receivers(tmp_path)
+
+    moments = kill_at_random(spark, tmp_path, receivers, throw_dice(6))
+
+    assert KILLS == len(moments)
+    assert any(moment.startswith("killed") for moment in moments), moments
+
+
+@pytest.mark.thorough
+@pytest.mark.torture
+def test_killed_at_random_moments_every_server_ends_equal_to_the_source(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """PostgreSQL and a Kafka broker, which outlive their exporters."""
+    with servers(tmp_path) as receivers:
+        moments = kill_at_random(spark, tmp_path, receivers, throw_dice(7))
+
+    assert KILLS == len(moments)
+
+
+@contextlib.contextmanager
+def servers(folder: Path) -> Iterator[list[Receiver]]:
+    """Start servers and see to their end; where one cannot be had, the test is skipped."""
+    pytest.importorskip("confluent_kafka", reason="pip install 'mirrorlib[kafka]'")
+    from export import kafka_broker
+    from export.postgres import running_cluster
+
+    (folder / "broker").mkdir()
+    try:
+        broker = kafka_broker.Broker(folder / "broker")
+    except kafka_broker.NotFetchedError as exc:
+        pytest.skip(f"a Kafka broker cannot be fetched: {exc}")
+    with contextlib.ExitStack() as stack:
+        stack.callback(broker.stop)
+        cluster = stack.enter_context(running_cluster())
+        broker.wait()
+        yield served_receivers(cluster, broker)
+
+
+def kill_at_random(
+    spark: SparkSession, folder: Path, receivers: Sequence[Receiver], dice: random.Random
+) -> list[str]:
+    """Kill one exporter after another; each finds what its predecessors left, and new commits.
+
+    The next one gets ready while one works. A Java process serves until a death takes it along.
+
+    Returns:
+        where each was when it was killed.
+
+    """
+    history = History(spark, folder, *TABLES)
+    streams = len(receivers) * len(TABLES)
+    moments: list[str] = []
+    with contextlib.ExitStack() as stack:
+
+        def join(java: SharedJava) -> Child:
+            runner = exporter(history, receivers, shared=java, wait=True)
+            stack.callback(runner.close)
+            return runner
+
+        java = start_java(stack)
+        coming = join(java)
+        while len(moments) < KILLS:
+            runner, last = coming, len(moments) == KILLS - 1
+            whole = last or dice.random() < 0.3
+            history.publish(1 + (not moments))
+            runner.until("ready")
+            if whole and not last:
+                java = start_java(stack)
+            if not last:
+                coming = join(java)
+            runner.go()
+            # A window is six events. Some get far, so that no stream stays behind for ever.
+            far = 4 if not moments else dice.choice((4, 12))
+            moments.append(kill_in_the_middle(runner, dice, far * streams, whole=whole))
+    history.publish(1)
+    end_well(history, receivers)
+    return moments
+
+
+def start_java(stack: contextlib.ExitStack) -> SharedJava:
+    """Start a Java process for exporters, and see to its end."""
+    java = SharedJava(memory="2g", java=SHORT_LIVED)
+    stack.callback(java.stop)
+    stack.callback(java.kill)
+    return java
+
+
+def kill_in_the_middle(runner: Child, dice: random.Random, events: int, *, whole: bool) -> str:
+    """Let some events pass, then a random moment, then kill; an exporter that is done before is a moment too."""
+    last = "before the first step"
+    for _ in range(dice.randrange(1, events)):
+        said = runner.next()
+        if said is None or said["at"] != "event":
+            break
+        last = f"{said['when']} {said['step']} of {said['table']}"
+    time.sleep(dice.random() * 0.3)  # the moment itself: nothing is waited for
+    runner.kill(whole=whole)
+    died = "killed" if runner.follow() == -9 else "done"
+    return f"{died} {last}, {'with Java' if whole else 'Python alone'}"
+
+
+# At exact points
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("whole", [True, False], ids=["with-java", "python-alone"])
+def test_killed_at_any_step_every_receiver_ends_equal_to_the_source(
+    spark: SparkSession, tmp_path: Path, *, whole: bool
+) -> None:
+    """Before and after each step of a second window, and before each write to files and to a landing zone."""
+    history = History(spark, tmp_path, "orders")
+    history.publish(2)
+    points = dict(points_of(tmp_path / "receivers"))
+    receivers = list(points)
+    park = {receiver.name: point for receiver, point in points.items()}
+    with contextlib.closing(exporter(history, receivers, park=park, whole=whole)) as runner:
+        code = runner.follow()
+
+        assert park.keys() == runner.parked, runner.last_words()
+        assert -9 == code
+        history.publish(1)
+        end_well(history, receivers)
+
+
+def points_of(root: Path) -> Iterator[tuple[Receiver, tuple[str, str, int]]]:
+    """Give a consumer of its own for each point; a window is one commit."""
+    kinds: dict[str, tuple[str, dict[str, Any], Any]] = {
+        "log": ("delta:{}", {"mode": "changes"}, lambda at: judge_delta(at, "changes")),
+        "copy": ("delta:{}", {"mode": "current"}, lambda at: judge_delta(at, "current")),
+        "past": ("delta:{}", {"mode": "scd2"}, lambda at: judge_delta(at, "scd2")),
+        "lines": ("files:{}?format=jsonl", {}, judge_files),
+        "zone": ("zone:{}", {}, judge_zone),
+        "base": ("jdbc:sqlite:{}", {}, judge_sqlite),
+    }
+    root.mkdir()
+    for kind, (to, options, judge) in kinds.items():
+        writes = [("write", "before", count) for count in range(1, WRITES.get(kind, 0) + 1)]
+        for step, when, count in [*writes, *((step, when, 2) for step, when in STEPS)]:
+            name = f"{kind}-{when}-{step}-{count}"
+            told = {"keys": ["id"], "start": 0, "max_versions": 1, **options}
+            place = root / name
+            yield (
+                Receiver(name, {"to": to.format(place), **told}, judge(place)),
+                (step, when, count),
+            )
