@@ -129,9 +129,9 @@ class Child:
         """Return the tables that have stopped where they had to."""
         return {said["table"] for said in self.told if said["at"] == "parked"}
 
-    def close(self) -> None:
-        """See that nothing of it is left, shared Java included, and give its pipes back."""
-        self.kill(whole=True)
+    def close(self, *, whole: bool = True) -> None:
+        """See that nothing of it is left, shared Java included unless told otherwise, and give its pipes back."""
+        self.kill(whole=whole)
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout, self._stderr):
             if pipe is not None:

@@ -39,13 +39,13 @@ def carry_out(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan)
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
         outcome, lost = "void", exc
+    courier.registry.state.delete_folder(_scratch(courier, plan))  # what killed runners left there
     tell_step(courier, plan, "deliver", "after", rows or 0)
     seconds = round(time.perf_counter() - began, 3)
     done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
     tell_step(courier, plan, "done", "before")
     done = courier.registry.write_done(stream, plan.number, done)
     tell_step(courier, plan, "done", "after")
-    courier.registry.state.delete_folder(_scratch(courier, plan))  # what killed runners left of it
     if lost is not None and plan.kind == "snapshot":
         raise lost  # what this run knows of the table is too old; the next one looks anew
     return done

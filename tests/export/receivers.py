@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -287,3 +287,48 @@ def served_receivers(cluster: Cluster, broker: Any) -> list[Receiver]:
             judge_kafka(broker, "received"),
         ),
     ]
+
+
+# Points at which an exporter may die
+
+STEPS = tuple((step, when) for step in ("plan", "deliver", "done") for when in ("before", "after"))
+Point = tuple[str, str, int]
+_KINDS: dict[str, tuple[str, dict[str, Any], Callable[[Path], Callable[[History, str], None]]]] = {
+    "log": ("delta:{}", {"mode": "changes"}, lambda at: judge_delta(at, "changes")),
+    "copy": ("delta:{}", {"mode": "current"}, lambda at: judge_delta(at, "current")),
+    "past": ("delta:{}", {"mode": "scd2"}, lambda at: judge_delta(at, "scd2")),
+    "lines": ("files:{}?format=jsonl", {}, judge_files),
+    "zone": ("zone:{}", {}, judge_zone),
+    "base": ("jdbc:sqlite:{}", {}, judge_sqlite),
+}
+# How often a receiver writes while it takes two windows of changes.
+_WRITES = {"lines": 11, "zone": 13}
+
+
+def points_of(
+    place: str, root: Path, kinds: Sequence[str] = tuple(_KINDS), **options: Any
+) -> Iterator[tuple[Receiver, Point]]:
+    """Give a consumer of its own for each point: before and after the steps of a second window, before each write to files.
+
+    Args:
+        place: path or URL of the folder that they receive in.
+        root: where it is judged.
+        kinds: of receivers.
+        options: more arguments of `export`.
+
+    """
+    for kind in kinds:
+        writes = [("write", "before", count) for count in range(1, _WRITES.get(kind, 0) + 1)]
+        for step, when, count in [*writes, *((step, when, 2) for step, when in STEPS)]:
+            name = f"{kind}-{when}-{step}-{count}"
+            yield (
+                receiver_of(kind, name, place, root, max_versions=1, **options),
+                (step, when, count),
+            )
+
+
+def receiver_of(kind: str, name: str, place: str, root: Path, **options: Any) -> Receiver:
+    """Make a consumer of a kind, which is given every change."""
+    to, told, judge = _KINDS[kind]
+    wanted = {"to": to.format(f"{place}/{name}"), "keys": ["id"], "start": 0, **told, **options}
+    return Receiver(name, wanted, judge(root / name))

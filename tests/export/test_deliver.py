@@ -203,6 +203,24 @@ def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
     assert delivered == feed_rows(source, windows[0]["until"])
 
 
+def test_what_a_killed_runner_staged_goes_with_its_window(source: Source) -> None:
+    """The dead tidy nothing up; who delivers the window does."""
+    staged = Path(source.target, "_mirrorlib", "staged")
+
+    def die(event: Event) -> None:
+        if (event.step, event.when) == ("deliver", "before"):
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        source.export(observe=die)
+    plan = source.registry.newest(source.registry.newest_stream()).plan
+    left = staged / "exports" / source.registry.folder / plan.attempt / "a" / "part"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"rows")
+    assert source.export().state == "current"
+    assert [] == [path for path in staged.rglob("*") if path.is_file()]
+
+
 def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) -> None:
     """Nobody reads over a gap: the stream stops, or a marked snapshot takes its place."""
     kept = Kept(source.root / "careful")

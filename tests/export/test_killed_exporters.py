@@ -22,10 +22,7 @@ from export.receivers import (
     History,
     Receiver,
     embedded_receivers,
-    judge_delta,
-    judge_files,
-    judge_sqlite,
-    judge_zone,
+    points_of,
     served_receivers,
 )
 from little import SHORT_LIVED
@@ -39,9 +36,6 @@ pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(900)]
 SCRIPT = Path(__file__).parents[1] / "export_child.py"
 KILLS = int(os.environ.get("MIRRORLIB_TORTURE", "2"))
 TABLES = ("dbo/orders", "items")
-STEPS = tuple((step, when) for step in ("plan", "deliver", "done") for when in ("before", "after"))
-# How often a receiver writes while it takes two windows of changes.
-WRITES = {"lines": 11, "zone": 13}
 
 
 def exporter(history: History, receivers: Sequence[Receiver], **task: Any) -> Child:
@@ -180,7 +174,7 @@ def test_killed_at_any_step_every_receiver_ends_equal_to_the_source(
     """Before and after each step of a second window, and before each write to files and to a landing zone."""
     history = History(spark, tmp_path, "orders")
     history.publish(2)
-    points = dict(points_of(tmp_path / "receivers"))
+    points = dict(points_of(str(tmp_path / "receivers"), tmp_path / "receivers"))
     receivers = list(points)
     park = {receiver.name: point for receiver, point in points.items()}
     with contextlib.closing(exporter(history, receivers, park=park, whole=whole)) as runner:
@@ -190,26 +184,3 @@ def test_killed_at_any_step_every_receiver_ends_equal_to_the_source(
         assert -9 == code
         history.publish(1)
         end_well(history, receivers)
-
-
-def points_of(root: Path) -> Iterator[tuple[Receiver, tuple[str, str, int]]]:
-    """Give a consumer of its own for each point; a window is one commit."""
-    kinds: dict[str, tuple[str, dict[str, Any], Any]] = {
-        "log": ("delta:{}", {"mode": "changes"}, lambda at: judge_delta(at, "changes")),
-        "copy": ("delta:{}", {"mode": "current"}, lambda at: judge_delta(at, "current")),
-        "past": ("delta:{}", {"mode": "scd2"}, lambda at: judge_delta(at, "scd2")),
-        "lines": ("files:{}?format=jsonl", {}, judge_files),
-        "zone": ("zone:{}", {}, judge_zone),
-        "base": ("jdbc:sqlite:{}", {}, judge_sqlite),
-    }
-    root.mkdir()
-    for kind, (to, options, judge) in kinds.items():
-        writes = [("write", "before", count) for count in range(1, WRITES.get(kind, 0) + 1)]
-        for step, when, count in [*writes, *((step, when, 2) for step, when in STEPS)]:
-            name = f"{kind}-{when}-{step}-{count}"
-            told = {"keys": ["id"], "start": 0, "max_versions": 1, **options}
-            place = root / name
-            yield (
-                Receiver(name, {"to": to.format(place), **told}, judge(place)),
-                (step, when, count),
-            )
