@@ -111,22 +111,22 @@ def kill_at_random(
         where each was when it was killed.
 
     """
-    history = History(spark, folder, *TABLES)
     streams = len(receivers) * len(TABLES)
     moments: list[str] = []
     with contextlib.ExitStack() as stack:
+        java = start_java(stack)
+        history = History(spark, folder, *TABLES)
 
         def join(java: SharedJava) -> Child:
             runner = exporter(history, receivers, shared=java, wait=True)
             stack.callback(runner.close)
             return runner
 
-        java = start_java(stack)
         coming = join(java)
         while len(moments) < KILLS:
             runner, last = coming, len(moments) == KILLS - 1
             whole = last or dice.random() < 0.3
-            history.publish(1 + (not moments))
+            history.publish(1)
             runner.until("ready")
             if whole and not last:
                 java = start_java(stack)
@@ -174,9 +174,11 @@ def test_killed_at_any_step_every_receiver_ends_equal_to_the_source(
     """Before and after each step of a second window, and before each write to files and to a landing zone."""
     history = History(spark, tmp_path, "orders")
     history.publish(2)
-    points = dict(points_of(str(tmp_path / "receivers"), tmp_path / "receivers"))
-    receivers = list(points)
-    park = {receiver.name: point for receiver, point in points.items()}
+    place = tmp_path / "receivers"
+    place.mkdir()
+    points = list(points_of(str(place), place))
+    receivers = [receiver for receiver, _ in points]
+    park = {receiver.name: point for receiver, point in points}
     with contextlib.closing(exporter(history, receivers, park=park, whole=whole)) as runner:
         code = runner.follow()
 

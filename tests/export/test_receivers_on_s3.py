@@ -104,10 +104,10 @@ def test_killed_at_any_step_receivers_in_a_bucket_end_equal_to_the_source(
     history = History(spark, tmp_path, "orders")
     history.publish(2)
     place, state = f"{BUCKET}/killed", f"{BUCKET}/killed-state"
-    found = points_of(place, tmp_path / "killed", ("lines", "zone", "copy"), state=state)
-    points = dict(found)
-    receivers = list(points)
-    park = {receiver.name: point for receiver, point in points.items()}
+    kinds = ("lines", "zone", "copy")
+    points = list(points_of(place, tmp_path / "killed", kinds, state=state))
+    receivers = [receiver for receiver, _ in points]
+    park = {receiver.name: point for receiver, point in points}
     code, runner = run_exporter(history, receivers, java, park=park)
 
     assert (-9, park.keys()) == (code, runner.parked)
