@@ -38,6 +38,8 @@ pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(0 if TORTU
 SCRIPT = Path(__file__).parents[1] / "export_child.py"
 KILLS = int(TORTURE or 2)
 TABLES = ("dbo/orders", "items")
+# Where every second counts, two are left to the exact points: a history is written as a copy is, and a database has its own.
+AT_RANDOM = {"log", "copy", "lines", "parts", "zone"}
 
 
 def exporter(history: History, receivers: Sequence[Receiver], **task: Any) -> Child:
@@ -63,7 +65,11 @@ def test_killed_at_random_moments_every_receiver_ends_equal_to_the_source(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Python alone, or all with Java; commits go on between the deaths; the last death takes Java along."""
-    receivers = embedded_receivers(tmp_path)
+    receivers = [
+        receiver
+        for receiver in embedded_receivers(tmp_path)
+        if TORTURE or receiver.name in AT_RANDOM
+    ]
 
     moments = kill_at_random(spark, tmp_path, receivers, throw_dice(6))
 
