@@ -84,6 +84,8 @@ def check(history: History, receivers: Sequence[Receiver], prefix: str, folder: 
     store = obstore.store.from_url(BUCKET)
     for page in obstore.list(store, prefix=prefix):
         for meta in page:
+            if not meta["size"]:
+                continue  # what Hadoop takes for a folder
             path = folder / meta["path"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(obstore.get(store, meta["path"]).bytes())
