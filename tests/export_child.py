@@ -22,6 +22,7 @@ parked, report.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -81,8 +82,9 @@ def lose_answers(how: str) -> None:
 
     def losing(store: ObjectStore, path: str, data: bytes) -> bool:
         place = f"{store.url}/{path}"
-        first = place not in seen
-        seen.add(place)
+        known = re.sub("probe-[0-9a-f]+", "probe", place)  # which each run calls otherwise
+        first = known not in seen
+        seen.add(known)
         done = put_new(store, path, data)
         if first and how == "lost" and "/lease/" not in path:
             msg = f"cannot write {place}"
