@@ -18,7 +18,9 @@ LITTLE = {
 
 # A Java that lives for seconds spends most of them compiling what it hardly runs.
 # It reserves a fifth of the usual room for code then, which many exporters at once would fill.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-UsePerfData"
+SHORT_LIVED = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:-UsePerfData"
+)
 
 
 def child_environment() -> dict[str, str]:

@@ -15,8 +15,9 @@ import obstore
 import pytest
 from moto.server import ThreadedMotoServer
 
-from children import SHORT_LIVED, Child
+from children import Child
 from export.receivers import History, Receiver, points_of, receiver_of
+from little import SHORT_LIVED
 from shared_java import SharedJava
 
 if TYPE_CHECKING:
