@@ -48,8 +48,8 @@ _DATE_ALONE = rf"^{_DATE}(?:[Tt ]00:00(?::00(?:\.0+)?)?[Zz]?)?$"
 _TIME_OF_DAY = rf"^{_CLOCK}$"
 _HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
 _LONGEST_CLOCK = len("hh:mm:ss.ffffff")
-_FIRST_INSTANT = pa.scalar(-62135596800000000, pa.int64())  # 0001-01-01, where Delta begins
-_LAST_INSTANT = pa.scalar(253402300799999999, pa.int64())  # 9999-12-31
+_FIRST_INSTANT = -62_135_596_800_000_000  # microseconds: 0001-01-01, where Delta begins
+_LAST_INSTANT = 253_402_300_799_999_999  # 9999-12-31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
