@@ -51,7 +51,8 @@ def test_importing_is_cheap(module: str) -> None:
 )
 def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
     """`--help` and `status` start at once, also where no Spark is installed."""
-    unwanted = ("delta", "pandas", "pyspark")  # pyarrow takes numpy when it is there, and pandas at its first array
+    # pyarrow takes numpy when it is there; pandas it takes with the first value that it makes.
+    unwanted = ("delta", "pandas", "pyspark")
 
     assert "[]" == printed(
         f"import sys, {module}; print([name for name in {unwanted!r} if name in sys.modules])"
