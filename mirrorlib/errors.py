@@ -14,6 +14,8 @@ MirrorError
 ├── TableBusyError        another process is applying to this table
 ├── FeedError             a change feed cannot be read as asked
 │   └── FeedExpiredError  the history that was asked for is gone, or was never recorded
+├── KeysError             keys cannot be declared, read or stated as asked
+│   └── KeysLostError     keys that are needed no longer hold
 ├── StoreError            the object store failed or cannot do what is asked
 └── LocalSparkError       a local Spark session cannot be started
 
@@ -224,6 +226,19 @@ class FeedExpiredError(FeedError):
 
     advice = "Copy the table's rows as they are now, and read on from its newest version."
     wrong_usage = False
+
+
+class KeysError(MirrorError):
+    """Keys cannot be declared, read or stated as asked: a column is missing, or its type is not allowed."""
+
+    advice = "Check the columns that are named as keys."
+    wrong_usage = True
+
+
+class KeysLostError(KeysError):
+    """Keys that are needed no longer hold after what was done to the DataFrame."""
+
+    advice = "Declare them anew with key_by, after the step that lost them."
 
 
 class StoreError(MirrorError):

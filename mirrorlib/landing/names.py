@@ -16,6 +16,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote as percent_decode
 
 from mirrorlib.errors import TableNameError
+from mirrorlib.quoting import quote as quote  # noqa: PLC0414  # names are asked for here
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -240,9 +241,3 @@ def _folded(path: str) -> str:
 
 def _conflict(name: TableName, other: TableName, how: str) -> TableNameError:
     return TableNameError(f"the tables {name} and {other} {how}", table=str(name))
-
-
-def quote(identifier: str) -> str:
-    """Quote a name for Spark SQL; whatever it holds, it stays one identifier."""
-    escaped = identifier.replace("`", "``")
-    return f"`{escaped}`"

@@ -1,0 +1,1 @@
+"""Keys that survive transformations: what a DataFrame's columns still identify, read from its plan."""

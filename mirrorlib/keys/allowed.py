@@ -1,0 +1,116 @@
+"""Say what may be a key: which columns there are, which types they may have, what goes together.
+
+In: a schema and what a caller names. Out: `Keys` by the schema's own spelling, or `KeysError`. The types are
+those of Foundry's Key by.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import KeysError
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import StructType
+
+# By Spark's `typeName`, which for all but decimals is the whole type.
+KEY_TYPES = frozenset(
+    [
+        "binary",
+        "boolean",
+        "byte",
+        "double",
+        "float",
+        "integer",
+        "long",
+        "short",
+        "string",
+        "timestamp",
+    ]
+)
+ORDER_TYPES = frozenset(
+    ["byte", "date", "decimal", "integer", "long", "short", "string", "timestamp"]
+)
+
+
+def check_keys(
+    schema: StructType,
+    columns: str | Sequence[str],
+    *,
+    cdc: bool,
+    deleted: str | None,
+    order_by: str | Sequence[str],
+) -> Keys:
+    """Return the keys that are meant.
+
+    Raises:
+        KeysError: a column is missing, named twice or of a type that is not allowed, or parts do not go together.
+
+    """
+    _check_unambiguous(schema)
+    keys = _named(schema, columns, "key columns")
+    order = _named(schema, order_by, "order columns")
+    gone = None if deleted is None else _find(schema, deleted, "deletion column")
+    if not keys:
+        msg = "no key columns are named"
+        raise KeysError(msg, next_step="Name at least one.")
+    if not cdc and (gone is not None or order):
+        msg = "a deletion column and order columns belong to a primary key, and none is declared"
+        raise KeysError(msg, column=gone or order[0], next_step="Say cdc=True, or leave them out.")
+    _check_apart(keys, gone, order)
+    _check_types(schema, keys, KEY_TYPES, "a key column")
+    _check_types(schema, order, ORDER_TYPES, "an order column")
+    _check_types(
+        schema, () if gone is None else (gone,), frozenset({"boolean"}), "the deletion column"
+    )
+    return Keys(partition=keys, primary=keys if cdc else (), deleted=gone, order_by=order)
+
+
+def _check_unambiguous(schema: StructType) -> None:
+    double = [name for name, count in Counter(schema.names).items() if count > 1]
+    if double:
+        msg = "two columns have the same name, so a key could mean either"
+        raise KeysError(msg, column=double[0], next_step="Rename or drop one of them.")
+
+
+def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
+    told = (names,) if isinstance(names, str) else tuple(names)
+    found = tuple(_find(schema, name, what) for name in told)
+    double = [name for name, count in Counter(found).items() if count > 1]
+    if double:
+        msg = f"the {what} name a column twice"
+        raise KeysError(msg, column=double[0], next_step="Name it once.")
+    return found
+
+
+def _find(schema: StructType, name: str, what: str) -> str:
+    """Find a column as Spark would: by its name, or by the only one that differs in case alone."""
+    if name in schema.names:
+        return name
+    alike = [known for known in schema.names if known.casefold() == name.casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    msg = f"the {what} name one that the DataFrame does not have"
+    raise KeysError(msg, column=name, found=", ".join(schema.names))
+
+
+def _check_apart(keys: tuple[str, ...], deleted: str | None, order: tuple[str, ...]) -> None:
+    for name, what in ((deleted, "deletion"), *((name, "order") for name in order)):
+        if name in keys:
+            msg = f"a column is a key and the {what} column, and is equal in all rows of a key"
+            raise KeysError(msg, column=name, next_step="Name another one, or none.")
+
+
+def _check_types(
+    schema: StructType, names: Sequence[str], allowed: frozenset[str], what: str
+) -> None:
+    for name in names:
+        kind = schema[name].dataType
+        if kind.typeName() not in allowed:
+            msg = f"{what} cannot have its type"
+            step = f"Cast it before: {', '.join(sorted(allowed))} are allowed."
+            raise KeysError(msg, column=name, found=kind.simpleString(), next_step=step)

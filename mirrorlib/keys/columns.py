@@ -1,0 +1,97 @@
+"""Follow single columns through a plan by the numbers that Spark gives them.
+
+A tag says that a column may be a key; its number says whether it really comes from the place where keys were
+declared. Tags alone could come from anywhere: a file written with them and joined has the same ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mirrorlib.keys.plan import Node, UnreadablePlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Column = tuple[str, str]  # a name, and its number
+_TYPE = r"L?(?:-T\d+ms)?"  # Spark marks long integers, and a watermark's delay
+_END = r"(?=, |\]|,)"
+_PROJECTS = frozenset({"Project", "Aggregate"})
+
+
+def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
+    """Return the columns that a declaration has made, by name: `marked` is the select of `tag_columns`.
+
+    Raises:
+        UnreadablePlanError: they cannot be told apart.
+
+    """
+    found: dict[str, Column] = {}
+    for name in names:
+        told = re.escape(name)
+        numbers = re.findall(
+            rf"(?:\[|, ){told}#\d+{_TYPE} AS {told}#(\d+){_TYPE}{_END}", marked.text
+        )
+        if len(numbers) != 1:
+            msg = "the key columns cannot be told apart in the plan"
+            raise UnreadablePlanError(msg)
+        found[name] = (name, numbers[0])
+    return found
+
+
+def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the numbers of the columns that a plan's last select names.
+
+    Raises:
+        UnreadablePlanError: it is not the select that it has to be.
+
+    """
+    told = ", ".join(rf"{re.escape(name)}#(\d+){_TYPE}" for name in names)
+    found = re.fullmatch(rf" \[{told}\]", select.text)
+    if select.operator != "Project" or found is None:
+        msg = "the columns of the plan's last select cannot be told apart"
+        raise UnreadablePlanError(msg)
+    return found.groups()
+
+
+class Followed:
+    """A declared column on its way through the plan, under all its names.
+
+    Attributes:
+        columns: every column that has its values: itself, and what it was renamed or copied to.
+        lost_at: the operator behind which none of them is left, None where one may be.
+
+    """
+
+    def __init__(self, column: Column) -> None:
+        self.columns = {column}
+        self.lost_at: Node | None = None
+        self._alive = {column}
+
+    def go_through(self, node: Node, above: Node | None) -> None:
+        """Take a step up the plan."""
+        if node.operator not in _PROJECTS or self.lost_at is not None:
+            return
+        casts = above is not None and above.operator == "View"
+        copies = {
+            copy for column in self._alive for copy in _copies(node.text, column, casts=casts)
+        }
+        self._alive = {column for column in self._alive if _kept(node.text, column)} | copies
+        self.columns |= copies
+        if not self._alive:
+            self.lost_at = node
+
+
+def _copies(text: str, column: Column, *, casts: bool) -> list[Column]:
+    """Find what a column is renamed or copied to; a view casts its columns to the types that they have."""
+    name, number = column
+    itself = rf"{re.escape(name)}#{number}{_TYPE}"
+    if casts:
+        itself = rf"(?:{itself}|cast\({itself} as [^)]*?(?:\([\d, ]+\))?\))"
+    return re.findall(rf"(?:\[|, ){itself} AS (.*?)#(\d+){_TYPE}{_END}", text, re.DOTALL)
+
+
+def _kept(text: str, column: Column) -> bool:
+    name, number = column
+    return re.search(rf"(?:\[|, ){re.escape(name)}#{number}{_TYPE}{_END}", text) is not None

@@ -1,0 +1,103 @@
+"""Declare keys: on a changelog as it comes in, again where they were lost, and across what no plan shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import KeysError
+from mirrorlib.keys.allowed import check_keys
+from mirrorlib.keys.read import keys_of
+from mirrorlib.keys.tags import tag_columns
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+
+def key_by(
+    df: DataFrame,
+    columns: str | Sequence[str],
+    *,
+    cdc: bool = False,
+    deleted: str | None = None,
+    order_by: str | Sequence[str] = (),
+) -> DataFrame:
+    """Declare what the keys of a changelog are, in place of all that were declared before.
+
+    Rows stay as they are and where they are: order, where there is one, holds from here on.
+
+    Args:
+        df: a changelog, batch or stream.
+        columns: the partition key: rows equal in all of these belong together.
+        cdc: they are the primary key, too: the newest row of a key is the record.
+        deleted: a Boolean column: true says that the record is gone. Only with *cdc*.
+        order_by: what tells which row is newer, the most telling column first; left out, arrival does.
+            Only with *cdc*.
+
+    Raises:
+        KeysError: a column is missing, named twice or of a type that is not allowed, or parts do not go together.
+
+    """
+    keys = check_keys(df.schema, columns, cdc=cdc, deleted=deleted, order_by=order_by)
+    return tag_columns(df, keys, "key_by")
+
+
+def propagate(source: DataFrame | Keys, result: DataFrame) -> DataFrame:
+    """Declare on a result the keys of its source, where a plan cannot show that they hold.
+
+    For checkpoints, for what is done inside `foreachBatch`, for a function of which you know that it leaves
+    keys alone. Nothing is checked but that the columns are there: whoever calls this vouches for it. In
+    `foreachBatch` call `keys_of(stream)` before the stream starts, and give what it said as *source*.
+
+    Args:
+        source: the DataFrame before that step, or its keys.
+        result: the DataFrame behind it. Key columns that it lacks are lost; without its deletion or order
+            columns the primary key is.
+
+    Raises:
+        KeysError: a column has a type there that is not allowed.
+
+    """
+    keys = source if isinstance(source, Keys) else keys_of(source)
+    there = set(result.columns)
+    partition = tuple(name for name in keys.partition if name in there)
+    if not partition:
+        return result
+    lost = (*keys.lost, *(name for name in keys.partition if name not in there))
+    resolves = {*keys.columns} - {*keys.partition} <= there
+    cdc = bool(keys.primary) and resolves
+    found = check_keys(
+        result.schema,
+        partition,
+        cdc=cdc,
+        deleted=keys.deleted if cdc else None,
+        order_by=keys.order_by if cdc else (),
+    )
+    unique = cdc and keys.unique and not lost
+    return tag_columns(result, replace(found, lost=lost, unique=unique), "propagate")
+
+
+def union_keyed(*frames: DataFrame) -> DataFrame:
+    """Put rows of several changelogs together, by the names of their columns, and keep the partition key they share.
+
+    A plain union keeps no keys. This one keeps none either where the frames' partition keys differ. The
+    primary key is never kept: call `key_by` on the result, which is the recipe for a backfill.
+
+    Raises:
+        KeysError: no frame is given.
+
+    """
+    if not frames:
+        msg = "there is nothing to put together"
+        raise KeysError(msg, next_step="Give at least one DataFrame.")
+    known = [keys_of(frame) for frame in frames]
+    rows = reduce(lambda one, other: one.unionByName(other), frames)
+    shared = {(keys.partition, keys.lost) for keys in known}
+    partition, lost = shared.pop()
+    if shared or not partition:
+        return rows
+    return tag_columns(rows, Keys(partition=partition, lost=lost), "union_keyed")

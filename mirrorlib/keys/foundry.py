@@ -1,0 +1,227 @@
+"""Write keys and columns as a Foundry schema document, and read one.
+
+In: a keyed DataFrame, or the JSON. Out: the other. The partition key stands in the fields
+(`includeInPartitioning`), without an order of its own; the primary key and how its rows are resolved beside
+them. Whatever either side has no word for is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.errors import KeysError
+from mirrorlib.keys.foundry_types import fields_of, types_of
+from mirrorlib.keys.read import keys_of
+from mirrorlib.keys.tags import tag_columns
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+PARTITIONS = "includeInPartitioning"
+_READER = "com.palantir.foundry.spark.input.ParquetDataFrameReader"
+_PRIMARY_TYPES = frozenset(
+    ["BYTE", "SHORT", "DECIMAL", "INTEGER", "LONG", "STRING", "BOOLEAN", "TIMESTAMP", "DATE"]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundrySchema:
+    """What a Foundry schema document says: the columns, and the keys among them."""
+
+    schema: StructType
+    keys: Keys
+
+    def declare(self, df: DataFrame) -> DataFrame:
+        """Declare these keys on a DataFrame that has the document's columns.
+
+        Raises:
+            KeysError: a key column is missing there.
+
+        """
+        missing = [name for name in self.keys.columns if name not in df.columns]
+        if missing:
+            msg = "the DataFrame lacks a column that the schema document has among its keys"
+            raise KeysError(msg, column=missing[0])
+        return tag_columns(df, self.keys, "key_by") if self.keys else df
+
+
+def to_foundry_schema(df: DataFrame) -> dict[str, Any]:
+    """Return the schema document of a DataFrame, with the keys that still hold, as JSON-ready values.
+
+    Raises:
+        KeysError: a column's type, or the primary key's, has no counterpart; or a part of the primary key was lost.
+
+    """
+    keys = keys_of(df)
+    fields = fields_of(df.schema)
+    for field in fields:
+        if field["name"] in keys.partition:
+            field["customMetadata"] = {PARTITIONS: True}
+    kinds = {field["name"]: field["type"] for field in fields}
+    return {
+        "fieldSchemaList": fields,
+        "primaryKey": _primary_key(keys, kinds),
+        "dataFrameReaderClass": _READER,
+        "customMetadata": {"format": "parquet"},
+    }
+
+
+def _primary_key(keys: Keys, kinds: Mapping[str, str]) -> dict[str, Any] | None:
+    if not keys.primary:
+        return None
+    if keys.lost:
+        msg = "a part of the primary key was lost, and what is left would merge records"
+        raise KeysError(msg, column=keys.lost[0], next_step="Declare it anew with key_by.")
+    _check_primary(keys.primary, keys.deleted, kinds)
+    return {"columns": list(keys.primary), "resolution": _resolution(keys)}
+
+
+def _resolution(keys: Keys) -> dict[str, Any]:
+    if keys.unique:
+        return {"type": "unique", "unique": {}}
+    strategy: dict[str, Any] = {"type": "customStrategy", "customStrategy": {}}
+    if keys.order_by:
+        strategy = {"type": "latestWins", "latestWins": {"columns": list(keys.order_by)}}
+    duplicate: dict[str, Any] = {"resolutionStrategy": strategy}
+    if keys.deleted is not None:
+        duplicate["deletionColumn"] = keys.deleted
+    return {"type": "duplicate", "duplicate": duplicate}
+
+
+def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySchema:
+    """Read a schema document.
+
+    A primary key whose columns are not marked as partition key gives a warning: order is then not kept.
+
+    Raises:
+        KeysError: it is no such document, or says something that is not known here.
+
+    """
+    told = _parsed(document)
+    fields = told.get("fieldSchemaList")
+    if not isinstance(fields, list):
+        msg = "the schema document has no fieldSchemaList"
+        raise KeysError(msg)
+    schema = types_of(fields)
+    partition = tuple(field["name"] for field in fields if _is_partition(field))
+    keys = _parse_primary(told.get("primaryKey"), {f["name"]: f["type"] for f in fields})
+    if not keys.primary:
+        return FoundrySchema(schema=schema, keys=Keys(partition=partition))
+    if set(partition) != set(keys.primary):
+        warnings.warn(
+            f"The primary key ({', '.join(keys.primary)}) is not the partition key "
+            f"({', '.join(partition) or 'none'}): the order of its rows is not kept. The primary key is taken for both.",
+            stacklevel=2,
+        )
+    return FoundrySchema(schema=schema, keys=keys)
+
+
+def _parsed(document: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+    told: Any = document
+    if isinstance(document, str | bytes):
+        try:
+            told = json.loads(document)
+        except ValueError as exc:
+            msg = "the schema document is not JSON"
+            raise KeysError(msg) from exc
+    if not isinstance(told, Mapping):
+        msg = "the schema document is not an object"
+        raise KeysError(msg, found=type(told).__name__)
+    return told
+
+
+def _is_partition(field: Mapping[str, Any]) -> bool:
+    marked = (field.get("customMetadata") or {}).get(PARTITIONS)
+    if marked not in {None, True, False}:
+        msg = f"{PARTITIONS} is neither true nor false"
+        raise KeysError(msg, column=field["name"], found=str(marked))
+    return marked is True
+
+
+def _parse_primary(told: object, kinds: Mapping[str, str]) -> Keys:
+    if told is None:
+        return Keys()
+    primary = _object(told, "primaryKey", {"columns", "resolution"})
+    columns = _columns(primary.get("columns"), "primaryKey", kinds)
+    resolution = _object(primary.get("resolution"), "resolution", None)
+    kind = resolution.get("type")
+    if kind == "unique":
+        _object(resolution.get("unique", {}), "unique", set())
+        keys = Keys(partition=columns, primary=columns, unique=True)
+    elif kind == "duplicate":
+        keys = _parse_duplicate(_inner(resolution, "duplicate"), columns, kinds)
+    else:
+        msg = "the primary key has a resolution that is not known"
+        raise KeysError(msg, found=str(kind))
+    _check_primary(keys.primary, keys.deleted, kinds)
+    return keys
+
+
+def _parse_duplicate(
+    told: Mapping[str, Any], columns: tuple[str, ...], kinds: Mapping[str, str]
+) -> Keys:
+    _object(told, "duplicate", {"resolutionStrategy", "deletionColumn"})
+    deleted = told.get("deletionColumn")
+    if deleted is not None and not isinstance(deleted, str):
+        msg = "the deletion column is not a name"
+        raise KeysError(msg, found=type(deleted).__name__)
+    strategy = _object(told.get("resolutionStrategy"), "resolutionStrategy", None)
+    kind = strategy.get("type")
+    order: tuple[str, ...] = ()
+    if kind == "latestWins":
+        order = _columns(_inner(strategy, "latestWins").get("columns"), "latestWins", kinds)
+    elif kind == "customStrategy":
+        _object(_inner(strategy, "customStrategy"), "customStrategy", set())
+    else:
+        msg = "the primary key has a resolution strategy that is not known"
+        raise KeysError(msg, found=str(kind))
+    return Keys(partition=columns, primary=columns, deleted=deleted, order_by=order)
+
+
+def _inner(union: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Give what a union holds: under its own name, or, as other interfaces write it, beside `type`."""
+    if kind in union:
+        _object(union, str(union["type"]), {"type", kind})
+        return _object(union[kind], kind, None)
+    return {name: value for name, value in union.items() if name != "type"}
+
+
+def _object(told: object, what: str, known: set[str] | None) -> Mapping[str, Any]:
+    if not isinstance(told, Mapping):
+        msg = f"{what} is not an object"
+        raise KeysError(msg, found=type(told).__name__)
+    unknown = set() if known is None else told.keys() - known
+    if unknown:
+        msg = f"{what} has a part that is not known"
+        raise KeysError(msg, found=sorted(unknown)[0])
+    return told
+
+
+def _columns(told: object, what: str, kinds: Mapping[str, str]) -> tuple[str, ...]:
+    if not isinstance(told, list) or not told or not all(isinstance(name, str) for name in told):
+        msg = f"{what} names no columns"
+        raise KeysError(msg)
+    if len({name.casefold() for name in told}) < len(told):
+        msg = f"{what} names a column twice"
+        raise KeysError(msg, found=", ".join(told))
+    missing = [name for name in told if name not in kinds]
+    if missing:
+        msg = f"{what} names a column that the document does not have"
+        raise KeysError(msg, column=missing[0])
+    return tuple(told)
+
+
+def _check_primary(columns: tuple[str, ...], deleted: str | None, kinds: Mapping[str, str]) -> None:
+    for name in columns:
+        if kinds[name] not in _PRIMARY_TYPES:
+            msg = "a Foundry primary key cannot have this type"
+            raise KeysError(msg, column=name, found=kinds[name], next_step="Cast it before.")
+    if deleted is not None and kinds.get(deleted) != "BOOLEAN":
+        msg = "the deletion column has to be a BOOLEAN of the document"
+        raise KeysError(msg, column=deleted, found=kinds.get(deleted, "no such column"))

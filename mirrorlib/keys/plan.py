@@ -1,0 +1,251 @@
+"""Read a DataFrame's analyzed plan as a tree, on classic Spark and on Spark Connect alike.
+
+In: a DataFrame. Out: the root `Node`. The text that Spark prints is all that both kinds of Spark show, and
+it shows what is behind views, SQL and CTEs too. It is read strictly, as a grammar: what does not parse to the
+last line, or was cut or redacted on the way, raises `UnreadablePlanError`, and whoever asks claims nothing.
+Names and literals may hold line breaks, even ones that look like plan lines: those are put together again, or
+refused. No job runs, and the session's configuration is left as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_WIDTH = "spark.sql.debug.maxToStringFields"  # Spark cuts lists of more than 25 parts otherwise
+_WIDE = 2**31 - 1
+_LOCKS: WeakKeyDictionary[SparkSession, threading.Lock] = WeakKeyDictionary()
+_BRANCH = re.compile(r"((?:   |:  )*)(:- |\+- )(.*)", re.DOTALL)
+_OPERATOR = re.compile(r"(~?)!?([A-Z]\w*)(.*)", re.DOTALL)
+_CUT = re.compile(r"\.\.\. \d+ more (?:fields|characters)|Truncated plan of \d+")
+_REDACTED = "*(redacted)"
+_ANALYZED, _OPTIMIZED = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
+
+
+class UnreadablePlanError(Exception):
+    """The plan's text is not one that can be relied on."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Node:
+    """An operator of the plan.
+
+    Attributes:
+        operator: Spark's name for it: "Project", "Join".
+        text: what is printed after the name.
+        streaming: whether Spark printed it as part of a stream (from Spark 4.0 on).
+        children: where its rows come from.
+        subplans: queries inside its expressions.
+
+    """
+
+    operator: str
+    text: str
+    streaming: bool = False
+    children: list[Node] = field(default_factory=list)
+    subplans: list[Node] = field(default_factory=list)
+
+
+def read_plan(df: DataFrame) -> Node:
+    """Return the analyzed plan.
+
+    Raises:
+        UnreadablePlanError: it was cut short, or its text is ambiguous.
+
+    """
+    with _wide(df.sparkSession):
+        text = _analyzed(df)
+    return parse_plan(text)
+
+
+def _analyzed(df: DataFrame) -> str:
+    explain = getattr(type(df), "_explain_string", None)
+    if (
+        explain is not None
+    ):  # a Spark Connect client, which has no other way: what `explain(True)` prints
+        told: str = explain(df, extended=True)
+        told = told.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
+        return told[
+            told.find("Project [") :
+        ]  # before it the schema, in one line or, with odd names, in several
+    # The text of `explain(True)` without optimizing and planning, which may take seconds.
+    return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # the same
+
+
+@contextlib.contextmanager
+def _wide(spark: SparkSession) -> Iterator[None]:
+    """Let Spark print whole lists; one thread of a session at a time, so that each puts back what was there."""
+    from pyspark.errors import PySparkException
+
+    with _LOCKS.setdefault(spark, threading.Lock()):
+        before = spark.conf.get(_WIDTH, None)
+        if before == str(_WIDE):
+            yield
+            return
+        try:
+            spark.conf.set(_WIDTH, str(_WIDE))
+        except PySparkException:  # a platform that forbids it: what is cut is seen as such
+            yield
+            return
+        try:
+            yield
+        finally:
+            if before is None:
+                spark.conf.unset(_WIDTH)
+            else:
+                spark.conf.set(_WIDTH, before)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    """A node whose children are still to come.
+
+    Attributes:
+        node: it.
+        depth: how deep it stands; the root at 0.
+        prefix: what its children's lines begin with.
+        inner: what the lines of its subplans have after that; None as long as it has none.
+        children_end: its last child has come.
+        subplans_end: its last subplan has come.
+
+    """
+
+    node: Node
+    depth: int
+    prefix: str
+    inner: str | None = None
+    children_end: bool = False
+    subplans_end: bool = False
+
+    def check(self) -> None:
+        """See that nothing is missing."""
+        whole = self.children_end == bool(self.node.children)
+        whole &= self.subplans_end == bool(self.node.subplans)
+        if self.inner is not None:
+            whole &= (self.inner == ":  ") == bool(self.node.children)
+        if not whole:
+            msg = "a branch of the plan is missing"
+            raise UnreadablePlanError(msg)
+
+
+def parse_plan(text: str) -> Node:
+    """Read the text of a plan.
+
+    Raises:
+        UnreadablePlanError: it was cut short, or is no plan.
+
+    """
+    if _CUT.search(text):
+        msg = "Spark has cut the plan's text short"
+        raise UnreadablePlanError(msg)
+    first, *lines = text.rstrip("\n").split("\n")
+    root = _node(first)
+    path = [_Open(node=root, depth=0, prefix="")]
+    for line in lines:
+        found = _BRANCH.fullmatch(line)
+        if found is None:  # a line break inside a name or a literal
+            path[-1].node.text += "\n" + line
+            continue
+        depth = len(found[1]) // 3 + 1
+        while path[-1].depth >= depth:
+            path.pop().check()
+        path.append(_attach(path[-1], depth, found[1], found[2], _node(found[3])))
+    for left in path:
+        left.check()
+    return root
+
+
+def _node(line: str) -> Node:
+    found = _OPERATOR.fullmatch(line)
+    if found is None:
+        msg = "a line of the plan names no operator"
+        raise UnreadablePlanError(msg)
+    return Node(operator=found[2], text=found[3], streaming=bool(found[1]))
+
+
+def _attach(parent: _Open, depth: int, prefix: str, branch: str, node: Node) -> _Open:
+    """Put a node where its line says, a level below its parent, or two as a subplan."""
+    last = branch == "+- "
+    inner = prefix[len(parent.prefix) :]
+    if not prefix.startswith(parent.prefix):
+        fits = False
+    elif depth == parent.depth + 1:
+        fits = not inner and not parent.children_end
+        parent.children_end = last
+        parent.node.children.append(node)
+    else:
+        fits = depth == parent.depth + 2 and inner == (parent.inner or inner)
+        fits &= not parent.subplans_end and not parent.node.children
+        parent.inner, parent.subplans_end = inner, last
+        parent.node.subplans.append(node)
+    if not fits:
+        msg = "a line of the plan does not stand where it can"
+        raise UnreadablePlanError(msg)
+    return _Open(node=node, depth=depth, prefix=prefix + ("   " if last else ":  "))
+
+
+def is_redacted(text: str) -> bool:
+    """Say whether Spark has left something out of a text."""
+    return _REDACTED in text
+
+
+def walk(*roots: Node) -> Iterator[Node]:
+    """Give nodes, all their children and all their subplans."""
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += (*node.children, *node.subplans)
+
+
+def join_ctes(root: Node) -> Node:
+    """Put every common table expression where it is referred to, so that one used twice is there twice.
+
+    Raises:
+        UnreadablePlanError: one is referred to that is not there, or that refers to itself.
+
+    """
+    nodes = list(walk(root))
+    defined = {_number(node): node.children for node in nodes if node.operator == "CTERelationDef"}
+    if not defined:
+        return root
+    for node in nodes:
+        if node.operator == "CTERelationRef":
+            if _number(node) not in defined:
+                msg = "a common table expression is not defined"
+                raise UnreadablePlanError(msg)
+            node.children = defined[_number(node)]
+        elif node.operator == "WithCTE":
+            node.children = node.children[-1:]  # before it the definitions
+    _check_finite(root)
+    return root
+
+
+def _number(node: Node) -> str:
+    return node.text.strip().partition(",")[0]
+
+
+def _check_finite(root: Node) -> None:
+    """Refuse a recursive query."""
+    above: set[int] = set()
+    waiting: list[tuple[Node, bool]] = [(root, False)]
+    while waiting:
+        node, done = waiting.pop()
+        if done:
+            above.discard(id(node))
+            continue
+        if id(node) in above:
+            msg = "a common table expression refers to itself"
+            raise UnreadablePlanError(msg)
+        above.add(id(node))
+        waiting.append((node, True))
+        waiting += [(child, False) for child in (*node.children, *node.subplans)]

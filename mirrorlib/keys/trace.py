@@ -1,0 +1,262 @@
+"""Find what is left of declared keys: the one way through a plan from where they were declared to its end.
+
+In: a DataFrame. Out: `Trace`: the keys, and every step that took something from them. A key column is claimed
+only where three things agree: the rules let keys through every operator on the way, the column still has its
+tag, and its number in the plan leads back to the declaration. Whatever is unclear claims nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.keys.columns import Followed, declared_columns, selected_numbers
+from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
+from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
+from mirrorlib.keys.rules import (
+    ORDERS,
+    Effect,
+    Order,
+    is_streaming,
+    judge,
+    judge_functions,
+    keyed_twice,
+)
+from mirrorlib.keys.tags import MARKER, Declared, Tagged, read_tags
+from mirrorlib.keys.value import Keys
+from mirrorlib.quoting import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Step = tuple[Node, int]  # an operator, and which of its inputs is meant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Something that an operator took.
+
+    Attributes:
+        effect: what the operator does.
+        columns: the columns that it took, by their declared names; none when it takes keys as a whole.
+
+    """
+
+    effect: Effect
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """What became of keys.
+
+    Attributes:
+        keys: what is left.
+        declared: what was there; None where keys never were, or cannot be found.
+        losses: what took something, in the order of the data's way.
+        order: what still tells the order of a key's rows.
+        weakest: what in the whole lineage, from the source on, leaves no more than that; "" for nothing.
+        streaming: whether rows come from a stream, so that there is an arrival.
+        unclear: why nothing can be said, "" when something can.
+
+    """
+
+    keys: Keys
+    declared: Declared | None = None
+    losses: tuple[Loss, ...] = ()
+    order: Order = "none"
+    weakest: str = ""
+    streaming: bool = False
+    unclear: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Marked:
+    """A place where keys were declared, and the way from there to the end of the plan."""
+
+    id: str
+    node: Node
+    way: tuple[Step, ...]
+
+
+def trace_keys(df: DataFrame) -> Trace:
+    """Find out what became of the keys of a DataFrame; runs no job.
+
+    On classic Spark this costs the time to print the plan; a Spark Connect server optimizes it, too.
+    """
+    tags = _usable_tags(df)
+    names = [tagged.name for tagged in tags]
+    try:
+        root = join_ctes(read_plan(df.select(*map(quote, names)) if names else df.select("*")))
+        numbers = selected_numbers(root, names) if names else ()
+        return _trace(df.sparkSession, root, dict(zip(numbers, tags, strict=True)))
+    except UnreadablePlanError as exc:
+        return Trace(keys=Keys(), unclear=f"the plan cannot be relied on: {exc}")
+
+
+def _usable_tags(df: DataFrame) -> list[Tagged]:
+    """Return the tagged columns whose names mean one column."""
+    schema = df.schema
+    count = Counter(name.casefold() for name in schema.names)
+    return [
+        tagged
+        for tags in read_tags(schema).values()
+        for tagged in tags
+        if count[tagged.name.casefold()] == 1
+    ]
+
+
+def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
+    marked = _find_marked(root)
+    if not marked:
+        return Trace(keys=Keys(), unclear="no keys were declared where the plan can see it")
+    effects = [_judge_way(spark, root, one.way) for one in marked]
+    alive = [
+        (one, way)
+        for one, way in zip(marked, effects, strict=True)
+        if all(effect.partition for effect in way)
+    ]
+    ids = Counter(one.id for one in marked)
+    if len(alive) > 1 or any(ids[one.id] > 1 for one, _ in alive):
+        return _twice(marked, alive[0][0], tagged)
+    chosen, way = alive[0] if alive else (marked[0], effects[0])
+    return _claim(chosen, way, [one for one in tagged.items() if alive])
+
+
+def _find_marked(root: Node) -> list[_Marked]:
+    """Find the declarations whose rows or columns come out at the end; a later one hides earlier ones."""
+    found: list[_Marked] = []
+    waiting: list[tuple[Node, tuple[Step, ...]]] = [(root, ())]
+    while waiting:
+        node, way = waiting.pop()
+        if node.operator == "SubqueryAlias" and node.text.strip().startswith(MARKER):
+            found.append(_Marked(id=node.text.strip().removeprefix(MARKER), node=node, way=way))
+            continue
+        waiting += [
+            (child, ((node, side), *way))
+            for side, child in reversed(list(enumerate(node.children)))
+            if judge(node, side).passes
+        ]
+    return found
+
+
+def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[Effect]:
+    """Judge every operator of a way: what it is, and which functions it calls."""
+    defined = defined_columns(root)
+    names = {name for node, _ in way for name in called(node)}
+    effects = [judge(node, side) for node, side in way]
+    if not all(effect.partition for effect in effects):
+        return effects  # it is lost already: no need to look functions up
+    foreign = user_defined(spark, sorted(names))
+    return [
+        judge_functions(node)
+        if is_redacted(node.text) or calls_python(node, defined) or called(node) & foreign
+        else effect
+        for (node, _), effect in zip(way, effects, strict=True)
+    ]
+
+
+def _twice(marked: list[_Marked], first: _Marked, tagged: dict[str, Tagged]) -> Trace:
+    """Say that two inputs of one operator have keys."""
+    others = [one for one in marked if one is not first]
+    shared = {id(node) for one in others for node, _ in one.way}
+    node = next((node for node, _ in first.way if id(node) in shared), first.node)
+    loss = Loss(effect=keyed_twice(node))
+    declared = next((t.declared for t in tagged.values() if t.declared.id == first.id), None)
+    return Trace(keys=Keys(), declared=declared, losses=(loss,), weakest=loss.effect.told)
+
+
+def _claim(marked: _Marked, way: list[Effect], tagged: list[tuple[str, Tagged]]) -> Trace:
+    """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
+    order, weakest, streaming = _judge_order(marked, way)
+    told = Trace(keys=Keys(), order=order, weakest=weakest, streaming=streaming)
+    losses = [Loss(effect=e) for e in way if not (e.partition and e.primary)]
+    mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
+    if not mine:
+        return replace(told, losses=tuple(losses), declared=None)
+    declared = mine[0][1].declared
+    followed = _follow(marked, declared.keys)
+    names = {
+        was: _name_of(was, column, [(number, tag) for number, tag in mine if tag.was == was])
+        for was, column in followed.items()
+    }
+    losses += _column_losses(marked, followed, names)
+    primary = all(effect.primary for effect in way)
+    keys = _left(declared.keys, names, primary=primary)
+    return replace(told, keys=keys, declared=declared, losses=tuple(losses))
+
+
+def _follow(marked: _Marked, keys: Keys) -> dict[str, Followed]:
+    """Follow each column of the keys up to the end of the plan."""
+    columns = declared_columns(marked.node.children[0], keys.columns)
+    followed = {name: Followed(column) for name, column in columns.items()}
+    way = [node for node, _ in marked.way]
+    for node, above in zip(way, [*way[1:], None], strict=True):
+        for column in followed.values():
+            column.go_through(node, above)
+    return followed
+
+
+def _name_of(was: str, column: Followed, tags: list[tuple[str, Tagged]]) -> str | None:
+    """Return what a column is called now: as it was, else the first of its copies; None when it is lost."""
+    numbers = {number for _, number in column.columns}
+    names = [tagged.name for number, tagged in tags if number in numbers]
+    return was if was in names else next(iter(names), None)
+
+
+def _column_losses(
+    marked: _Marked, followed: dict[str, Followed], names: dict[str, str | None]
+) -> list[Loss]:
+    lost: dict[int, tuple[Node, list[str]]] = {}
+    for was, column in followed.items():
+        if names[was] is None:
+            node = column.lost_at or (marked.way[-1][0] if marked.way else marked.node)
+            lost.setdefault(id(node), (node, []))[1].append(was)
+    return [
+        Loss(effect=replace(judge(node, 0), why="dropped or overwritten"), columns=tuple(columns))
+        for node, columns in lost.values()
+    ]
+
+
+def _left(keys: Keys, names: dict[str, str | None], *, primary: bool) -> Keys:
+    """Give what is left of keys: of what identifies, what is there; of how to resolve, all or nothing."""
+    partition = tuple(name for was in keys.partition if (name := names[was]) is not None)
+    if not partition:
+        return Keys()
+    lost = (*keys.lost, *(was for was in keys.partition if names[was] is None))
+    order = tuple(name for was in keys.order_by if (name := names[was]) is not None)
+    deleted = None if keys.deleted is None else names[keys.deleted]
+    resolves = (deleted is None) == (keys.deleted is None) and len(order) == len(keys.order_by)
+    if not (primary and keys.primary and resolves):
+        return Keys(partition=partition, lost=lost)
+    return Keys(
+        partition=partition,
+        primary=partition,
+        deleted=deleted,
+        order_by=order,
+        lost=lost,
+        unique=keys.unique and not lost,
+    )
+
+
+def _judge_order(marked: _Marked, way: list[Effect]) -> tuple[Order, str, bool]:
+    """Give what still tells the order of a key's rows, from the source on, and the weakest link."""
+    source, before = _lineage(marked.node)
+    streaming = is_streaming(source)
+    links = [(effect.told, effect.order) for effect in (*before, *way)]
+    if not streaming:
+        links = [("a batch, whose rows have no order of arrival", "columns"), *links]
+    weakest = min(links, key=lambda link: ORDERS.index(link[1]), default=("", "arrival"))
+    if weakest[1] == "arrival":
+        return "arrival", "", streaming
+    return weakest[1], weakest[0], streaming
+
+
+def _lineage(node: Node) -> tuple[Node, list[Effect]]:
+    """Go down to a source; give what does something to order on the way, the first operator first."""
+    effects: list[Effect] = []
+    while node.children:
+        effects.insert(0, judge(node, 0))
+        node = node.children[0]
+    return node, effects

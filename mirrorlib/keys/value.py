@@ -1,0 +1,85 @@
+"""Say which columns of a DataFrame are its keys: one frozen value, and its JSON.
+
+Nothing here knows Spark. `key_by` declares such a value, `keys_of` finds what is left of it, tables keep it
+as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from mirrorlib.errors import KeysError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The keys of a changelog. A value without keys is false.
+
+    Attributes:
+        partition: rows equal in all of these stay together and in order; they are not unique.
+        primary: these identify a resolved record: the partition key again, or nothing.
+        deleted: a Boolean column that says of a row that its record is gone.
+        order_by: what orders the rows of one record, the most telling column first; without it, arrival does.
+        lost: columns that were keys and are no longer: what is left is coarser than what was declared.
+        unique: every primary key occurs once, as in a current view; two values are equal all the same.
+
+    """
+
+    partition: tuple[str, ...] = ()
+    primary: tuple[str, ...] = ()
+    deleted: str | None = None
+    order_by: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    unique: bool = field(default=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return bool(self.partition)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that has a part in the keys."""
+        deleted = () if self.deleted is None else (self.deleted,)
+        return tuple(dict.fromkeys((*self.partition, *self.primary, *deleted, *self.order_by)))
+
+    def to_json(self) -> str:
+        """Write the keys as JSON, as tables keep them."""
+        return json.dumps({"format": 1, **asdict(self)}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Keys:
+        """Read keys that `to_json` has written.
+
+        Raises:
+            KeysError: they are not, or a newer version of mirrorlib wrote them.
+
+        """
+        try:
+            told: Any = json.loads(text)
+        except ValueError as exc:
+            msg = "the stored keys are not JSON"
+            raise KeysError(msg) from exc
+        if not isinstance(told, dict) or told.pop("format", None) != 1:
+            msg = "the stored keys have a format that this version does not know"
+            raise KeysError(msg, next_step="Install a newer mirrorlib.")
+        given = {name: _field(name, told.get(name)) for name in told}
+        if given.keys() != {field.name for field in fields(cls)}:
+            msg = "the stored keys lack a part, or have one too many"
+            raise KeysError(msg, found=", ".join(sorted(given)))
+        return cls(**given)
+
+
+def _field(name: str, value: object) -> Any:  # noqa: ANN401  # a tuple or a name, as the field has it
+    if name == "unique" and isinstance(value, bool):
+        return value
+    if name == "deleted" and (value is None or isinstance(value, str)):
+        return value
+    if (
+        name not in {"deleted", "unique"}
+        and isinstance(value, list)
+        and all(isinstance(v, str) for v in value)
+    ):
+        return tuple(value)
+    msg = "a part of the stored keys is not what it has to be"
+    raise KeysError(msg, found=name)

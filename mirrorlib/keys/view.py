@@ -1,0 +1,117 @@
+"""Resolve a changelog into its current view: one live row for each primary key.
+
+In: a keyed changelog. Out: the newest row of each key, whole, NULLs included; not where it says that the
+record is deleted. Only the newest row's word on deletion counts. Newest is the greatest by the order columns,
+compared from left to right, NULL being the oldest; then by arrival, which in Spark has to be a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import KeysError
+from mirrorlib.keys.read import require_keys
+from mirrorlib.keys.tags import tag_columns
+from mirrorlib.keys.value import Keys
+from mirrorlib.quoting import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+_RANK = "_mirror_rank"
+NULL_KEY = "MIRRORLIB_NULL_KEY"
+
+
+def current_view(df: DataFrame, arrival: str | Sequence[str] = ()) -> DataFrame:
+    """Resolve a changelog: one live row for each primary key.
+
+    Filter the result, not the changelog: a filter before that takes the newest row of a key makes an older
+    one current. A NULL in a key fails the query when it runs.
+
+    Args:
+        df: a batch with a primary key that is whole; see `key_by`.
+        arrival: columns by which rows arrived, such as a file's number and the row in it. They decide where
+            the order columns do not.
+
+    Raises:
+        KeysLostError: there is no primary key, or a part of it was lost.
+        KeysError: neither order columns nor arrival tell which row is newer, or the frame is a stream.
+
+    """
+    if df.isStreaming:
+        msg = "a stream has no current view until it ends"
+        raise KeysError(msg, next_step="Keep one in a table: maintain_current_view.")
+    keys = require_keys(df, primary=True)
+    if keys.unique:
+        return df
+    rows = newest_rows(df, keys, order_columns(df, keys, arrival))
+    return tag_columns(live_rows(rows, keys), replace(keys, unique=True), "current_view")
+
+
+def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tuple[str, ...]:
+    """Return all columns that tell which row of a key is newer.
+
+    Raises:
+        KeysError: there are none, or one of them is missing.
+
+    """
+    told = (arrival,) if isinstance(arrival, str) else tuple(arrival)
+    order = tuple(dict.fromkeys((*keys.order_by, *told)))
+    if not order:
+        msg = "nothing tells which row of a key is newer: rows have no order in Spark"
+        step = "Name order columns in key_by, or the columns by which rows arrived."
+        raise KeysError(msg, next_step=step)
+    there = df.columns
+    missing = [name for name in order if there.count(name) != 1]
+    if missing:
+        msg = "the DataFrame does not have that order column, or has it twice"
+        raise KeysError(msg, column=missing[0])
+    return order
+
+
+def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
+    """Keep the newest row of each key, tombstones too.
+
+    Raises:
+        KeysError: a column has the name of the one that is needed meanwhile.
+
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    if _RANK in df.columns:
+        msg = "a column has a name that is needed while rows are resolved"
+        raise KeysError(msg, column=_RANK, next_step="Rename it.")
+    newest_first = [f.col(quote(name)).desc_nulls_last() for name in order]
+    window = Window.partitionBy(*map(quote, keys.primary)).orderBy(*newest_first)
+    ranked = _checked(df, keys).withColumn(_RANK, f.row_number().over(window))
+    return ranked.where(f.col(_RANK) == 1).drop(_RANK)
+
+
+def live_rows(df: DataFrame, keys: Keys) -> DataFrame:
+    """Leave out the rows that say that their record is deleted; NULL does not say so."""
+    return df if keys.deleted is None else df.where(is_live(keys.deleted))
+
+
+def is_live(deleted: str) -> Column:
+    """Say of a row that it does not say that its record is deleted."""
+    from pyspark.sql import functions as f
+
+    return ~f.coalesce(f.col(quote(deleted)), f.lit(False))  # noqa: FBT003  # a literal
+
+
+def _checked(df: DataFrame, keys: Keys) -> DataFrame:
+    """Let the query fail at a NULL in a key: dropping such rows would hide them, keeping them make them one record."""
+    from pyspark.sql import functions as f
+
+    missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
+    names = ", ".join(keys.primary)
+    told = f.lit(
+        f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out, or give them a key."
+    )
+    return df.where(f.when(missing, f.raise_error(told).cast("boolean")).otherwise(True))  # noqa: FBT003  # a literal
