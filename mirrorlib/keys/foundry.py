@@ -116,7 +116,8 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     if set(partition) != set(keys.primary):
         warnings.warn(
             f"The primary key ({', '.join(keys.primary)}) is not the partition key "
-            f"({', '.join(partition) or 'none'}): the order of its rows is not kept. The primary key is taken for both.",
+            f"({', '.join(partition) or 'none'}): the order of its rows is not kept. "
+            "The primary key is taken for both.",
             stacklevel=2,
         )
     return FoundrySchema(schema=schema, keys=keys)
@@ -199,7 +200,7 @@ def _object(told: object, what: str, known: set[str] | None) -> Mapping[str, Any
     unknown = set() if known is None else told.keys() - known
     if unknown:
         msg = f"{what} has a part that is not known"
-        raise KeysError(msg, found=sorted(unknown)[0])
+        raise KeysError(msg, found=min(unknown))
     return told
 
 

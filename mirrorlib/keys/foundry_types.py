@@ -24,7 +24,7 @@ _SIMPLE = {  # Spark's `typeName`
     "timestamp": "TIMESTAMP",
 }
 _MEMBERS = frozenset(
-    [
+    {
         "arraySubtype",
         "customMetadata",
         "mapKeyType",
@@ -32,11 +32,8 @@ _MEMBERS = frozenset(
         "name",
         "nullable",
         "precision",
-        "scale",
-        "subSchemas",
-        "type",
-        "userDefinedTypeClass",
-    ]
+    }
+    | {"scale", "subSchemas", "type", "userDefinedTypeClass"}
 )
 
 
@@ -117,7 +114,7 @@ def _checked(told: object, path: str) -> Mapping[str, Any]:
     unknown = told.keys() - _MEMBERS
     if unknown:
         msg = "a field of the schema document has a part that is not known"
-        raise KeysError(msg, column=path, found=sorted(unknown)[0])
+        raise KeysError(msg, column=path, found=min(unknown))
     if told.get("userDefinedTypeClass") is not None:
         msg = "a field of the schema document has a type of its user's own"
         raise KeysError(msg, column=path, found=str(told["userDefinedTypeClass"]))

@@ -14,7 +14,7 @@ from mirrorlib.keys.plan import Node, walk
 from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -23,8 +23,10 @@ _NUMBERED = re.compile(r"\)#(\d+)")
 _DEFINED = re.compile(r" AS [^#]*\)#(\d+)")
 _OWN = "org.apache.spark.sql.catalyst."
 # What Spark writes so without there being such a function.
+_PIVOTED = "__pivot_"  # what Spark calls the columns from which it makes a pivot's
 _WRITTEN = frozenset(
     {
+        "atleastnnonnulls",
         "currentrow$",
         "lambdafunction",
         "outer",
@@ -69,26 +71,27 @@ def _and_subplans(node: Node) -> list[Node]:
 
 
 def user_defined(spark: SparkSession, names: Iterable[str]) -> frozenset[str]:
-    """Return those of the names that are not Spark's own functions."""
-    return frozenset(name for name in names if not _is_own(spark, name))
+    """Return those of the names that are not Spark's own functions; no job runs to find out."""
+    told = set(names)
+    # A name with a catalog before it is no function of Spark's, nor is one with odd signs.
+    plain = sorted(name for name in told if re.fullmatch(r"\w+", name))
+    found = _registered(spark, plain)
+    own = {name for name in plain if name in found and _is_own(spark, name)}
+    written = {name for name in told - found if name in _WRITTEN or name.startswith(_PIVOTED)}
+    return frozenset(told - own - written)
+
+
+def _registered(spark: SparkSession, names: Sequence[str]) -> set[str]:
+    """Return those of the names by which there is a function. To ask for another one would log an error."""
+    if not names:
+        return set()
+    listed = spark.sql(f"SHOW FUNCTIONS LIKE '{'|'.join(names)}'").collect()
+    there = {str(row[0]).rpartition(".")[2].lower() for row in listed}
+    return {name for name in names if name.lower() in there}
 
 
 def _is_own(spark: SparkSession, name: str) -> bool:
-    """Look a function up; no job runs for it."""
-    from pyspark.errors import PySparkException
-
-    if not re.fullmatch(
-        r"\w+\$?", name
-    ):  # Spark's own have no catalog before them, and no odd signs
-        return False
-    try:
-        told = spark.sql(f"DESCRIBE FUNCTION {quote(name)}").collect()
-    except PySparkException:
-        return name in _WRITTEN
-    lines = [str(row[0]) for row in told]
-    found = next((line for line in lines if line.startswith("Class: ")), "")
-    if not found and any(
-        "not found" in line for line in lines
-    ):  # what Spark 3.5 says instead of failing
-        return name in _WRITTEN
-    return found.removeprefix("Class: ").startswith(_OWN)
+    """Say whether a function's class is one of Spark's expressions: a name can be given to another one."""
+    lines = [str(row[0]) for row in spark.sql(f"DESCRIBE FUNCTION {quote(name)}").collect()]
+    kind = next((line for line in lines if line.startswith("Class: ")), "")
+    return kind.removeprefix("Class: ").startswith(_OWN)
