@@ -4,7 +4,9 @@
 stands, `reset` begins a table anew; `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `LandingZoneWriter` publishes into a landing zone
-and `check` reviews one; `local_spark` starts a Spark session on this machine. Every name is
+and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
+true after any transformation and `explain_keys` why, `current_view` and `maintain_current_view` resolve
+it; `local_spark` starts a Spark session on this machine. Every name is
 imported when it is first used: importing this package costs nothing and needs no Spark.
 """
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     )
     from mirrorlib.apply.reset import reset_table as reset
     from mirrorlib.apply.run import apply_zone as apply
+    from mirrorlib.derive.feed import key_feed
+    from mirrorlib.derive.maintain import maintain_current_view, read_current_view
     from mirrorlib.errors import (
         ChangeFileError,
         FeedError,
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
         FileChangedError,
         ForeignWriteError,
         JournalError,
+        KeysError,
+        KeysLostError,
         LandingZoneError,
         LocalSparkError,
         MarkerError,
@@ -50,6 +56,11 @@ if TYPE_CHECKING:
     from mirrorlib.feed.enable import enable_by_default, enable_feed
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.stream import stream_feed
+    from mirrorlib.keys.declare import key_by, propagate, union_keyed
+    from mirrorlib.keys.foundry import FoundrySchema, from_foundry_schema, to_foundry_schema
+    from mirrorlib.keys.read import KeysReport, explain_keys, keys_of, require_keys
+    from mirrorlib.keys.value import Keys
+    from mirrorlib.keys.view import current_view
     from mirrorlib.landing.check.report import CheckReport, Finding
     from mirrorlib.landing.check.zone import check_zone as check
     from mirrorlib.landing.publish.published import Published
@@ -75,7 +86,12 @@ __all__ = [
     "FileChangedError",
     "Finding",
     "ForeignWriteError",
+    "FoundrySchema",
     "JournalError",
+    "Keys",
+    "KeysError",
+    "KeysLostError",
+    "KeysReport",
     "LandingTable",
     "LandingZoneError",
     "LandingZoneWriter",
@@ -97,17 +113,29 @@ __all__ = [
     "apply",
     "check",
     "consumers",
+    "current_view",
     "drop_consumer",
     "enable_by_default",
     "enable_feed",
+    "explain_keys",
     "export",
+    "from_foundry_schema",
+    "key_by",
+    "key_feed",
+    "keys_of",
     "local_spark",
+    "maintain_current_view",
     "plan",
+    "propagate",
+    "read_current_view",
     "read_feed",
+    "require_keys",
     "reset",
     "rewind_consumer",
     "status",
     "stream_feed",
+    "to_foundry_schema",
+    "union_keyed",
     "vacuum",
 ]
 
@@ -141,6 +169,21 @@ _ELSEWHERE = {
     "status": "mirrorlib.operate.status:read_status",
     "stream_feed": "mirrorlib.feed.stream:stream_feed",
     "vacuum": "mirrorlib.operate.vacuum:vacuum_tables",
+    "FoundrySchema": "mirrorlib.keys.foundry:FoundrySchema",
+    "Keys": "mirrorlib.keys.value:Keys",
+    "KeysReport": "mirrorlib.keys.read:KeysReport",
+    "current_view": "mirrorlib.keys.view:current_view",
+    "explain_keys": "mirrorlib.keys.read:explain_keys",
+    "from_foundry_schema": "mirrorlib.keys.foundry:from_foundry_schema",
+    "key_by": "mirrorlib.keys.declare:key_by",
+    "key_feed": "mirrorlib.derive.feed:key_feed",
+    "keys_of": "mirrorlib.keys.read:keys_of",
+    "maintain_current_view": "mirrorlib.derive.maintain:maintain_current_view",
+    "propagate": "mirrorlib.keys.declare:propagate",
+    "read_current_view": "mirrorlib.derive.maintain:read_current_view",
+    "require_keys": "mirrorlib.keys.read:require_keys",
+    "to_foundry_schema": "mirrorlib.keys.foundry:to_foundry_schema",
+    "union_keyed": "mirrorlib.keys.declare:union_keyed",
 }
 
 

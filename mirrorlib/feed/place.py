@@ -51,7 +51,7 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
         FeedError: there is no such Delta table.
 
     """
-    path, sql = None, _quoted(table)
+    path, sql = None, quote_dotted(table)
     if "/" in table or "\\" in table:
         location = path = open_store(table).uri("").rstrip("/")
         sql = f"delta.{quote(path)}"
@@ -66,12 +66,12 @@ def _location(spark: SparkSession, table: str) -> str:
     """Ask the catalog where a table lies."""
     from pyspark.errors import AnalysisException
 
-    if not spark.catalog.tableExists(_quoted(table)):
+    if not spark.catalog.tableExists(quote_dotted(table)):
         msg = "there is no such table in the catalog"
         step = "Check the name; a path has a slash in it."
         raise FeedError(msg, table=table, next_step=step)
     try:
-        detail = spark.sql(f"DESCRIBE DETAIL {_quoted(table)}").collect()[0]
+        detail = spark.sql(f"DESCRIBE DETAIL {quote_dotted(table)}").collect()[0]
     except AnalysisException as exc:
         msg = "Delta cannot say where the table lies"
         raise FeedError(msg, table=table, found=first_line(exc)) from exc
@@ -81,7 +81,7 @@ def _location(spark: SparkSession, table: str) -> str:
     return str(detail["location"])
 
 
-def _quoted(name: str) -> str:
+def quote_dotted(name: str) -> str:
     """Quote a dotted name part by part, as Spark reads it: backticks may be there already."""
     parts = ((quoted.replace("``", "`") or plain) for quoted, plain in _PART.findall(name))
     return ".".join(map(quote, parts))

@@ -1,0 +1,50 @@
+"""Make a keyed changelog of a table's change feed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import KeysError
+from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
+from mirrorlib.keys.declare import key_by
+from mirrorlib.quoting import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
+
+
+def key_feed(feed: DataFrame, columns: str | Sequence[str]) -> DataFrame:
+    """Make a changelog with a primary key of what `read_feed` or `stream_feed` gives.
+
+    Each change tells how its row is afterwards; images of before are left out. What a row's deletion and
+    order are is told by columns that every table can have, which the feed's own are not: `_mirror_deleted`,
+    `_mirror_version`, and `_mirror_place`, by which in one version a delete comes before an insert.
+
+    Args:
+        feed: a change feed, batch or stream.
+        columns: what identifies a row of the table.
+
+    Raises:
+        KeysError: it is no feed, or *columns* cannot be keys.
+
+    """
+    from pyspark.sql import functions as f
+
+    names = feed.columns
+    missing = [name for name in FEED_COLUMNS if name not in names]
+    taken = [name for name in (DELETED, NEWEST, PLACE) if name in names]
+    if missing or taken:
+        msg = "the DataFrame is no change feed" if missing else "a column has a name that is needed"
+        raise KeysError(msg, column=(missing or taken)[0])
+    gone = f.col(KIND) == DELETE
+    changes = feed.where(f.col(KIND) != PRE).select(
+        *[quote(name) for name in names if name not in FEED_COLUMNS],
+        gone.alias(DELETED),
+        f.col(VERSION).cast("long").alias(NEWEST),
+        f.when(gone, 0).otherwise(1).cast("tinyint").alias(PLACE),
+    )
+    return key_by(changes, columns, cdc=True, deleted=DELETED, order_by=(NEWEST, PLACE))
