@@ -40,6 +40,9 @@ def require_keys(df: DataFrame, *, primary: bool = False) -> Keys:
     keys = told.keys
     if keys and not keys.lost and (keys.primary or not primary):
         return keys
+    if told.ok:
+        msg = "no primary key was declared, only a partition key"
+        raise KeysLostError(msg, next_step="Say cdc=True in key_by.")
     raise KeysLostError(told.trouble, next_step=told.remedy)
 
 

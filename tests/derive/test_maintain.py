@@ -1,0 +1,272 @@
+"""A current view that is kept in a table: late changes, repeated ones, tombstones."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirrorlib.derive.feed import key_feed
+from mirrorlib.derive.maintain import maintain_current_view, read_current_view
+from mirrorlib.errors import KeysError, KeysLostError, SchemaError
+from mirrorlib.feed.read import read_feed
+from mirrorlib.keys.declare import key_by
+from mirrorlib.keys.read import keys_of
+from mirrorlib.keys.value import Keys
+from mirrorlib.keys.view import current_view
+from tables import newest_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id int, gone boolean, at int, v string"
+INSERT, UPDATE, DELETE = (1, False, 1, "inserted"), (1, None, 2, "updated"), (1, True, 3, None)
+OTHER = (2, False, 9, "other")
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> str:
+    """Name a table that does not exist yet."""
+    return str(tmp_path / "view")
+
+
+def changelog(spark: SparkSession, *rows: tuple[object, ...]) -> DataFrame:
+    """Give changes with their keys."""
+    return key_by(
+        spark.createDataFrame(rows, SCHEMA), "id", cdc=True, deleted="gone", order_by="at"
+    )
+
+
+def live(spark: SparkSession, view: str) -> list[tuple[object, ...]]:
+    """Read the rows of a view."""
+    return sorted(tuple(row) for row in read_current_view(spark, view).collect())
+
+
+@pytest.mark.smoke
+def test_a_late_insert_brings_no_record_back(spark: SparkSession, view: str) -> None:
+    """The tombstone is kept, and is newer; what is newer than it counts."""
+    for change in (INSERT, DELETE, UPDATE):
+        maintain_current_view(changelog(spark, change), view)
+    assert [] == live(spark, view)
+
+    maintain_current_view(changelog(spark, (1, False, 4, "again"), OTHER), view)
+    assert [(1, False, 4, "again"), OTHER] == live(spark, view)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("order", itertools.permutations((INSERT, UPDATE, DELETE, OTHER)))
+def test_any_order_of_changes_ends_in_the_same_view(
+    spark: SparkSession, tmp_path: Path, order: tuple[tuple[object, ...], ...]
+) -> None:
+    """However they are cut into batches."""
+    for cut in range(1, 4):
+        view = str(tmp_path / f"view{cut}")
+        maintain_current_view(changelog(spark, *order[:cut]), view)
+        maintain_current_view(changelog(spark, *order[cut:]), view)
+
+        assert live(spark, view) == sorted(
+            tuple(row) for row in current_view(changelog(spark, *order)).collect()
+        )
+
+
+def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, view: str) -> None:
+    """Exactly once in effect, for a tombstone too: when it came stays what it was."""
+    changes = changelog(spark, INSERT, DELETE, OTHER)
+    maintain_current_view(changes, view)
+    before = sorted(map(tuple, spark.read.format("delta").load(view).collect()), key=repr)
+    maintain_current_view(changes, view)
+
+    assert before == sorted(map(tuple, spark.read.format("delta").load(view).collect()), key=repr)
+
+
+def test_a_repeated_batch_of_a_stream_changes_nothing(
+    spark: SparkSession, view: str, tmp_path: Path
+) -> None:
+    """Its progress is lost, and all of it comes once more."""
+    source = str(tmp_path / "source")
+    changelog(spark, INSERT, OTHER).write.format("delta").save(source)
+    for checkpoint in ("first", "second"):
+        stream = key_by(
+            spark.readStream.format("delta").load(source),
+            "id",
+            cdc=True,
+            deleted="gone",
+            order_by="at",
+        )
+        query = maintain_current_view(
+            stream, view, checkpoint=str(tmp_path / checkpoint), available_now=True
+        )
+        assert query is not None
+        query.awaitTermination()
+
+        assert [INSERT, OTHER] == live(spark, view)
+
+
+def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, view: str, tmp_path: Path) -> None:
+    """New changes are applied by the next run, late ones are not."""
+    source, checkpoint = str(tmp_path / "source"), str(tmp_path / "checkpoint")
+    for change, expected in ((DELETE, []), (UPDATE, []), (OTHER, [OTHER])):
+        spark.createDataFrame([change], SCHEMA).write.format("delta").mode("append").save(source)
+        stream = key_by(
+            spark.readStream.format("delta").load(source),
+            "id",
+            cdc=True,
+            deleted="gone",
+            order_by="at",
+        )
+        query = maintain_current_view(stream, view, checkpoint=checkpoint, available_now=True)
+        assert query is not None
+        query.awaitTermination()
+
+        assert expected == live(spark, view)
+
+
+def test_retention_forgets_tombstones_that_are_old_enough(spark: SparkSession, view: str) -> None:
+    """Then, and no earlier, a late change can bring its record back."""
+    maintain_current_view(
+        changelog(spark, DELETE, OTHER), view, tombstone_retention=timedelta(days=1)
+    )
+    assert 2 == spark.read.format("delta").load(view).count()
+
+    maintain_current_view(changelog(spark, UPDATE), view, tombstone_retention=timedelta(0))
+    assert [OTHER] == live(spark, view)
+    assert 1 == spark.read.format("delta").load(view).count()
+
+    maintain_current_view(changelog(spark, UPDATE), view)
+    assert [UPDATE, OTHER] == live(spark, view)
+
+
+def test_what_changes_nothing_makes_no_tombstone(spark: SparkSession, view: str) -> None:
+    """A changelog without deletion column needs none."""
+    df = key_by(spark.createDataFrame([INSERT], SCHEMA), "id", cdc=True, order_by="at")
+    maintain_current_view(df, view)
+
+    assert ["id", "gone", "at", "v"] == spark.read.format("delta").load(view).columns
+    assert [INSERT] == live(spark, view)
+
+
+def test_arrival_decides_where_order_does_not(spark: SparkSession, view: str) -> None:
+    """Its columns are kept, and compared from batch to batch."""
+    for change in ((1, False, 7, "b"), (1, False, 9, "c"), (1, False, 8, "a")):
+        df = key_by(spark.createDataFrame([change], SCHEMA), "id", cdc=True, deleted="gone")
+        maintain_current_view(df, view, arrival="at")
+
+    assert [(1, False, 9, "c")] == live(spark, view)
+
+
+def test_the_view_has_its_keys(spark: SparkSession, view: str) -> None:
+    """And its columns have no tags: they are in the table's property."""
+    maintain_current_view(changelog(spark, INSERT), view)
+
+    assert Keys(partition=("id",), primary=("id",), deleted="gone", order_by=("at",)) == keys_of(
+        read_current_view(spark, view)
+    )
+    assert keys_of(read_current_view(spark, view)).unique
+    assert [{}] * 5 == [
+        field.metadata for field in spark.read.format("delta").load(view).schema.fields
+    ]
+
+
+def test_a_change_feed_becomes_a_view(spark: SparkSession, tmp_path: Path, view: str) -> None:
+    """Insert, update, delete, and a row that is replaced in one commit."""
+    table = str(tmp_path / "table")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    spark.sql(f"UPDATE delta.`{table}` SET v = 'd' WHERE id = 2")
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE id = 1")
+    spark.read.format("delta").load(table).selectExpr("id", "upper(v) AS v").write.format(
+        "delta"
+    ).mode("overwrite").save(table)
+    expected = sorted(map(tuple, spark.read.format("delta").load(table).collect()))
+    for after, until in ((1, 4), (-1, 2)):  # the older half comes late
+        maintain_current_view(
+            key_feed(read_feed(spark, table, after=after, until=until), "id"), view
+        )
+
+    assert expected == [row[:2] for row in live(spark, view)]
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "é", "a.b"])
+def test_columns_may_have_any_name(spark: SparkSession, view: str, name: str) -> None:
+    """Keys, order and all."""
+    df = spark.createDataFrame([(1, 1), (1, 2)], ["k", "at"]).toDF(name, f"{name}2")
+    maintain_current_view(key_by(df, name, cdc=True, order_by=f"{name}2"), view)
+
+    assert [(1, 2)] == live(spark, view)
+
+
+def test_a_catalogs_table_can_hold_the_view(spark: SparkSession) -> None:
+    """By its name."""
+    spark.sql("CREATE SCHEMA IF NOT EXISTS kept")
+    maintain_current_view(changelog(spark, INSERT), "kept.view")
+    found = live(spark, "kept.view")
+    spark.sql("DROP SCHEMA kept CASCADE")
+
+    assert [INSERT] == found
+
+
+def test_a_key_that_is_null_is_refused(spark: SparkSession, view: str) -> None:
+    """And nothing is written."""
+    maintain_current_view(changelog(spark, INSERT), view)
+    before = newest_version(view)
+    with pytest.raises(KeysError, match="column id: a primary key is NULL"):
+        maintain_current_view(changelog(spark, (None, False, 5, "x"), OTHER), view)
+
+    assert before == newest_version(view)
+
+
+def test_changelogs_that_cannot_be_kept_are_refused(spark: SparkSession, view: str) -> None:
+    """Without a key, without an order, without a checkpoint, with a column that the view needs."""
+    plain = spark.createDataFrame([INSERT], SCHEMA)
+    with pytest.raises(KeysLostError):
+        maintain_current_view(plain, view)
+    with pytest.raises(KeysError, match="nothing tells which row"):
+        maintain_current_view(key_by(plain, "id", cdc=True), view)
+    with pytest.raises(KeysError, match="_mirror_deleted_at"):
+        maintain_current_view(
+            key_by(
+                plain.withColumnRenamed("v", "_mirror_deleted_at"), "id", cdc=True, order_by="at"
+            ),
+            view,
+        )
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(KeysError, match="Name a checkpoint"):
+        maintain_current_view(key_by(stream, "value", cdc=True, order_by="timestamp"), view)
+
+
+def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) -> None:
+    """One with other keys, with other columns; and what is no view cannot be read as one."""
+    maintain_current_view(changelog(spark, INSERT), view)
+    other = spark.createDataFrame([INSERT], SCHEMA)
+    with pytest.raises(KeysError, match="made with other keys"):
+        maintain_current_view(key_by(other, "at", cdc=True, order_by="id"), view)
+    with pytest.raises(SchemaError, match=r"column (w|v): the table's columns are not"):
+        maintain_current_view(
+            key_by(
+                other.withColumnRenamed("v", "w"), "id", cdc=True, deleted="gone", order_by="at"
+            ),
+            view,
+        )
+
+    other.write.format("delta").save(f"{view}2")
+    with pytest.raises(KeysError, match="holds no current view"):
+        read_current_view(spark, f"{view}2")
+
+
+def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
+    """It has the feed's columns, and none of ours."""
+    feed = spark.createDataFrame(
+        [],
+        "id int, _change_type string, _commit_version long, _commit_timestamp timestamp, _mirror_deleted int",
+    )
+    with pytest.raises(KeysError, match="no change feed"):
+        key_feed(feed.drop("_change_type"), "id")
+    with pytest.raises(
+        KeysError, match="column _mirror_deleted: a column has a name that is needed"
+    ):
+        key_feed(feed, "id")

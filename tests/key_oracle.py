@@ -1,0 +1,336 @@
+"""What the rule table says of a chain of transformations, in plain Python; shares no code with the package.
+
+A chain is a list of (kind, number): the number chooses a column. The oracle knows where every column's values
+come from, and which keys are left; `run` does the same to a DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Chain = list[tuple[str, int]]
+SOURCE = ("k1", "k2", "gone", "at", "v")
+ORIGIN = {"k1": "key 0", "k2": "key 1", "gone": "gone", "at": "at"}
+
+
+@dataclass(kw_only=True)
+class Oracle:
+    """What is left after a chain.
+
+    Attributes:
+        columns: their names in order, and what each one's values are: "key 0", "gone", … or "" for anything else.
+        keyed: the names that count as keys: a copy is none.
+        partition: whether there is a partition key at all.
+        primary: whether there is a primary key.
+        commutes: whether resolving first would give the same: no filter by value came before.
+        made: how many columns have been made.
+
+    """
+
+    columns: dict[str, str] = field(default_factory=lambda: {c: ORIGIN.get(c, "") for c in SOURCE})
+    partition: bool = True
+    primary: bool = True
+    commutes: bool = True
+    made: int = 0
+
+    def pick(self, number: int) -> str:
+        """Choose a column."""
+        return list(self.columns)[number % len(self.columns)]
+
+    def new(self) -> str:
+        """Name a new column."""
+        self.made += 1
+        return f"c{self.made}"
+
+    def lose(self) -> None:
+        """Lose all keys."""
+        self.partition = self.primary = False
+
+    def has(self, what: str) -> bool:
+        """Say whether some column still has these values."""
+        return what in self.columns.values()
+
+    @property
+    def may_be_partition(self) -> bool:
+        """Say whether a partition key may be claimed."""
+        return self.partition and (self.has("key 0") or self.has("key 1"))
+
+    @property
+    def may_be_primary(self) -> bool:
+        """Say whether a primary key may be claimed."""
+        return self.may_be_partition and self.primary and self.has("gone") and self.has("at")
+
+
+Step = Callable[[Oracle, "DataFrame", "SparkSession", int], "DataFrame"]
+STEPS: dict[str, Step] = {}
+
+
+def step(function: Step) -> Step:
+    """Add a transformation: it changes what the oracle knows, and gives the DataFrame behind it."""
+    STEPS[function.__name__] = function  # type: ignore[attr-defined]  # they are functions
+    return function
+
+
+def run(session: SparkSession, source: DataFrame, chain: Chain) -> tuple[Oracle, DataFrame]:
+    """Do a chain of transformations."""
+    oracle, df = Oracle(), source
+    for kind, number in chain:
+        df = STEPS[kind](oracle, df, session, number)
+    return oracle, df
+
+
+def side(session: SparkSession, oracle: Oracle) -> tuple[DataFrame, str, str]:
+    """Give a table to join with, and the names of its key and its other column."""
+    key, value = oracle.new(), oracle.new()
+    return (
+        session.createDataFrame([(1, "x"), (1, "y"), (7, "z")], f"{key} int, {value} string"),
+        key,
+        value,
+    )
+
+
+@step
+def drop(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Drop a column, unless it is the last one."""
+    name = o.pick(n)
+    if len(o.columns) == 1:
+        return df
+    del o.columns[name]
+    return df.drop(name)
+
+
+@step
+def rename(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Rename a column."""
+    name, new = o.pick(n), o.new()
+    o.columns = {new if c == name else c: what for c, what in o.columns.items()}
+    return df.withColumnRenamed(name, new)
+
+
+@step
+def swap(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Exchange the names of two columns."""
+    one, other = o.pick(n), o.pick(n + 1)
+    exchanged = {one: other, other: one}
+    o.columns = {exchanged.get(c, c): what for c, what in o.columns.items()}
+    return df.toDF(*o.columns)
+
+
+@step
+def copy(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Copy a column."""
+    name, new = o.pick(n), o.new()
+    o.columns[new] = o.columns[name]
+    return df.select("*", df[name].alias(new))
+
+
+@step
+def overwrite(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Overwrite a column with NULL where it is something."""
+    name = o.pick(n)
+    o.columns[name] = ""
+    return df.selectExpr(*[f"nullif({c}, {c}) AS {c}" if c == name else c for c in o.columns])
+
+
+@step
+def overwrite_by_another(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Overwrite a column with what is in another: the name stays, and the values are the other's."""
+    name, other = o.pick(n), o.pick(n + 1)
+    o.columns[name] = o.columns[other]
+    return df.select(*[df[other].alias(c) if c == name else df[c] for c in o.columns])
+
+
+@step
+def add(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Compute a column of another."""
+    name, new = o.pick(n), o.new()
+    o.columns[new] = ""
+    return df.selectExpr("*", f"concat('a\nb', cast({name} AS string)) AS {new}")
+
+
+@step
+def filter_rows(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Filter by a column; by a key it makes no difference which comes first, it or the resolution."""
+    name = o.pick(n)
+    o.commutes &= o.columns[name].startswith("key")
+    return df.where(f"hash({name}) % 2 = 0")
+
+
+@step
+def semi_join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Filter by another table."""
+    o.commutes = False
+    other, key, _ = side(session, o)
+    return df.join(other, df[o.pick(n)].cast("string") == other[key].cast("string"), "left_semi")
+
+
+@step
+def repartition(_: Oracle, df: DataFrame, __: SparkSession, ___: int) -> DataFrame:
+    """Shuffle."""
+    return df.repartition(2)
+
+
+def no_primary(o: Oracle, df: DataFrame) -> DataFrame:
+    """Lose the primary key."""
+    o.primary = False
+    return df
+
+
+@step
+def limit(o: Oracle, df: DataFrame, _: SparkSession, __: int) -> DataFrame:
+    """Take some rows."""
+    return no_primary(o, df.limit(3))
+
+
+@step
+def sort(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Sort."""
+    return no_primary(o, df.sort(o.pick(n)))
+
+
+@step
+def distinct(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Take each row once, or each value of a column."""
+    return no_primary(o, df.distinct() if n % 2 else df.dropDuplicates([o.pick(n)]))
+
+
+@step
+def window(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Look at other rows."""
+    name, new = o.pick(n), o.new()
+    o.columns[new] = ""
+    return no_primary(o, df.selectExpr("*", f"lag({name}) OVER (ORDER BY {name}) AS {new}"))
+
+
+@step
+def explode(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Make two rows of each."""
+    name, new = o.pick(n), o.new()
+    o.columns[new] = ""
+    return no_primary(o, df.selectExpr("*", f"explode(array({name}, NULL)) AS {new}"))
+
+
+@step
+def group(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Aggregate by two columns: they are what is left."""
+    names = dict.fromkeys((o.pick(n), o.pick(n + 1)))
+    new = o.new()
+    o.columns = {**{c: o.columns[c] for c in names}, new: ""}
+    return no_primary(o, df.groupBy(*names).count().withColumnRenamed("count", new))
+
+
+@step
+def rollup(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Aggregate with NULLs in the place of groups."""
+    name, new = o.pick(n), o.new()
+    o.columns = {name: "", new: ""}
+    o.lose()
+    return df.rollup(name).count().withColumnRenamed("count", new)
+
+
+def joined(how: str, *, keyed_left: bool) -> Step:
+    """Join with a table that has no keys, the keyed frame on one side of it."""
+
+    def join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+        other, key, value = side(session, o)
+        left, right = (df, other) if keyed_left else (other, df)
+        ours, theirs = dict(o.columns), {key: "", value: ""}
+        o.columns = {**ours, **theirs} if keyed_left else {**theirs, **ours}
+        if how in {"full", "right" if keyed_left else "left"}:
+            o.lose()
+        return no_primary(
+            o,
+            left.join(
+                right,
+                df[list(ours)[n % len(ours)]].cast("string") == other[key].cast("string"),
+                how,
+            ),
+        )
+
+    return join
+
+
+for how in ("inner", "left", "right", "full"):
+    STEPS[f"{how}_join"] = joined(how, keyed_left=True)
+    STEPS[f"{how}_join_behind"] = joined(how, keyed_left=False)
+
+
+@step
+def self_join(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Join with itself, and take the other side's columns."""
+    name = o.pick(n)
+    o.lose()
+    from pyspark.sql import functions as f
+
+    same = f.expr(f"one.{name} = other.{name}")
+    return df.alias("one").join(df.alias("other"), same, "left").select("other.*")
+
+
+@step
+def carrier_join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Join with rows that have the frame's own schema, and take one of their columns."""
+    name, new = o.pick(n), o.new()
+    other = session.createDataFrame([], df.schema).select(name).withColumnRenamed(name, new)
+    o.columns[new] = ""
+    return no_primary(o, df.join(other, df[name] == other[new], "left"))
+
+
+@step
+def union(o: Oracle, df: DataFrame, _: SparkSession, __: int) -> DataFrame:
+    """Add its own rows."""
+    o.lose()
+    return df.unionByName(df)
+
+
+@step
+def python(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Compute a column in Python."""
+    from pyspark.sql import functions as f
+
+    name, new = o.pick(n), o.new()
+    o.columns[new] = ""
+    o.lose()
+    return df.select("*", f.udf(str, "string")(name).alias(new))
+
+
+@step
+def python_filter(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Filter in Python."""
+    from pyspark.sql import functions as f
+
+    o.lose()
+    return df.where(f.udf(lambda value: value is None, "boolean")(o.pick(n)))
+
+
+@step
+def map_rows(o: Oracle, df: DataFrame, _: SparkSession, __: int) -> DataFrame:
+    """Send all rows through Python, with the frame's own schema."""
+    o.lose()
+    return df.mapInArrow(lambda batches: batches, df.schema)
+
+
+@step
+def view(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Read a view, or a view of a view."""
+    df.createOrReplaceTempView(f"view{o.made}")
+    if n % 2:
+        return session.table(f"view{o.made}")
+    session.sql(f"CREATE OR REPLACE TEMP VIEW deep{o.made} AS SELECT * FROM view{o.made}")
+    return session.table(f"deep{o.made}")
+
+
+@step
+def cte(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Select by SQL what a named query gives, without one column."""
+    df.createOrReplaceTempView(f"view{o.made}")
+    name = o.pick(n)
+    if len(o.columns) > 1:
+        del o.columns[name]
+    return session.sql(
+        f"WITH q AS (SELECT * FROM view{o.made}) SELECT {', '.join(o.columns)} FROM q"
+    )
