@@ -72,13 +72,22 @@ def _and_subplans(node: Node) -> list[Node]:
 
 def user_defined(spark: SparkSession, names: Iterable[str]) -> frozenset[str]:
     """Return those of the names that are not Spark's own functions; no job runs to find out."""
+    from pyspark.errors import PySparkException
+
     told = set(names)
+    try:
+        return frozenset(told - _own(spark, told))
+    except PySparkException:  # a platform that does not tell
+        return frozenset(told)
+
+
+def _own(spark: SparkSession, told: set[str]) -> set[str]:
     # A name with a catalog before it is no function of Spark's, nor is one with odd signs.
     plain = sorted(name for name in told if re.fullmatch(r"\w+", name))
     found = _registered(spark, plain)
     own = {name for name in plain if name in found and _is_own(spark, name)}
     written = {name for name in told - found if name in _WRITTEN or name.startswith(_PIVOTED)}
-    return frozenset(told - own - written)
+    return own | written
 
 
 def _registered(spark: SparkSession, names: Sequence[str]) -> set[str]:

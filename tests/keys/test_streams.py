@@ -1,0 +1,131 @@
+"""Keys of streams: what the rules keep, on both kinds of Spark; nothing runs but for the batch inside `foreachBatch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirrorlib.keys.declare import key_by, propagate
+from mirrorlib.keys.read import explain_keys, keys_of
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Step = Callable[[DataFrame, SparkSession], DataFrame]
+
+WHOLE = Keys(partition=("k",), primary=("k",), deleted="gone", order_by=("at",))
+PARTITION = Keys(partition=("k",))
+NONE = Keys()
+
+
+def stream(session: SparkSession) -> DataFrame:
+    """Give a stream without keys."""
+    return (
+        session.readStream.format("rate")
+        .load()
+        .selectExpr("value AS k", "timestamp AS at", "value % 2 = 0 AS gone")
+    )
+
+
+def keyed(session: SparkSession) -> DataFrame:
+    """Give a stream with its keys."""
+    return key_by(stream(session), "k", cdc=True, deleted="gone", order_by="at")
+
+
+def sliding(df: DataFrame, how: str) -> DataFrame:
+    """Count by key and time."""
+    from pyspark.sql import functions as f
+
+    time = f.session_window("at", "5 minutes") if how == "session" else f.window("at", "5 minutes")
+    return df.withWatermark("at", "10 minutes").groupBy("k", time).count()
+
+
+def stateful(df: DataFrame) -> DataFrame:
+    """Send groups through Python, with state."""
+    return df.groupBy("k").applyInPandasWithState(
+        lambda *_: [], "k bigint", "n bigint", "append", "NoTimeout"
+    )
+
+
+STEPS: dict[str, tuple[Step, Keys]] = {
+    "nothing": (lambda df, _: df, WHOLE),
+    "filter and rename": (
+        lambda df, _: df.where("k > 1").withColumnRenamed("k", "id"),
+        Keys(partition=("id",), primary=("id",), deleted="gone", order_by=("at",)),
+    ),
+    "watermark on the order column": (lambda df, _: df.withWatermark("at", "1 hour"), WHOLE),
+    "watermark, then key_by": (
+        lambda _, s: key_by(
+            stream(s).withWatermark("at", "1 hour"), "k", cdc=True, deleted="gone", order_by="at"
+        ).where("k > 1"),
+        WHOLE,
+    ),
+    "repartition": (lambda df, _: df.repartition(2, "k"), WHOLE),
+    "dropDuplicates": (
+        lambda df, _: df.withWatermark("at", "1 hour").dropDuplicates(["k"]),
+        PARTITION,
+    ),
+    "dropDuplicatesWithinWatermark": (
+        lambda df, _: df.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["k"]),
+        PARTITION,
+    ),
+    "window": (lambda df, _: sliding(df, "window"), PARTITION),
+    "session": (lambda df, _: sliding(df, "session"), PARTITION),
+    "join with a table": (
+        lambda df, s: df.join(s.createDataFrame([(1, "x")], "k bigint, s string"), "k", "left"),
+        PARTITION,
+    ),
+    "join with a stream": (
+        lambda df, s: df.join(stream(s).selectExpr("k", "at AS other"), "k"),
+        NONE,
+    ),
+    "union": (lambda df, s: df.union(stream(s)), NONE),
+    "state": (lambda df, _: stateful(df), NONE),
+}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("step, expected", STEPS.values(), ids=STEPS)
+def test_a_stream_keeps_what_the_rules_keep(
+    session: SparkSession, step: Step, expected: Keys
+) -> None:
+    """As a batch does."""
+    assert expected == keys_of(step(keyed(session), session))
+
+
+@pytest.mark.smoke
+def test_the_batch_inside_a_stream_gets_its_keys_by_propagate(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its plan shows nothing of the stream's, though its columns have the tags."""
+    spark.createDataFrame([(1, False), (2, True)], "k int, gone boolean").write.parquet(
+        str(tmp_path / "source")
+    )
+    source = spark.readStream.schema("k int, gone boolean").parquet(str(tmp_path / "source"))
+    df = key_by(source, "k", cdc=True, deleted="gone")
+    keys, found = keys_of(df), []
+
+    def look(batch: DataFrame, _: int) -> None:
+        found.append((keys_of(batch), keys_of(propagate(keys, batch)), batch.count()))
+
+    query = (
+        df.writeStream.foreachBatch(look)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+    )
+    query.start().awaitTermination()
+
+    assert [(NONE, Keys(partition=("k",), primary=("k",), deleted="gone"), 2)] == found
+
+
+def test_an_arrival_is_told_by_both_kinds_of_spark(session: SparkSession) -> None:
+    """A stream has one, until it is shuffled."""
+    assert ("arrival", "") == (
+        explain_keys(keyed(session)).order,
+        explain_keys(keyed(session)).weakest_link,
+    )
+    assert "columns" == explain_keys(keyed(session).repartition(2)).order
