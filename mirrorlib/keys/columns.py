@@ -40,6 +40,14 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
     return found
 
 
+def marked_columns(marked: Node) -> dict[str, Column]:
+    """Return the columns of a declaration whose tags are gone, by name."""
+    pairs = re.findall(
+        rf"(?:\[|, )((.+?)#\d+{_TYPE} AS \2#(\d+)){_TYPE}{_END}", marked.text, re.DOTALL
+    )
+    return {name: (name, number) for _, name, number in pairs}
+
+
 def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
     """Return the numbers of the columns that a plan's last select names.
 
@@ -71,6 +79,12 @@ class Followed:
 
     def go_through(self, node: Node, above: Node | None) -> None:
         """Take a step up the plan."""
+        if (
+            node.operator == "CTERelationRef"
+        ):  # from its second use on, the columns have other numbers
+            renumbered = {new for column in self._alive for new in _same_name(node.text, column)}
+            self._alive |= renumbered
+            self.columns |= renumbered
         if node.operator not in _PROJECTS or self.lost_at is not None:
             return
         casts = above is not None and above.operator == "View"
@@ -95,3 +109,9 @@ def _copies(text: str, column: Column, *, casts: bool) -> list[Column]:
 def _kept(text: str, column: Column) -> bool:
     name, number = column
     return re.search(rf"(?:\[|, ){re.escape(name)}#{number}{_TYPE}{_END}", text) is not None
+
+
+def _same_name(text: str, column: Column) -> list[Column]:
+    name, _ = column
+    numbers = re.findall(rf"(?:\[|, ){re.escape(name)}#(\d+){_TYPE}{_END}", text)
+    return [(name, numbers[0])] if len(numbers) == 1 else []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-_CALL = re.compile(r"([^\s,()\[\]]+)\(")
+_CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
 _NUMBERED = re.compile(r"\)#(\d+)")
 _DEFINED = re.compile(r" AS [^#]*\)#(\d+)")
 _OWN = "org.apache.spark.sql.catalyst."
@@ -26,11 +26,18 @@ _OWN = "org.apache.spark.sql.catalyst."
 _PIVOTED = "__pivot_"  # what Spark calls the columns from which it makes a pivot's
 _WRITTEN = frozenset(
     {
+        "ArrayType",
+        "MapType",
+        "StructField",
+        "StructType",
         "atleastnnonnulls",
         "currentrow$",
+        "knownnullable",
         "lambdafunction",
+        "namedlambdavariable",
         "outer",
         "pivotfirst",
+        "precisetimestampconversion",
         "specifiedwindowframe",
         "unboundedfollowing$",
         "unboundedpreceding$",

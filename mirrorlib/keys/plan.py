@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -72,13 +72,24 @@ def _analyzed(df: DataFrame) -> str:
     if (
         explain is not None
     ):  # a Spark Connect client, which has no other way: what `explain(True)` prints
-        told: str = explain(df, extended=True)
+        told = _explained(df, explain)
         told = told.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
         return told[
             told.find("Project [") :
         ]  # before it the schema, in one line or, with odd names, in several
     # The text of `explain(True)` without optimizing and planning, which may take seconds.
     return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # the same
+
+
+def _explained(df: DataFrame, explain: Callable[..., str]) -> str:
+    """Ask a server, which plans the query before it prints, and so may run into what is wrong with its data."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return explain(df, extended=True)
+    except PySparkException as exc:
+        msg = "the Spark Connect server cannot plan the query"
+        raise UnreadablePlanError(msg) from exc
 
 
 @contextlib.contextmanager

@@ -11,7 +11,13 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.keys.columns import Followed, declared_columns, selected_numbers
+from mirrorlib.keys.columns import (
+    Column,
+    Followed,
+    declared_columns,
+    marked_columns,
+    selected_numbers,
+)
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
 from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
 from mirrorlib.keys.rules import (
@@ -28,6 +34,8 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame, SparkSession
 
 Step = tuple[Node, int]  # an operator, and which of its inputs is meant
@@ -117,11 +125,44 @@ def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
         for one, way in zip(marked, effects, strict=True)
         if all(effect.partition for effect in way)
     ]
-    ids = Counter(one.id for one in marked)
-    if len(alive) > 1 or any(ids[one.id] > 1 for one, _ in alive):
-        return _twice(marked, alive[0][0], tagged)
-    chosen, way = alive[0] if alive else (marked[0], effects[0])
-    return _claim(chosen, way, [one for one in tagged.items() if alive])
+    if not alive:
+        return _claim(marked[0], effects[0], [])
+    chosen, way = alive[0]
+    for other, its in zip(marked, effects, strict=True):
+        meeting = None if other is chosen else _meeting(chosen, other, its)
+        if meeting is not None:
+            return _twice(meeting, chosen, tagged)
+    return _claim(chosen, way, list(tagged.items()))
+
+
+def _meeting(one: _Marked, other: _Marked, effects: list[Effect]) -> Node | None:
+    """Return where keys meet others that are keys there, too; None where those are lost before.
+
+    The same declaration on both ways is too much even then: its tags could come from either.
+    """
+    shared = {id(node) for node, _ in one.way}
+    place = next(place for place, (node, _) in enumerate(other.way) if id(node) in shared)
+    lost = next((at for at, effect in enumerate(effects) if not effect.partition), len(effects))
+    if one.id != other.id and min(lost, _columns_end(other)) < place:
+        return None
+    return other.way[place][0]
+
+
+def _columns_end(marked: _Marked) -> int:
+    """Return behind how many operators no column of a declaration is left."""
+    followed = [Followed(column) for column in marked_columns(marked.node.children[0]).values()]
+    for place, (node, above) in enumerate(_pairs(marked)):
+        for column in followed:
+            column.go_through(node, above)
+        if all(column.lost_at is not None for column in followed):
+            return place
+    return len(marked.way)
+
+
+def _pairs(marked: _Marked) -> list[tuple[Node, Node | None]]:
+    """Give every operator of a way, and the one above it."""
+    way = [node for node, _ in marked.way]
+    return list(zip(way, [*way[1:], None], strict=False)) if way else []
 
 
 def _find_marked(root: Node) -> list[_Marked]:
@@ -157,12 +198,9 @@ def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[E
     ]
 
 
-def _twice(marked: list[_Marked], first: _Marked, tagged: dict[str, Tagged]) -> Trace:
+def _twice(meeting: Node, first: _Marked, tagged: dict[str, Tagged]) -> Trace:
     """Say that two inputs of one operator have keys."""
-    others = [one for one in marked if one is not first]
-    shared = {id(node) for one in others for node, _ in one.way}
-    node = next((node for node, _ in first.way if id(node) in shared), first.node)
-    loss = Loss(effect=keyed_twice(node))
+    loss = Loss(effect=keyed_twice(meeting))
     declared = next((t.declared for t in tagged.values() if t.declared.id == first.id), None)
     return Trace(keys=Keys(), declared=declared, losses=(loss,), weakest=loss.effect.told)
 
@@ -174,9 +212,12 @@ def _claim(marked: _Marked, way: list[Effect], tagged: list[tuple[str, Tagged]])
     losses = [Loss(effect=e) for e in way if not (e.partition and e.primary)]
     mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
     if not mine:
-        return replace(told, losses=tuple(losses), declared=None)
+        gone = _follow(marked, marked_columns(marked.node.children[0]))
+        losses += _column_losses(marked, gone, {n: n for n, c in gone.items() if c.lost_at is None})
+        return replace(told, losses=tuple(losses))
     declared = mine[0][1].declared
-    followed = _follow(marked, declared.keys)
+    columns = declared_columns(marked.node.children[0], declared.keys.columns)
+    followed = _follow(marked, columns)
     names = {
         was: _name_of(was, column, [(number, tag) for number, tag in mine if tag.was == was])
         for was, column in followed.items()
@@ -187,12 +228,10 @@ def _claim(marked: _Marked, way: list[Effect], tagged: list[tuple[str, Tagged]])
     return replace(told, keys=keys, declared=declared, losses=tuple(losses))
 
 
-def _follow(marked: _Marked, keys: Keys) -> dict[str, Followed]:
+def _follow(marked: _Marked, columns: dict[str, Column]) -> dict[str, Followed]:
     """Follow each column of the keys up to the end of the plan."""
-    columns = declared_columns(marked.node.children[0], keys.columns)
     followed = {name: Followed(column) for name, column in columns.items()}
-    way = [node for node, _ in marked.way]
-    for node, above in zip(way, [*way[1:], None], strict=True):
+    for node, above in _pairs(marked):
         for column in followed.values():
             column.go_through(node, above)
     return followed
@@ -206,11 +245,11 @@ def _name_of(was: str, column: Followed, tags: list[tuple[str, Tagged]]) -> str 
 
 
 def _column_losses(
-    marked: _Marked, followed: dict[str, Followed], names: dict[str, str | None]
+    marked: _Marked, followed: dict[str, Followed], names: Mapping[str, str | None]
 ) -> list[Loss]:
     lost: dict[int, tuple[Node, list[str]]] = {}
     for was, column in followed.items():
-        if names[was] is None:
+        if names.get(was) is None:
             node = column.lost_at or (marked.way[-1][0] if marked.way else marked.node)
             lost.setdefault(id(node), (node, []))[1].append(was)
     return [
