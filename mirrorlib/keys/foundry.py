@@ -139,7 +139,7 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_partition(field: Mapping[str, Any]) -> bool:
     marked = (field.get("customMetadata") or {}).get(PARTITIONS)
-    if marked not in {None, True, False}:
+    if marked is not None and not isinstance(marked, bool):
         msg = f"{PARTITIONS} is neither true nor false"
         raise KeysError(msg, column=field["name"], found=str(marked))
     return marked is True

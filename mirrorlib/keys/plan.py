@@ -27,6 +27,7 @@ _LOCKS: WeakKeyDictionary[SparkSession, threading.Lock] = WeakKeyDictionary()
 _BRANCH = re.compile(r"((?:   |:  )*)(:- |\+- )(.*)", re.DOTALL)
 _OPERATOR = re.compile(r"(~?)!?([A-Z]\w*)(.*)", re.DOTALL)
 _CUT = re.compile(r"\.\.\. \d+ more (?:fields|characters)|Truncated plan of \d+")
+_MOST = 500_000  # steps of a walk through all operators
 _REDACTED = "*(redacted)"
 _ANALYZED, _OPTIMIZED = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
 
@@ -246,14 +247,19 @@ def _number(node: Node) -> str:
 
 
 def _check_finite(root: Node) -> None:
-    """Refuse a recursive query."""
+    """Refuse a recursive query, and one in which queries that are used twice use others twice, and so on."""
     above: set[int] = set()
     waiting: list[tuple[Node, bool]] = [(root, False)]
+    seen = 0
     while waiting:
+        seen += 1
         node, done = waiting.pop()
         if done:
             above.discard(id(node))
             continue
+        if seen > _MOST:
+            msg = "the plan has too many operators"
+            raise UnreadablePlanError(msg)
         if id(node) in above:
             msg = "a common table expression refers to itself"
             raise UnreadablePlanError(msg)

@@ -162,7 +162,8 @@ def _columns_end(marked: _Marked) -> int:
 def _pairs(marked: _Marked) -> list[tuple[Node, Node | None]]:
     """Give every operator of a way, and the one above it."""
     way = [node for node, _ in marked.way]
-    return list(zip(way, [*way[1:], None], strict=False)) if way else []
+    above: list[Node | None] = [*way[1:], None]
+    return list(zip(way, above[: len(way)], strict=True))
 
 
 def _find_marked(root: Node) -> list[_Marked]:

@@ -113,3 +113,17 @@ def test_a_deep_plan_is_read() -> None:
     text = "Project\n" + "\n".join("   " * depth + "+- Project" for depth in range(3000))
 
     assert 3001 == len(list(walk(parse_plan(text))))
+
+
+def test_a_plan_without_measure_is_refused() -> None:
+    """Forty queries, each of which uses the one before twice."""
+    refs = "\n".join(
+        f":- CTERelationDef {n}, false\n:  +- Union\n:     :- CTERelationRef {n - 1}, true\n:     +- CTERelationRef {n - 1}, true"
+        for n in range(1, 40)
+    )
+    text = (
+        f"WithCTE\n:- CTERelationDef 0, false\n:  +- Relation\n{refs}\n+- CTERelationRef 39, true"
+    )
+
+    with pytest.raises(UnreadablePlanError, match="too many operators"):
+        join_ctes(parse_plan(text))
