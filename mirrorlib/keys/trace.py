@@ -126,7 +126,7 @@ def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
         if all(effect.partition for effect in way)
     ]
     if not alive:
-        return _claim(marked[0], effects[0], [])
+        return _claim(marked[0], effects[0], list(tagged.items()))
     chosen, way = alive[0]
     for other, its in zip(marked, effects, strict=True):
         meeting = None if other is chosen else _meeting(chosen, other, its)
@@ -217,6 +217,8 @@ def _claim(marked: _Marked, way: list[Effect], tagged: list[tuple[str, Tagged]])
         losses += _column_losses(marked, gone, {n: n for n, c in gone.items() if c.lost_at is None})
         return replace(told, losses=tuple(losses))
     declared = mine[0][1].declared
+    if not all(effect.partition for effect in way):
+        return replace(told, declared=declared, losses=tuple(losses))
     columns = declared_columns(marked.node.children[0], declared.keys.columns)
     followed = _follow(marked, columns)
     names = {

@@ -57,7 +57,7 @@ def test_whole_keys_are_told_as_they_are(session: SparkSession) -> None:
             None,
             "partition key and primary key",
         ),
-        (lambda c: c.df.groupBy("k1").count(), "aggregate", "column k2"),
+        (lambda c: c.df.groupBy("k1").count(), "aggregate", "column k2, d, ts"),
     ],
 )
 def test_a_loss_names_its_operator(
