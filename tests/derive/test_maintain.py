@@ -57,7 +57,7 @@ def test_a_late_insert_brings_no_record_back(spark: SparkSession, view: str) -> 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("order", itertools.permutations((INSERT, UPDATE, DELETE, OTHER)))
+@pytest.mark.parametrize("order", list(itertools.permutations((INSERT, UPDATE, DELETE, OTHER))))
 def test_any_order_of_changes_ends_in_the_same_view(
     spark: SparkSession, tmp_path: Path, order: tuple[tuple[object, ...], ...]
 ) -> None:
