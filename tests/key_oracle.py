@@ -6,6 +6,7 @@ come from, and which keys are left; `run` does the same to a DataFrame.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -68,6 +69,7 @@ class Oracle:
 
 Step = Callable[[Oracle, "DataFrame", "SparkSession", int], "DataFrame"]
 STEPS: dict[str, Step] = {}
+_VIEWS = itertools.count()
 
 
 def step(function: Step) -> Step:
@@ -295,7 +297,7 @@ def python(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
     name, new = o.pick(n), o.new()
     o.columns[new] = ""
     o.lose()
-    return df.select("*", f.udf(str, "string")(name).alias(new))
+    return df.select("*", f.udf(lambda value: f"{value}", "string")(name).alias(new))
 
 
 @step
@@ -314,23 +316,29 @@ def map_rows(o: Oracle, df: DataFrame, _: SparkSession, __: int) -> DataFrame:
     return df.mapInArrow(lambda batches: batches, df.schema)
 
 
+def named(df: DataFrame) -> str:
+    """Make a view of a name that no other has: a Spark Connect server looks views up late."""
+    name = f"view{next(_VIEWS)}"
+    df.createOrReplaceTempView(name)
+    return name
+
+
 @step
-def view(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+def view(_: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
     """Read a view, or a view of a view."""
-    df.createOrReplaceTempView(f"view{o.made}")
+    name = named(df)
     if n % 2:
-        return session.table(f"view{o.made}")
-    session.sql(f"CREATE OR REPLACE TEMP VIEW deep{o.made} AS SELECT * FROM view{o.made}")
-    return session.table(f"deep{o.made}")
+        return session.table(name)
+    session.sql(f"CREATE OR REPLACE TEMP VIEW deep{name} AS SELECT * FROM {name}")
+    return session.table(f"deep{name}")
 
 
 @step
 def cte(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
     """Select by SQL what a named query gives, without one column."""
-    df.createOrReplaceTempView(f"view{o.made}")
-    name = o.pick(n)
+    dropped = o.pick(n)
     if len(o.columns) > 1:
-        del o.columns[name]
+        del o.columns[dropped]
     return session.sql(
-        f"WITH q AS (SELECT * FROM view{o.made}) SELECT {', '.join(o.columns)} FROM q"
+        f"WITH q AS (SELECT * FROM {named(df)}) SELECT {', '.join(o.columns)} FROM q"
     )

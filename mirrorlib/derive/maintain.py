@@ -174,14 +174,12 @@ def _ensure_table(rows: DataFrame, view: _View, target: str) -> None:
 
 def _apply(rows: DataFrame, view: _View) -> None:
     """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
-    from pyspark.errors import PySparkException
-
     name = f"{_VIEW}{uuid.uuid4().hex}"
     spark = rows.sparkSession
     _newest(rows, view).createOrReplaceTempView(name)
     try:
         spark.sql(_merge_sql(view, name))
-    except PySparkException as exc:
+    except Exception as exc:  # up to Spark 3.5 it is Py4J's
         if NULL_KEY in str(exc):
             msg = "a primary key is NULL in the changelog"
             step = "Filter such rows out, or give them a key."

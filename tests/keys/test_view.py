@@ -138,13 +138,11 @@ def test_arrival_has_to_be_a_column(session: SparkSession) -> None:
 
 def test_a_key_that_is_null_fails_the_query(session: SparkSession) -> None:
     """It is neither dropped nor taken for one record."""
-    from pyspark.errors import PySparkException
-
     df = key_by(
         session.createDataFrame([(None, 1), (1, 2)], "k int, at int"), "k", cdc=True, order_by="at"
     )
 
-    with pytest.raises(PySparkException, match="MIRRORLIB_NULL_KEY"):
+    with pytest.raises(Exception, match="MIRRORLIB_NULL_KEY"):  # Py4J's own up to Spark 3.5
         current_view(df).collect()
 
 
