@@ -82,6 +82,7 @@ def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, view: str
     assert before == sorted(map(tuple, spark.read.format("delta").load(view).collect()), key=repr)
 
 
+@pytest.mark.thorough
 def test_a_repeated_batch_of_a_stream_changes_nothing(
     spark: SparkSession, view: str, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_retention_forgets_tombstones_that_are_old_enough(spark: SparkSession, v
     assert [UPDATE, OTHER] == live(spark, view)
 
 
+@pytest.mark.thorough
 def test_what_changes_nothing_makes_no_tombstone(spark: SparkSession, view: str) -> None:
     """A changelog without deletion column needs none."""
     df = key_by(spark.createDataFrame([INSERT], SCHEMA), "id", cdc=True, order_by="at")
@@ -148,6 +150,7 @@ def test_what_changes_nothing_makes_no_tombstone(spark: SparkSession, view: str)
     assert [INSERT] == live(spark, view)
 
 
+@pytest.mark.thorough
 def test_arrival_decides_where_order_does_not(spark: SparkSession, view: str) -> None:
     """Its columns are kept, and compared from batch to batch."""
     for change in ((1, False, 7, "b"), (1, False, 9, "c"), (1, False, 8, "a")):
@@ -191,6 +194,7 @@ def test_a_change_feed_becomes_a_view(spark: SparkSession, tmp_path: Path, view:
     assert expected == [row[:2] for row in live(spark, view)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["a b", "a,b", "é", "a.b"])
 def test_columns_may_have_any_name(spark: SparkSession, view: str, name: str) -> None:
     """Keys, order and all."""
@@ -200,6 +204,7 @@ def test_columns_may_have_any_name(spark: SparkSession, view: str, name: str) ->
     assert [(1, 2)] == live(spark, view)
 
 
+@pytest.mark.thorough
 def test_a_catalogs_table_can_hold_the_view(spark: SparkSession) -> None:
     """By its name."""
     spark.sql("CREATE SCHEMA IF NOT EXISTS kept")

@@ -468,6 +468,7 @@ ODD = [
 ]
 
 
+@pytest.mark.thorough("connect-*")
 @pytest.mark.parametrize("name", ODD)
 def test_a_key_may_have_any_name(session: SparkSession, name: str) -> None:
     """Dots, backticks, line breaks: the key is claimed, or nothing is; never another column."""
@@ -502,6 +503,7 @@ def _java_class(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     spark.sql(f"ADD JAR '{jar}'")
 
 
+@pytest.mark.thorough("connect-own function*", "connect-literal*", "connect-propagated*")
 @pytest.mark.parametrize("step, expected", CASES.values, ids=CASES.ids)
 def test_keys_are_never_claimed_falsely(session: SparkSession, step: Step, expected: Keys) -> None:
     """Exactly the keys that are certain are claimed."""

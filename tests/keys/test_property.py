@@ -81,7 +81,7 @@ def check(session: SparkSession, chain: Chain) -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=20,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -93,13 +93,14 @@ def test_no_key_is_claimed_falsely(session: SparkSession, chain: Chain) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(chain=CHAINS)
 def test_no_key_is_ever_claimed_falsely(spark: SparkSession, chain: Chain) -> None:
     """The same, as often as there is time for."""
     check(spark, chain)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", sorted(STEPS))
 def test_each_step_alone_claims_what_the_rules_allow(session: SparkSession, kind: str) -> None:
     """On every column."""

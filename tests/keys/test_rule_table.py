@@ -388,6 +388,7 @@ def test_a_table_that_is_written_and_read_has_no_keys_yet(
 case("30", "current view", WHOLE, lambda c: current_view(c.df))
 
 
+@pytest.mark.thorough("connect-6 overwrite*", "connect-9 *", "connect-16 *", "connect-13 *")
 @pytest.mark.parametrize("step, expected", CASES.values, ids=CASES.ids)
 def test_keys_follow_the_rule(session: SparkSession, step: Step, expected: Keys) -> None:
     """Exactly the keys that the table says are claimed."""
