@@ -258,11 +258,11 @@ def marker_array(markers: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     return pa.array(markers, kind)
 
 
-def damage_pages(path: Path, column: int = 1) -> None:
+def damage_pages(path: Path, column: int = 1, group: int = 0) -> None:
     """Overwrite the head of a column's first page, by default not a key's; the footer stays as it is."""
     with pq.ParquetFile(path) as parquet:
-        group = parquet.metadata.row_group(0)
-        chunk = group.column(min(column, group.num_columns - 1))
+        rows = parquet.metadata.row_group(group)
+        chunk = rows.column(min(column, rows.num_columns - 1))
         start = chunk.data_page_offset
         if chunk.has_dictionary_page:
             start = min(start, chunk.dictionary_page_offset)

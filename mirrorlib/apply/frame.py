@@ -21,6 +21,7 @@ from mirrorlib.apply.marks import INSERT, UPSERT
 from mirrorlib.apply.prepare import fitted_rows
 from mirrorlib.apply.read import can_spark_read, open_batches
 from mirrorlib.apply.rescue import needs_rescue
+from mirrorlib.apply.sessions import file_reader
 from mirrorlib.landing.names import quote
 from mirrorlib.landing.types import mirror_type
 
@@ -104,15 +105,7 @@ def _native(
 
     schema = group[0].schema
     uris = [source.zone.uri(landed.file.path) for landed in group]
-    rows = (
-        spark.read.schema(_read_ddl(schema))
-        .option(
-            "datetimeRebaseMode", "CORRECTED"
-        )  # dates before 1582 are meant as they stand, not refused
-        .option("int96RebaseMode", "CORRECTED")
-        .option("__globPaths__", "false")  # a path is a path, whatever brackets it has
-        .parquet(*uris)
-    )
+    rows = file_reader(spark, _read_ddl(schema)).parquet(*uris)
     values = [_cast(schema, column.name, column.sql_type) for column in prepared.growth.columns]
     if not ordered:
         return rows.select(*values)
@@ -221,9 +214,7 @@ def _rewritten(
             writer.write_table(fitted.cast(schema))
             first += len(rows)
     ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} tinyint", f"{ORDER} bigint"])
-    frame = (
-        stage.spark.read.schema(ddl).option("__globPaths__", "false").parquet(stage.state.uri(path))
-    )
+    frame = file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
     from pyspark.sql import functions as f
 
     marker = _as_upsert(source, f.col(MARKER).cast("int"))
@@ -232,8 +223,7 @@ def _rewritten(
 
 def read_staged(stage: Stage, columns: Columns, paths: Sequence[str], *, op: bool) -> DataFrame:
     """Read staged files with their schema given, which saves Spark a job."""
-    reader = stage.spark.read.schema(staged_ddl(columns, op=op))
-    return reader.option("__globPaths__", "false").parquet(*paths)
+    return file_reader(stage.spark, staged_ddl(columns, op=op)).parquet(*paths)
 
 
 def staged_ddl(columns: Columns, *, op: bool) -> str:

@@ -14,13 +14,38 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrameReader, SparkSession
+    from pyspark.sql.types import StructType
 
 _IDLE: WeakKeyDictionary[SparkSession, list[SparkSession]] = WeakKeyDictionary()
+# A file that cannot be read is an error; where a cluster ignores it, its rows are lost without a word.
+READS_WHOLE = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+# What a cluster may have set otherwise, and rows or types would not mean what they say.
 _CONF = {
     "spark.sql.session.timeZone": "UTC",
     # Else Spark puts ${env:HOME} in before it parses, inside quoted names too.
     "spark.sql.variable.substitute": "false",
+    **READS_WHOLE,  # for Delta's own files, of which reader options say nothing
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",  # of "timestamp" in DDL and casts
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.sql.sources.partitionOverwriteMode": "static",  # else nothing replaces a table's columns
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
+_READER = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",  # dates before 1582 are meant as they stand, not refused
+    "int96RebaseMode": "CORRECTED",
+    "__globPaths__": "false",  # a path is a path, whatever brackets it has
 }
 _FEW_ROWS = 10_000  # a commit whose fixed cost outweighs its work
 _SMALL_TABLE = 32 << 20  # bytes
@@ -49,6 +74,11 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
             session.conf.set(name, value)
     yield session
     idle.append(session)  # not after an error, which may have left something behind
+
+
+def file_reader(spark: SparkSession, ddl: str | StructType) -> DataFrameReader:
+    """Return a reader of Parquet files by their exact paths: all of each, or an error, whatever the session ignores."""
+    return spark.read.schema(ddl).options(**_READER)
 
 
 def is_small(rows: int, table_bytes: int) -> bool:

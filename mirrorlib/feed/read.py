@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
-from mirrorlib.apply.sessions import configured
+from mirrorlib.apply.sessions import READS_WHOLE, configured
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
@@ -27,7 +27,13 @@ from mirrorlib.feed.net import (
     pair_updates,
 )
 from mirrorlib.feed.place import FeedTable, find_feed_table
-from mirrorlib.feed.refusal import TOO_OLD, check_planned, condition_of, refused_load
+from mirrorlib.feed.refusal import (
+    TOO_OLD,
+    check_planned,
+    condition_of,
+    refuse_losses,
+    refused_load,
+)
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
 from mirrorlib.landing.names import quote
@@ -79,8 +85,8 @@ def read_feed(
     Raises:
         FeedExpiredError: a version of the window is gone from the log, its files were vacuumed, or the
             feed was off when it was committed; `first_readable` says from where on it can be read.
-        FeedError: the bounds are missing, reversed or beyond the table's versions, a key is no column, or
-            there is no such table.
+        FeedError: the bounds are missing, reversed or beyond the table's versions, a key is no column, there
+            is no such table, or the session leaves out files that it cannot read.
 
     """
     if images not in get_args(Images):
@@ -113,9 +119,12 @@ def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFr
 
     Raises:
         FeedExpiredError: the version cannot be read any more.
+        FeedError: the session would leave out files that it cannot read.
 
     """
     from pyspark.sql import functions as f
+
+    refuse_losses(spark, table)
 
     def load() -> DataFrame:
         return table.load(spark.read.format("delta").option("versionAsOf", version))
@@ -127,15 +136,22 @@ def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFr
 
 
 def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:
-    """Read a window that was proven whole, segment by segment."""
+    """Read a window that was proven whole, segment by segment.
+
+    Raises:
+        FeedExpiredError: Delta cannot read it any more.
+        FeedError: the session would leave out files that it cannot read.
+
+    """
     from pyspark.sql.types import StructType
 
+    refuse_losses(spark, table)
     schema = StructType.fromJson(dict(window.metadata.schema))
     if not window.segments:
         return _nothing(spark, schema)
     if any(segment.widened for segment in window.segments):
         # Delta refuses any change of a type within a window; which ones it can read was looked at.
-        spark = _own_session(spark, {_UNSAFE: "true"})
+        spark = _own_session(spark, {_UNSAFE: "true", **READS_WHOLE})
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
     return reduce(lambda one, other: one.unionByName(other), frames)
 

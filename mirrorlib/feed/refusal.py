@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.sessions import READS_WHOLE
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
@@ -42,6 +43,21 @@ def refused_load(table: FeedTable, exc: Exception) -> FeedError:
     if condition_of(exc).startswith(_HISTORY):
         return _expired(table, found)
     return FeedError("Delta cannot read the table", table=table.shown, found=found)
+
+
+def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
+    """See that the session leaves out no file that it cannot read; of Delta's files, no option of a reader says it.
+
+    Raises:
+        FeedError: it would, without a word.
+
+    """
+    for name, whole in READS_WHOLE.items():
+        found = spark.conf.get(name, whole)
+        if str(found).lower() != whole:
+            msg = "the session leaves out files that it cannot read, so changes could be missing"
+            step = f'Run: spark.conf.set("{name}", "{whole}")'
+            raise FeedError(msg, table=table.shown, found=f"{name} = {found}", next_step=step)
 
 
 def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:

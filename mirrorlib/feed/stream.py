@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import VERSION
 from mirrorlib.feed.place import FeedTable, find_feed_table
+from mirrorlib.feed.refusal import refuse_losses
 from mirrorlib.feed.window import Bound, open_window
 
 if TYPE_CHECKING:
@@ -38,10 +39,12 @@ def stream_feed(
 
     Raises:
         FeedExpiredError: a version since *after* is gone, or was made while the feed was off.
-        FeedError: *after* is no version or moment of the table, its feed is off, or there is no such table.
+        FeedError: *after* is no version or moment of the table, its feed is off, there is no such table,
+            or the session leaves out files that it cannot read.
 
     """
     found = find_feed_table(spark, table)
+    refuse_losses(spark, found)
     reader = spark.readStream.format("delta").option("readChangeFeed", "true")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
     for name, limit in limits.items():

@@ -55,6 +55,20 @@ ALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["Corrupt", "Missing"])
+def test_a_session_that_leaves_files_out_is_no_reader(
+    spark: SparkSession, seen: Table, kind: str
+) -> None:
+    """Delta heeds the session alone, so a window could lack changes without a word."""
+    session = spark.newSession()
+    session.conf.set(f"spark.sql.files.ignore{kind}Files", "true")
+
+    with pytest.raises(FeedError, match=f"ignore{kind}Files"):
+        mirrorlib.read_feed(session, seen.path, after=-1)
+    with pytest.raises(FeedError, match=f"ignore{kind}Files"):
+        mirrorlib.stream_feed(session, seen.path)
+
+
 @pytest.mark.parametrize("until", [None, 1, 3, 4])
 @pytest.mark.parametrize("after", [-1, 1, 2, 4])
 def test_a_window_holds_what_came_after_one_version_and_up_to_another(

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.fold import OP
+from mirrorlib.apply.sessions import file_reader
 from mirrorlib.apply.stage import Staged
 from mirrorlib.export.sinks.delta.work import Work, frame_of
 
@@ -82,8 +83,7 @@ def stage_table(work: Work, rows: pa.Table, schema: StructType, keys: Sequence[s
 
 def _read(work: Work, frame: DataFrame, uri: str) -> DataFrame:
     """Read staged files with their schema given, which saves Spark a job."""
-    reader = work.spark.read.schema(frame.schema)
-    return reader.option("__globPaths__", "false").parquet(uri)
+    return file_reader(work.spark, frame.schema).parquet(uri)
 
 
 class _Footer:
