@@ -94,7 +94,7 @@ def prepare_files(
         try:
             if not small and file.name == suspect:
                 decode_whole(source, file)
-            opened = read_landed(source, file, whole=small)
+            opened = read_landed(source, file, whole=small, room=SMALL_DECODED - decoded)
             columns = grow_columns(
                 source, before, columns, opened, earlier=landed, rewritable=rewritable
             )
@@ -103,7 +103,7 @@ def prepare_files(
             break
         landed.append(opened)
         decoded += opened.rows.nbytes if opened.rows is not None else 0
-        if small and (opened.rows is None or decoded > SMALL_DECODED):
+        if small and opened.rows is None:
             small, decoded = False, 0
             landed = [replace(one, rows=None, markers=None) for one in landed]
     if not small:

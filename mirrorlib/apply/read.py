@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mirrorlib.apply.columns import sql_type
 from mirrorlib.apply.decode import (
     ROWS_AT_A_TIME,
     damaged,
+    iter_batches,
     iter_pieces,
     open_schema,
     text_dialect,
@@ -39,6 +39,7 @@ from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
 
     from mirrorlib.apply.source import Source
     from mirrorlib.landing.columns import FileColumn
@@ -72,8 +73,12 @@ class Landed:
     missing: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
+def read_landed(
+    source: Source, file: StoredFile, *, whole: bool, room: int = SMALL_DECODED
+) -> Landed:
     """Open one change file; *whole* decodes all its rows, otherwise only its marker column is read.
+
+    A file whose rows take more than *room* bytes of memory is not kept whole.
 
     Raises:
         ChangeFileError: the file is empty, cut short, damaged, or changed while it was read.
@@ -84,7 +89,7 @@ def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     """
     read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
     try:
-        landed = read(source, file, whole=whole)
+        landed = read(source, file, room if whole else -1)
     except StoreError:
         check_identity(source, file)  # removed since it was listed, or is the store out of reach?
         raise
@@ -92,20 +97,20 @@ def read_landed(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     return landed
 
 
-def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
+def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
     with source.zone.open_file(file.path) as handle:
         schema = with_partition(
             source, file, read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
         )
         handle.seek(0)
         try:
-            rows = pq.read_table(handle, coerce_int96_timestamp_unit="us") if whole else None
+            rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
             markers = read_marks(source, file, schema, rows, handle)
             counts = count_marks(markers)
             check_columns(source, file, schema, counts, markers)
             keys = typed_keys(source, schema)
-            pieces = open_parquet(handle).iter_batches(columns=keys) if rows is None else [rows]
-            nulls = sum(count_nulls(piece, keys) for piece in pieces) if keys else 0
+            pieces = [rows] if rows is not None else iter_batches(handle, keys) if keys else ()
+            nulls = sum(count_nulls(piece, keys) for piece in pieces)
         except (pa.ArrowException, OSError) as exc:
             raise damaged(source, file, exc) from exc
     untyped = untyped_keys(source, schema) * schema.rows
@@ -119,7 +124,18 @@ def _read_parquet(source: Source, file: StoredFile, *, whole: bool) -> Landed:
     )
 
 
-def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
+def _read_rows(handle: BinaryIO, room: int) -> pa.Table | None:
+    """Decode a Parquet file a piece at a time; None as soon as it takes more memory than there is room for."""
+    pieces: list[pa.RecordBatch] = []
+    for piece in iter_batches(handle):
+        room -= piece.nbytes
+        if room < 0:
+            return None
+        pieces.append(piece)
+    return pa.Table.from_batches(pieces) if pieces else open_parquet(handle).read()
+
+
+def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
     schema, dialect = open_schema(source, file), text_dialect(source)
     counts: Counter[int] = Counter()
@@ -141,10 +157,10 @@ def _read_text(source: Source, file: StoredFile, *, whole: bool) -> Landed:
         missing.update(count_missing(rows, markers, required))
         nulls += count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
-        if whole and size <= SMALL_DECODED:
+        if size <= room:
             kept.append(rows)
             marks.append(markers)
-    fits = whole and size <= SMALL_DECODED
+    fits = size <= room
     chunks = [chunk for markers in marks for chunk in markers.chunks]
     return Landed(
         file=file,

@@ -65,14 +65,30 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         )
         for name in names
     )
-    decoded = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return FileSchema(
         columns=columns,
         marker=markers[0] if markers else None,
         marker_type=arrow.field(markers[0]).type if markers else None,
         rows=metadata.num_rows,
-        decoded_bytes=decoded,
+        decoded_bytes=_decoded_bytes(arrow, metadata),
     )
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """Return the bytes that a row's columns of fixed width take in memory."""
+    return sum(int(kind.bit_width) for kind in schema.types if is_fixed(kind)) // 8
+
+
+def is_fixed(kind: pa.DataType) -> bool:
+    """Say whether all values of a type take the same memory."""
+    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def _decoded_bytes(schema: pa.Schema, metadata: pq.FileMetaData) -> int:
+    """Return how large a file gets in memory, at least: a dictionary or a run says often what a page says once."""
+    groups = range(metadata.num_row_groups)
+    encoded: int = sum(metadata.row_group(group).total_byte_size for group in groups)
+    return max(encoded, int(metadata.num_rows) * row_bytes(schema))
 
 
 def _not_parquet(file: StoredFile, table: str, found: str) -> ChangeFileError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 import pytest
 
 from mirrorlib.apply import decode
 from mirrorlib.apply.decode import decode_whole
+from mirrorlib.apply.prepare import prepare_files
 from mirrorlib.apply.read import (
     Landed,
     check_identity,
@@ -27,6 +28,7 @@ from mirrorlib.store import StoredFile, open_store
 from tests.zones import marker_array
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.zones import TableWriter, ZoneWriter
@@ -279,6 +281,63 @@ def test_large_files_are_read_in_pieces(
         v for piece in column_values(source(orders), large, column) for v in piece.to_pylist()
     ]
     assert list(range(8)) == values
+
+
+def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_for(
+    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dictionary says a value once, so only decoding tells; what is known by then is that the file is large."""
+    decoded = _count_decoded(monkeypatch)
+    monkeypatch.setattr(decode, "_ROWS_OF_TEXT", 10)
+    path = orders.file([{"id": n, "v": "x" * 1000} for n in range(500)])
+
+    found = read_landed(source(orders), listed(orders, path), whole=True, room=25_000)
+
+    assert (None, 500) == (found.rows, found.counts[0])
+    assert 30 == sum(decoded)
+    assert 25_000 > path.stat().st_size
+
+
+def test_no_row_is_decoded_of_a_file_whose_columns_cannot_fit(
+    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers of rows and types of fixed width tell it before: runs and NULLs take no room in a file."""
+    decoded = _count_decoded(monkeypatch)
+    same = pa.repeat(pa.scalar(7, pa.int64()), 10_000)
+    path = orders.file(pa.table({"id": same, "v": same, "w": pa.nulls(10_000, pa.int64())}))
+
+    found = read_landed(source(orders), listed(orders, path), whole=True, room=200_000)
+
+    assert (None, [], 240_000) == (found.rows, decoded, found.schema.decoded_bytes)
+    assert 200_000 > path.stat().st_size
+
+
+def test_the_files_of_a_batch_share_the_room(
+    orders: TableWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files that would each fit make a large batch."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_DECODED", 6_000)
+    files = [
+        listed(orders, orders.file([{"id": n, "v": "x" * 1000} for n in range(4)]))
+        for _ in range(2)
+    ]
+
+    assert prepare_files(source(orders), files[:1], ()).small
+    assert not prepare_files(source(orders), files, ()).small
+
+
+def _count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the rows that are decoded with all their columns."""
+    decoded: list[int] = []
+    decode_pieces = decode.iter_batches
+
+    def counted(handle: BinaryIO, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for piece in decode_pieces(handle, columns):
+            decoded.extend([len(piece)] if columns is None else [])
+            yield piece
+
+    monkeypatch.setattr("mirrorlib.apply.read.iter_batches", counted)
+    return decoded
 
 
 def test_the_row_of_a_misfit_is_counted_over_pieces(
