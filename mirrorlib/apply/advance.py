@@ -31,6 +31,7 @@ from mirrorlib.apply.continuity import (
     check_zone,
     goes_on,
 )
+from mirrorlib.apply.doubt import check_doubt
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.onboard import open_folder, told_changed
 from mirrorlib.apply.plan import Limits, Watched, position_after
@@ -80,6 +81,7 @@ def advance_table(
     if entry is not None and pending:
         check_zone(work, options, entry)  # else another zone's files would void its plan
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
+    check_doubt(work.table, entry)
     if pending or work.source.policies.by_time:
         # What was listed before the journal was read may be applied by now.
         opened = open_folder(
@@ -138,6 +140,7 @@ def _apply_batches(
         entry = tally.entry = _end_plan(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
         )
+        check_doubt(work.table, entry)
         bars |= bars_of_void(entry)
         if work.source.policies.by_time:
             history.compact()

@@ -28,6 +28,7 @@ from mirrorlib.apply.continuity import (
     check_keys,
     check_zone,
 )
+from mirrorlib.apply.doubt import check_doubt
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
@@ -175,6 +176,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
 def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
     entry = work.journal.newest(work.life) if work.life.uuid else None
+    check_doubt(work.table, entry)
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.decode import decode_whole
+from mirrorlib.apply.doubt import find_doubt
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.frame import Stage
 from mirrorlib.apply.guard import find_outcome, life_is_over
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
-from mirrorlib.apply.read import check_identity
 from mirrorlib.apply.ready import ready_table, refuse_others_table
 from mirrorlib.apply.record import Done, new_attempt, now
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from mirrorlib.store import StoredFile
 
 _LOG = logging.getLogger(__name__)
+_DIRECT = (
+    "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
+)
 _TRIES = 5  # of one batch against writers that commit in between
 _PLACEHOLDER_COLUMN = (
     "_mirror_void",
@@ -52,7 +55,7 @@ _PLACEHOLDER_COLUMN = (
 def carry_out(
     work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int = 0
 ) -> Done:
-    """Bring a plan to its end, applied or void, whoever else is carrying it out.
+    """Bring a plan to its end, applied or void, whoever else is carrying it out; or applied in doubt, as `Done` says.
 
     Args:
         work: the table.
@@ -76,7 +79,6 @@ def _carry_out(
     work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int
 ) -> Done:
     failure: Exception | None = None
-    doubt: MirrorError | None = None
     for _ in range(_TRIES):
         with work.step("guard", clock, plan):
             seen, ended = find_outcome(work, plan)
@@ -85,7 +87,7 @@ def _carry_out(
         damage: MirrorError | None = None
         try:
             ready = prepared if prepared is not None else _prepare_again(work, plan)
-            doubt = _commit(work, plan, ready, clock, table_bytes)
+            _commit(work, plan, ready, clock, table_bytes)
         except FAULTS as fault:
             damage = fault
         except MirrorError:
@@ -102,10 +104,7 @@ def _carry_out(
                 raise _spark_failed(work, plan, exc) from exc
         if damage is not None and not _void(work, plan, damage, clock, seen):
             continue
-        done = _finish(work, plan, _committed(work, plan), prepared, clock, table_bytes)
-        if doubt is not None:
-            raise doubt
-        return done
+        return _finish(work, plan, _committed(work, plan), prepared, clock, table_bytes)
     msg = f"batch {plan.batch} met other commits {_TRIES} times"
     raise MirrorError(
         msg, table=work.table, next_step="Run again when the table is quieter."
@@ -152,8 +151,8 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
 
 def _commit(
     work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float], table_bytes: int
-) -> MirrorError | None:
-    """Commit a batch; return what casts doubt on it although it is committed, None when nothing does."""
+) -> None:
+    """Commit a batch."""
     replaces = not plan.before
     ready = ready_table(work, plan, prepared, clock)
     columns = ready.columns
@@ -167,11 +166,13 @@ def _commit(
         with work.step("stage", clock, plan, len(plan.files), plan.rows):
             staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
         kind = "overwrite" if replaces else _kind(staged.ops)
-        mark = mark_of(
-            work,
-            plan,
-            {"outcome": "applied", "kind": kind, "rows": _named(prepared), "bytes": staged.bytes},
-        )
+        facts = {
+            "outcome": "applied",
+            "kind": kind,
+            "rows": _named(prepared),
+            "bytes": staged.bytes,
+        }
+        mark = mark_of(work, plan, facts if staged.private else {**facts, _DIRECT: True})
         with work.step("commit", clock, plan, len(plan.files), plan.rows):
             if replaces:
                 overwrite_rows(work.ref, staged.frame, mark, schema=ready.replaces_columns)
@@ -190,22 +191,9 @@ def _commit(
                     quiet=plan.policies.quiet,
                     table_bytes=table_bytes,
                 )
-        return None if staged.private else _doubt(source, plan, prepared)
     finally:
         with work.step("clean", clock, plan):
             stage.clean()
-
-
-def _doubt(source: Source, plan: Plan, prepared: Prepared) -> MirrorError | None:
-    """See whether a file that the commit itself has read was replaced meanwhile; it is too late for a void then."""
-    try:
-        for landed in prepared.landed:
-            check_identity(source, landed.file)
-    except FileChangedError as fault:
-        msg = f"the change file was replaced while batch {plan.batch} was committed, and may be in it either way"
-        step = f"Start the table over: mirrorlib reset TARGET {source.table}"
-        return FileChangedError(msg, table=source.table, file=fault.file, next_step=step)
-    return None
 
 
 def _met_another(work: Work, plan: Plan, seen: int | None) -> bool:
@@ -285,6 +273,7 @@ def _finish(
         rows=facts.get("rows", {}),
         seconds=dict(clock),
         cause=facts.get("cause") or _standing_cause(plan),
+        doubt=find_doubt(_source_of(work, plan), plan) if facts.get(_DIRECT) else None,
         finished_at=now(),
     )
     with work.step("done", clock, plan, len(plan.files), plan.rows):

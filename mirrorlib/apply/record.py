@@ -148,6 +148,8 @@ class Done:
         rows: change rows by marker name.
         seconds: per stage.
         cause: what voided it: file, etag, error and reason.
+        doubt: a file that was replaced while the commit itself read it, so that it may be in the table
+            either way; None when nothing casts doubt on it.
         finished_at: ISO 8601, UTC.
 
     """
@@ -161,6 +163,7 @@ class Done:
     rows: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     cause: Mapping[str, Any] | None = None
+    doubt: str | None = None
     finished_at: str = ""
 
 

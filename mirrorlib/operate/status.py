@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.apply.doubt import doubt_of
 from mirrorlib.apply.history import History
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.look import Look, read_listed
@@ -187,6 +188,9 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
             landing_zone=entry.plan.zone,
         )
     status = replace(status, life=len(lives))
+    doubt = doubt_of(name.shown, entry)
+    if doubt is not None:  # whatever the last word is
+        status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:
         # Beside numbered files in one folder, only the metadata tells which files count.
         known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
