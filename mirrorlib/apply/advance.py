@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.choose import (
     UNTYPED,
+    UNTYPED_KEY,
     Bar,
     bar_of,
     bars_of,
@@ -39,7 +40,7 @@ from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.record import Entry, Plan, PlannedFile, new_attempt
 from mirrorlib.apply.warn import warnings_of
-from mirrorlib.errors import MirrorError, SchemaError
+from mirrorlib.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,12 +129,13 @@ def _apply_batches(
         tally.warn(*warnings_of(prepared))
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
-            if not is_batch(coming, prepared):
+            if untyped_part(work, prepared) or not is_batch(coming, prepared):
                 continue
-        if not prepared.growth.columns:
+        untyped = untyped_part(work, prepared)
+        if untyped:
             if coming.barred is not None:
                 return _end_idle(tally, opened, coming, bars, options)
-            return tally.end("waiting", UNTYPED, file=coming.files[0][1].name)
+            return tally.end("waiting", untyped, file=coming.files[0][1].name)
         _check_emptiness(work, entry, prepared, options)
         plan = _write_plan(work, entry, standing, coming, prepared, opened.listed_at, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
@@ -169,37 +171,33 @@ def _watch(opened: Folder, young: StoredFile | None) -> Watched | None:
 
 
 def prepare_next(
-    work: Work, entry: Entry | None, standing: Standing, coming: Next, options: Options
+    work: Work,
+    entry: Entry | None,
+    standing: Standing,
+    coming: Next,
+    options: Options,
+    *,
+    divisible: bool,
 ) -> Prepared:
-    """Open the next files and see that the table can have the columns that they need.
-
-    Raises:
-        SchemaError: no file has the key columns.
-
-    """
-    prepared = prepare_files(
+    """Open the next files, and see how the columns of the table have to change for them."""
+    return prepare_files(
         work.source,
         [file for _, file in coming.files],
         standing.columns,
         rewritable=standing.bytes <= options.rewrite_limit,
         suspect=cause_of(entry).get("file"),
+        divisible=divisible,
     )
-    untyped = [
-        key
-        for key in work.source.policies.keys
-        if find_column(prepared.growth.columns, key) is None
-    ]
-    if prepared.rows and untyped:
-        msg = "a key column has no type in any file yet"
-        file = prepared.landed[0].file.name
-        raise SchemaError(
-            msg,
-            table=work.table,
-            file=file,
-            column=untyped[0],
-            next_step="Publish it with a type, under the same name.",
-        )
-    return prepared
+
+
+def untyped_part(work: Work, prepared: Prepared) -> str:
+    """Say what a table cannot be without and no file has a type for, "" when there is nothing (Q10, Q11)."""
+    columns = prepared.growth.columns
+    if not columns:
+        return UNTYPED
+    keys = work.source.policies.keys if prepared.rows else ()
+    untyped = next((key for key in keys if find_column(columns, key) is None), None)
+    return "" if untyped is None else UNTYPED_KEY.format(key=untyped)
 
 
 def prepare_typed(
@@ -211,14 +209,15 @@ def prepare_typed(
     bars: Mapping[str, Bar],
     options: Options,
 ) -> tuple[Next, Prepared]:
-    """Open the next files, and more of them while none has a column with a type (Q11); return those too."""
-    prepared = prepare_next(work, entry, standing, coming, options)
+    """Open the next files, and more than the limits allow while these leave a type open; return those too."""
+    divisible = not coming.replaces
+    prepared = prepare_next(work, entry, standing, coming, options, divisible=divisible)
     every = next_files(opened, coming.position, Limits(), bars, options).files
-    for count in range(len(coming.files) + 1, len(every) + 1):
-        if prepared.growth.columns or prepared.fault is not None:
+    for count in range(len(prepared.landed) + 1, len(every) + 1):
+        if prepared.fault is not None or not untyped_part(work, prepared):
             break
         coming = replace(coming, files=every[:count])
-        prepared = prepare_next(work, entry, standing, coming, options)
+        prepared = prepare_next(work, entry, standing, coming, options, divisible=False)
     return coming, prepared
 
 

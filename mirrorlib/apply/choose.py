@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
+UNTYPED_KEY = (
+    "The key column {key} has no type in any published file yet: all its values are NULL. "
+    "The table waits for a file that has one."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

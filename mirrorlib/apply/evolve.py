@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
 
 
+class BatchEndsError(Exception):
+    """A file has to begin a batch: only then can its types be judged by the rows that are left when it comes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
     """How a table's columns change.
@@ -51,6 +55,14 @@ class Growth:
     widened: Columns = ()
     rewritten: Columns = ()
 
+    @property
+    def mapped(self) -> Columns:
+        """Return the new columns for which column mapping has to be turned on in a table that is there."""
+        before = [column for column in self.columns if column not in self.added]
+        if not before or any(needs_mapping(column.name) for column in before):
+            return ()
+        return tuple(column for column in self.added if needs_mapping(column.name))
+
     def changes(self, before: Columns) -> tuple[str, ...]:
         """Say each change in words."""
         added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
@@ -64,7 +76,11 @@ class Growth:
             f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}"
             for c in self.rewritten
         ]
-        return tuple(added + wide + rewrites)
+        named = [
+            f"turns column mapping on for {column.name}; readers without it cannot read the table then"
+            for column in self.mapped
+        ]
+        return tuple(added + named + wide + rewrites)
 
 
 def grow_columns(
@@ -75,6 +91,7 @@ def grow_columns(
     *,
     earlier: Sequence[Landed] = (),
     rewritable: bool,
+    divisible: bool = False,
 ) -> Columns:
     """Return *columns* as they have to be to take one more file; *before* is what the table really has.
 
@@ -86,9 +103,11 @@ def grow_columns(
         earlier: the files of the batch before it.
         rewritable: the table is small enough to be rewritten for a type that Delta does not widen
             to.
+        divisible: the batch may end before the file.
 
     Raises:
         SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
+        BatchEndsError: whether it fits depends on rows that the files before it may delete.
 
     """
     known = columns  # not *before*: a policy must not depend on which files share a batch
@@ -102,14 +121,17 @@ def grow_columns(
                 continue
             if known and source.policies.evolution == "strict":
                 raise _strict(source, landed, file_column)
-            columns = (*columns, _added(source, before, landed, file_column))
+            columns = (*columns, _added(source, landed, file_column))
         elif _has_misfit(source, landed, file_column, mine) is not None:
             if _is_rescued(source, file_column, mine):
                 rescued = True
                 continue
             wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
             wide = replace(mine, type=wider)
-            _check_earlier(source, earlier, landed, file_column, mine, wide)
+            old = find_column(before, mine.name)
+            if divisible and earlier and old is not None and not _in_place(old.type, wider):
+                raise BatchEndsError
+            _check_earlier(source, earlier, landed, file_column, mine, wide, divisible=divisible)
             columns = tuple(wide if column is mine else column for column in columns)
     if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
         return (*columns, RESCUED_COLUMN)
@@ -160,16 +182,7 @@ def _refusing(policies: Policies, option: str) -> tuple[str, str]:
     return f"plain evolution is {policies.plain}", "--plain-evolution add"
 
 
-def _added(source: Source, before: Columns, landed: Landed, column: FileColumn) -> Column:
-    unmapped = before and not any(needs_mapping(old.name) for old in before)
-    # A plain folder's table is given column mapping when it needs it: JSON has names of any kind.
-    if unmapped and needs_mapping(column.name) and source.policies.plain is None:
-        msg = "the column's name needs column mapping, which the table was created without"
-        step = (
-            "Rename the column at its publisher, or start the table over: "
-            f"mirrorlib reset TARGET {source.table}"
-        )
-        raise _error(source, landed, column, msg, repr(column.name), step)
+def _added(source: Source, landed: Landed, column: FileColumn) -> Column:
     for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
         del values  # reading them is the check
     return Column(column.name, column.type)
@@ -210,6 +223,8 @@ def _check_earlier(
     column: FileColumn,
     mine: Column,
     wide: Column,
+    *,
+    divisible: bool,
 ) -> None:
     """See that the batch's earlier files survive: a double does not hold every bigint."""
     if (mine.type, wide.type) != (pa.int64(), pa.float64()):
@@ -217,6 +232,8 @@ def _check_earlier(
     for one in earlier:
         its = one.schema.column(mine.name)
         if its is not None and _has_misfit(source, one, its, wide) is not None:
+            if divisible:
+                raise BatchEndsError
             msg = f"a value of {one.file.name} does not fit the type that would hold both"
             types = f"{column.stored} in the file, {mine.sql_type} in the table"
             raise _error(source, landed, column, msg, types, "Publish a corrected file.")

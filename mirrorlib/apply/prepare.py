@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.apply.decode import decode_whole
-from mirrorlib.apply.evolve import Growth, grow_columns, growth_of
+from mirrorlib.apply.evolve import BatchEndsError, Growth, grow_columns, growth_of
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.read import (
     SMALL_BYTES,
@@ -76,6 +76,7 @@ def prepare_files(
     *,
     rewritable: bool = True,
     suspect: str | None = None,
+    divisible: bool = False,
 ) -> Prepared:
     """Open files in order until one is at fault.
 
@@ -85,6 +86,7 @@ def prepare_files(
         before: the table's columns; empty when its content is to be replaced.
         rewritable: see `grow_columns`.
         suspect: the file that damaged an earlier plan; decoded whole before it may enter another.
+        divisible: the batch may end before a sound file, one that has to begin a batch.
 
     """
     small = sum(file.size for file in files) <= SMALL_BYTES
@@ -96,8 +98,16 @@ def prepare_files(
                 decode_whole(source, file)
             opened = read_landed(source, file, whole=small, room=SMALL_DECODED - decoded)
             columns = grow_columns(
-                source, before, columns, opened, earlier=landed, rewritable=rewritable
+                source,
+                before,
+                columns,
+                opened,
+                earlier=landed,
+                rewritable=rewritable,
+                divisible=divisible,
             )
+        except BatchEndsError:
+            break
         except FAULTS as exc:
             fault = exc
             break

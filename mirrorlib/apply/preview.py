@@ -11,9 +11,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.advance import prepare_typed
+from mirrorlib.apply.advance import prepare_typed, untyped_part
 from mirrorlib.apply.choose import (
-    UNTYPED,
     bar_of,
     bars_of,
     coming_files,
@@ -201,13 +200,14 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
-            if not is_batch(coming, prepared):
+            if untyped_part(work, prepared) or not is_batch(coming, prepared):
                 continue
-        if not prepared.growth.columns:
+        untyped = untyped_part(work, prepared)
+        if untyped:
             if coming.barred is not None:
                 return _with_end(planned, coming, bars, options)
             file = coming.files[0][1].name
-            return replace(planned, state="waiting", reason=UNTYPED, file=file)
+            return replace(planned, state="waiting", reason=untyped, file=file)
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         taken = coming.files[: len(prepared.landed)]

@@ -93,8 +93,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
             if widened:
                 widen_columns(work.spark, work.ref, widened, found)
             if added:
-                plain = plan.policies.plain is not None
-                add_columns(work.spark, work.ref, added, found, any_name=plain)
+                add_columns(work.spark, work.ref, added, found)
 
 
 def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:

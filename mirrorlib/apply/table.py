@@ -218,24 +218,17 @@ def _map_columns(spark: SparkSession, ref: TableRef) -> None:
     spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(MAPPING)} = 'name')")
 
 
-def add_columns(
-    spark: SparkSession, ref: TableRef, columns: Columns, found: Found, *, any_name: bool
-) -> None:
-    """Add columns at the end; with *any_name*, column mapping is turned on for a name that needs it.
+def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
+    """Add columns at the end; column mapping is turned on for a name that needs it.
 
     Raises:
-        TableNameError: a name needs column mapping, and the table was created without it and stays so.
+        TableNameError: a column's name cannot be carried.
 
     """
     for column in columns:
         _check_column_name(ref, column.name)
-    odd = [column for column in columns if needs_mapping(column.name) and not found.mapped]
-    if odd and any_name:
+    if not found.mapped and any(needs_mapping(column.name) for column in columns):
         _map_columns(spark, ref)
-    elif odd:
-        msg = "the column's name needs column mapping, which the table was created without"
-        step = f"Rename the column at its publisher, or start the table over: mirrorlib reset TARGET {ref.name}"
-        raise TableNameError(msg, table=str(ref.name), column=odd[0].name, next_step=step)
     if any(column.sql_type == "timestamp_ntz" for column in columns):
         spark.sql(
             f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"

@@ -50,6 +50,11 @@ def warnings_of(prepared: Prepared) -> tuple[str, ...]:
                 "updates lack columns of the table, which become NULL in the updated rows: "
                 f"{first_few(missing)}"
             )
+    if prepared.growth.mapped:
+        names = first_few(column.name for column in prepared.growth.mapped)
+        told.append(
+            f"column mapping is turned on for {names}; readers without it cannot read the table then"
+        )
     narrowed = dict.fromkeys(_narrowed(prepared))
     if narrowed:
         told.append(

@@ -167,14 +167,16 @@ def test_a_policy_does_not_depend_on_the_cut_of_a_backlog(
     assert (1, "id bigint, v bigint") == (len(found.landed), shown(found.growth.columns))
 
 
-def test_a_plain_folder_has_columns_of_any_name(zone: ZoneWriter) -> None:
+@pytest.mark.parametrize("plain", ["add", None])
+def test_columns_of_any_name_may_come_late(zone: ZoneWriter, plain: str | None) -> None:
     """Else they would count when they come with the table's first batch, and stop it later."""
     file = pa.table({"id": [2], "my col": [1]})
+    detection = "last_update_time" if plain else "sequential"
 
-    plain = prepared(zone, "id bigint", file, plain="add", detection="last_update_time")
+    found = prepared(zone, "id bigint", file, plain=plain, detection=detection)
 
-    assert (None, ["id", "my col"]) == (plain.fault, [c.name for c in plain.growth.columns])
-    assert "needs column mapping" in str(fault(prepared(zone, "id bigint", file)))
+    assert (None, ["id", "my col"]) == (found.fault, [c.name for c in found.growth.columns])
+    assert ["my col"] == [column.name for column in found.growth.mapped]
 
 
 def test_strict_takes_no_new_column(zone: ZoneWriter) -> None:

@@ -98,7 +98,7 @@ ROW_RULES = (
         severity="error",
         title="a key column has no type in any file",
         fabric="Not documented; Spark reads such a column as integers.",
-        mirrorlib="The table stops until a file has a type for it.",
+        mirrorlib="The table waits until a file has a type for it.",
         fix="Give the writer a schema; do not let it infer types from values.",
     ),
     Rule(
