@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorlib.apply.columns import find_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
-from mirrorlib.apply.decode import decode_whole
 from mirrorlib.apply.doubt import find_doubt
+from mirrorlib.apply.failure import find_damage, spark_failed
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.frame import Stage
 from mirrorlib.apply.guard import find_outcome, life_is_over
@@ -98,10 +98,10 @@ def _carry_out(
             if stale or _met_another(work, plan, seen):
                 prepared = None  # the other commit may have changed the columns
                 continue
-            damage = _find_damage(work, plan)
+            damage = find_damage(_source_of(work, plan), plan)
             if damage is None:
                 _LOG.exception("%s: batch %d failed", work.table, plan.batch)
-                raise _spark_failed(work, plan, exc) from exc
+                raise spark_failed(work, plan, exc) from exc
         if damage is not None and not _void(work, plan, damage, clock, seen):
             continue
         return _finish(work, plan, _committed(work, plan), prepared, clock, table_bytes)
@@ -301,21 +301,6 @@ def staging_folder(work: Work, plan: Plan) -> str:
     return f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
 
 
-def _find_damage(work: Work, plan: Plan) -> MirrorError | None:
-    """After Spark failed: look whether a file of the plan was replaced or has a damaged page."""
-    source = _source_of(work, plan)
-    for planned in plan.files:
-        stored = source.zone.stat(f"{source.folder}/{planned.name}")
-        try:
-            if stored is None or stored.etag != planned.etag:
-                msg = "the change file was replaced or removed while it was applied"
-                raise FileChangedError(msg, table=work.table, file=planned.name)
-            decode_whole(source, replace(stored, below=planned.name))
-        except FAULTS as fault:
-            return fault
-    return None
-
-
 def _source_of(work: Work, plan: Plan) -> Source:
     return replace(work.source, policies=plan.policies)
 
@@ -341,17 +326,4 @@ def _skipped(work: Work, plan: Plan) -> MirrorError:
         msg,
         table=work.table,
         next_step=f"Start the table over: mirrorlib reset TARGET {work.table}",
-    )
-
-
-def _spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by: ")]  # the last is the root
-    text = (causes[-1:] or lines[:1] or [type(exc).__name__])[0]
-    msg = f"Spark failed to commit batch {plan.batch}"
-    return MirrorError(
-        msg,
-        table=work.table,
-        found=f"{type(exc).__name__}: {text[:300]}",
-        next_step="The log has the whole story. The next run tries again.",
     )

@@ -77,6 +77,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
     added = tuple(c for c in growth.added if find_column(found.columns, c.name) is None)
+    _refuse_foreign(work, prepared, added, found)
     if any(c not in added and c not in found.columns for c in growth.added):
         msg = "somebody has added a column of the batch meanwhile, with another type"
         raise RuntimeError(msg)  # a conflict like any other: the batch is prepared again
@@ -94,6 +95,25 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
                 widen_columns(work.spark, work.ref, widened, found)
             if added:
                 add_columns(work.spark, work.ref, added, found)
+
+
+def _refuse_foreign(work: Work, prepared: Prepared, added: Columns, found: Found) -> None:
+    """See that no new column's name is taken by a column that somebody has added with a type that no mirror has.
+
+    Raises:
+        ForeignWriteError: one is. It says nothing against the file, so its plan stays and is tried again.
+
+    """
+    for name, kind in found.foreign.items():
+        column = find_column(added, name)
+        if column is not None:
+            cause = _cause_of_rewrite(prepared, (column,))
+            msg = "somebody has added a column of that name to the table, with a type that no mirror has"
+            told = f"{name} {kind} in the table, {column.sql_type} in the file"
+            step = f"Start the table over, which removes it: mirrorlib reset TARGET {work.table}"
+            raise ForeignWriteError(
+                msg, table=work.table, file=cause, column=column.name, found=told, next_step=step
+            )
 
 
 def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:

@@ -8,7 +8,7 @@ new table: design §6, "New tables".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import (
@@ -61,11 +61,22 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a Delta table is at this moment: id, size in bytes, columns that a mirror can have, properties and place."""
+    """What a Delta table is at this moment.
+
+    Attributes:
+        id: Delta's.
+        bytes: its size.
+        columns: those that a mirror can have.
+        foreign: the others, which somebody has added by hand: their Spark types by name.
+        properties: the table's.
+        location: where its files lie.
+
+    """
 
     id: str
     bytes: int
     columns: Columns
+    foreign: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str]
     location: str
 
@@ -99,11 +110,15 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
         raise LandingZoneError(
             msg, table=str(ref.name), found=detail["format"], next_step="Choose another target."
         )
-    schema = read_table(spark, ref).schema
+    fields = read_table(spark, ref).schema.fields
+    types = {one.name: one.dataType.simpleString() for one in fields}
+    columns = to_columns(types.items())
+    known = {column.name for column in columns}
     return Found(
         id=detail["id"],
         bytes=detail["sizeInBytes"] or 0,
-        columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
+        columns=columns,
+        foreign={name: kind for name, kind in types.items() if name not in known},
         properties=dict(detail["properties"]),
         location=detail["location"],
     )

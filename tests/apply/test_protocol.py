@@ -835,6 +835,47 @@ def test_upkeep_by_others_beside_a_commit_changes_nothing(
     mirror.assert_current()
 
 
+def test_a_column_of_others_that_no_mirror_can_have_is_told_by_name(mirror: Mirror) -> None:
+    """It is no fault of the file that brings the name; a reset removes what is in the way."""
+    mirror.do("ALTER TABLE {t} ADD COLUMNS (x array<int>)")
+    mirror.publish()
+    mirror.assert_current()
+    mirror.table.file([{"id": 1, "X": "a"}], [1], number=4)
+
+    for _ in range(2):
+        report = mirror.assert_failed("ForeignWriteError", mirror.file_name(4), "column X")
+        assert "x array<int> in the table, string in the file" in report.reason
+        assert "mirrorlib reset" in report.reason
+
+    mirror.reset()
+    assert "current" == mirror.run().state
+
+
+@pytest.mark.parametrize("marker", [0, 4], ids=["append", "merge"])
+def test_a_constraint_of_others_is_told_by_name(mirror: Mirror, marker: int) -> None:
+    """With the statement that takes it off, after which the same plan is carried out; no value of the data is told."""
+    mirror.do("ALTER TABLE {t} ADD CONSTRAINT low CHECK (id < 1000 OR id = 4711)")
+    mirror.publish([{"id": 123456, "v": "secret"}], [marker])
+
+    report = mirror.assert_failed("MirrorError", mirror.file_name(3), "the constraint low (")
+
+    assert not [told for told in ("secret", "123456") if told in report.reason]
+    mirror.spark.newSession().sql(report.reason.partition("Take it off: ")[2].partition(". ")[0])
+    mirror.assert_current()
+
+
+@pytest.mark.usefixtures("by_spark")
+@pytest.mark.parametrize("marker", [0, 4], ids=["append", "merge"])
+def test_a_moment_that_delta_cannot_hold_is_told_by_its_place(mirror: Mirror, marker: int) -> None:
+    """Milliseconds reach further than microseconds: Spark says no more than that a long overflows."""
+    times = pa.array([0, 2**62], pa.timestamp("ms"))
+    mirror.table.file(pa.table({"id": [8, 9], "t": times}), [marker] * 2, number=3)
+
+    report = mirror.assert_failed("SchemaError", mirror.file_name(3), "row 1, column t")
+
+    assert ("void", 2) == (mirror.outcome(3)["outcome"], report.position)
+
+
 def test_a_column_that_others_add_meanwhile_keeps_its_type(mirror: Mirror) -> None:
     """A column of another type than the batch's appears under its feet: no value is cast without a look."""
     mirror.publish([{"id": 96, "v": "x", "n": 1.5}], [0])
