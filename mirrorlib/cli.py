@@ -1,6 +1,7 @@
 """The command line: which command is asked for, and the exit code. What each does is in `commands`.
 
-Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usage or no such place.
+Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usage or no such place,
+130 (SIGINT) or 143 (SIGTERM) a run was cut short.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +28,7 @@ from mirrorlib.commands import (
     vacuum,
 )
 from mirrorlib.commands.say import say_error
+from mirrorlib.commands.watch import CutShortError
 from mirrorlib.errors import MirrorError
 from mirrorlib.version import VERSION
 
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
 OK, STOPPED, USAGE = 0, 1, 2
-INTERRUPTED, CLOSED = 130, 141  # as shells say it: 128 and the number of SIGINT, of SIGPIPE
+SIGNALLED = 128  # and the signal's number, as shells say it
+INTERRUPTED, CLOSED = SIGNALLED + signal.SIGINT, SIGNALLED + signal.SIGPIPE
 
 _EPILOG = """\
 examples:
@@ -50,7 +54,8 @@ examples:
   mirrorlib check /data/landing --strict           is the zone as it has to be?
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
-exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage
+exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage,
+130 or 143 Ctrl-C or a kill cut the run short; the next one goes on (--watch ends so too, with 0 or 1)
 """
 
 
@@ -97,6 +102,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
+    except CutShortError as exc:
+        sys.stderr.write(f"mirrorlib: {exc}\n")
+        return SIGNALLED + exc.number
     except KeyboardInterrupt:
         sys.stderr.write("mirrorlib: interrupted\n")
         return INTERRUPTED

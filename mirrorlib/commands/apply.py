@@ -8,7 +8,7 @@ from mirrorlib.apply.options import BACKFILL_INTERVAL
 from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
-from mirrorlib.commands.watch import stop_on_signals
+from mirrorlib.commands.watch import run_rounds, stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
@@ -94,9 +94,10 @@ def run(arguments: argparse.Namespace) -> bool:
         arguments.refuse("argument --retention: means nothing without --cleanup")
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
-    while True:
+
+    def one() -> ApplyReport:
         with show_progress(quiet=arguments.json) as observe:
-            report = apply_zone(
+            return apply_zone(
                 spark,
                 arguments.landing_zone,
                 arguments.target,
@@ -112,9 +113,10 @@ def run(arguments: argparse.Namespace) -> bool:
                 observe=observe,
                 stop=stop.is_set,
             )
-        _say(report, arguments)
-        if arguments.watch is None or stop.wait(arguments.watch) or stop.is_set():
-            return report.ok
+
+    return run_rounds(
+        one, lambda report: _say(report, arguments), stop, arguments.watch, as_json=arguments.json
+    )
 
 
 def _say(report: ApplyReport, arguments: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.commands.arguments import add_target, positive, seconds, start
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
-from mirrorlib.commands.watch import stop_on_signals
+from mirrorlib.commands.watch import run_rounds, stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
@@ -93,9 +93,10 @@ def run(arguments: argparse.Namespace) -> bool:
 
     spark = start_spark(arguments, place_of(arguments.to))
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
-    while True:
+
+    def one() -> ExportReport:
         with show_progress(quiet=arguments.json) as observe:
-            report = export_tables(
+            return export_tables(
                 spark,
                 arguments.target,
                 arguments.tables,
@@ -113,9 +114,10 @@ def run(arguments: argparse.Namespace) -> bool:
                 observe=observe,
                 stop=stop.is_set,
             )
-        _say(report, arguments)
-        if arguments.watch is None or stop.wait(arguments.watch) or stop.is_set():
-            return report.ok
+
+    return run_rounds(
+        one, lambda report: _say(report, arguments), stop, arguments.watch, as_json=arguments.json
+    )
 
 
 def _say(report: ExportReport, arguments: argparse.Namespace) -> None:

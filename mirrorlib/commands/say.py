@@ -28,8 +28,8 @@ def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:
     sys.stdout.flush()
 
 
-def say_error(error: MirrorError, *, as_json: bool) -> None:
+def say_error(error: MirrorError, *, as_json: bool, in_one_line: bool = False) -> None:
     """Print an error for people to standard error, and for machines as JSON too."""
     if as_json:
-        say_json({"ok": False, **error.to_dict()})
+        say_json({"ok": False, **error.to_dict()}, in_one_line=in_one_line)
     sys.stderr.write(f"mirrorlib: {error}\n")

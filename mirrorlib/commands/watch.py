@@ -1,27 +1,119 @@
-"""Let a command that runs again and again end when it is told to."""
+"""Let a command run again and again, and end when it is told to."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from mirrorlib.commands.say import say_error
+from mirrorlib.errors import MirrorError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from types import FrameType
 
 
-def stop_on_signals() -> threading.Event:
-    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once."""
-    stop = threading.Event()
+class _Stated(Protocol):
+    @property
+    def state(self) -> str: ...
 
-    def ask(number: int, frame: FrameType | None) -> None:
+
+class _Round(Protocol):
+    """What a round came to."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def tables(self) -> Sequence[_Stated]: ...
+
+
+_R = TypeVar("_R", bound=_Round)
+
+
+class CutShortError(KeyboardInterrupt):
+    """A run was told to stop before its tables were brought up to date; its report has been given.
+
+    Attributes:
+        number: the signal's.
+
+    """
+
+    def __init__(self, number: signal.Signals, behind: int) -> None:
+        self.number = number
+        tables = "1 table is" if behind == 1 else f"{behind} tables are"
+        super().__init__(f"{number.name} cut the run short: {tables} behind; the next run goes on")
+
+
+class Stop:
+    """Whether a signal has asked the run to end."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self.number: signal.Signals | None = None
+
+    def ask(self, number: int, frame: FrameType | None = None) -> None:
+        """Take a signal; the second one ends the run at once."""
         del frame
-        if stop.is_set():
+        if self._asked.is_set():
             raise KeyboardInterrupt
-        sys.stderr.write(f"\n{signal.Signals(number).name}: stopping after the commits in flight\n")
-        stop.set()
+        self.number = signal.Signals(number)
+        sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
+        self._asked.set()
 
-    signal.signal(signal.SIGINT, ask)
-    signal.signal(signal.SIGTERM, ask)
+    def is_set(self) -> bool:
+        """Say whether one has come."""
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for one, so long at most; say whether it has come."""
+        return self._asked.wait(seconds)
+
+
+def stop_on_signals() -> Stop:
+    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once."""
+    stop = Stop()
+    signal.signal(signal.SIGINT, stop.ask)
+    signal.signal(signal.SIGTERM, stop.ask)
     return stop
+
+
+def run_rounds(
+    one: Callable[[], _R],
+    say: Callable[[_R], None],
+    stop: Stop,
+    pause: float | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Run once, or with a pause again and again until a signal comes; say whether all was well the last time.
+
+    A first round that cannot begin is wrong usage, or a place that is not there. Later ones were
+    begun well: what keeps one from beginning, as a zone that is not mounted for a moment does, is told,
+    and the next round tries again.
+
+    Raises:
+        MirrorError: the first round could not begin.
+        CutShortError: the only round was told to stop, and left tables behind.
+
+    """
+    report = one()
+    say(report)
+    well = report.ok
+    if pause is None:
+        behind = sum(1 for table in report.tables if table.state == "behind")
+        if behind and stop.number is not None:
+            raise CutShortError(stop.number, behind)
+        return well
+    while not stop.wait(pause):
+        try:
+            report = one()
+        except MirrorError as exc:
+            say_error(exc, as_json=as_json, in_one_line=True)
+            well = False
+        else:
+            say(report)
+            well = report.ok
+    return well

@@ -173,7 +173,9 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     meant = True
     try:
         bring_up_to_date(_courier(job, name, address), tally)
-        state, reason = "current" if tally.position == tally.newest else "behind", ""
+        state, reason = "current", ""
+        if tally.position != tally.newest:
+            state, reason = "behind", f"{name} is behind: the run was stopped."
     except TableBusyError as exc:
         state, reason = "busy", str(exc)
     except MirrorError as exc:

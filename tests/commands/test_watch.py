@@ -1,0 +1,138 @@
+"""Running again and again: what ends it, what does not, and what a run that was cut short comes to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirrorlib import cli
+from mirrorlib.apply.report import ApplyReport, Event, TableReport
+from mirrorlib.commands import apply
+from mirrorlib.commands.watch import Stop, run_rounds
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.landing.listing import list_tables
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import Observer
+    from tests.zones import ZoneWriter
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Put signal handlers back: the command line is meant to have its process to itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def report_on(zone: Path) -> ApplyReport:
+    """List a zone; every table of it is current."""
+    tables = list_tables(open_store(str(zone)))
+    return ApplyReport(
+        landing_zone=str(zone),
+        target="",
+        tables=tuple(TableReport(table=folder.name.shown, state="current") for folder in tables),
+        seconds=0.0,
+    )
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_zone_that_is_away_for_a_moment_ends_no_watch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, as_json: bool
+) -> None:
+    """It is told in a line each time, and the round after it goes on."""
+    zone, away, stop = tmp_path / "zone", tmp_path / "away", Stop()
+    (zone / "orders").mkdir(parents=True)
+    said: list[int] = []
+    moves = iter([(zone, zone), (zone, away), (away, away), (away, zone)])
+
+    def one() -> ApplyReport:
+        here, there = next(moves)
+        here.rename(there)
+        return report_on(zone)
+
+    def say(report: ApplyReport) -> None:
+        said.append(len(report.tables))
+        if len(said) == 2:
+            stop.ask(signal.SIGINT)
+
+    assert run_rounds(one, say, stop, 0.0, as_json=as_json)
+
+    assert [1, 1] == said
+    streams = capsys.readouterr()
+    assert 2 == streams.err.count("there is no landing zone at")
+    told = [json.loads(line) for line in streams.out.splitlines()]
+    assert ([(False, "LandingZoneError")] * 2 if as_json else []) == [
+        (line["ok"], line["error"]) for line in told
+    ]
+
+
+def test_a_watch_that_ends_while_the_zone_is_away_has_not_ended_well(tmp_path: Path) -> None:
+    """The last round counts, and it could not begin."""
+    zone, stop = tmp_path / "zone", Stop()
+    (zone / "orders").mkdir(parents=True)
+    said: list[ApplyReport] = []
+
+    def one() -> ApplyReport:
+        if said:
+            zone.rename(tmp_path / "away")
+            stop.ask(signal.SIGTERM)
+        return report_on(zone)
+
+    assert not run_rounds(one, said.append, stop, 0.0, as_json=False)
+
+
+def test_a_zone_that_is_not_there_when_a_watch_begins_is_wrong_usage(tmp_path: Path) -> None:
+    """Nobody would wait for a mistyped path."""
+    with pytest.raises(LandingZoneError):
+        run_rounds(lambda: report_on(tmp_path / "zone"), print, Stop(), 0.0, as_json=False)
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_run_that_is_cut_short_does_not_look_like_one_that_is_done(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    code: int,
+) -> None:
+    """A table that it leaves behind is told, the exit code is the signal's; without one the next run is done."""
+    del spark
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    orders.file([{"id": 2}])
+
+    def observe(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "after"):
+            os.kill(os.getpid(), number)
+
+    @contextmanager
+    def progress(*, quiet: bool) -> Iterator[Observer]:
+        del quiet
+        yield observe
+
+    command = ["apply", str(zone), target, "--max-files", "1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(apply, "show_progress", progress)
+        assert code == cli.main(command)
+        streams = capsys.readouterr()
+        assert "orders is behind: 1 files wait; the run was stopped." in streams.out
+        assert f"{number.name} cut the run short: 1 table is behind; the next run goes on" in (
+            streams.err
+        )
+        assert 0 == cli.main(command)  # told to stop when nothing was left to do
+    assert 0 == cli.main(command)
