@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import logging
 import os
@@ -18,12 +19,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from mirrorlib.errors import TableBusyError
-from mirrorlib.store import LocalStore
+from mirrorlib.apply.table import refer
+from mirrorlib.apply.target import STATE_FOLDER
+from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.landing.names import quote
+from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.target import Target
+    from mirrorlib.landing.names import TableName
     from mirrorlib.store import Store
 
 _LOG = logging.getLogger(__name__)
@@ -148,11 +156,62 @@ def _write_holder(file: BinaryIO, jvm: int) -> None:
 
 @contextlib.contextmanager
 def lock_table(
-    state: Store, segment: str, table: str, jvm: int, stop: Callable[[], bool]
+    spark: SparkSession,
+    target: Target,
+    state: Store,
+    name: TableName,
+    jvm: int,
+    stop: Callable[[], bool],
 ) -> Iterator[None]:
-    """Lock a table where the state is on a local file system, which is where Delta needs it."""
-    if not isinstance(state, LocalStore):
+    """Lock a table where it lies on a local file system, wherever its state does.
+
+    Args:
+        spark: asked where a catalog keeps its tables.
+        target: where the table goes.
+        state: holds the lock of a table elsewhere, where it is local itself: two runners of one
+            machine then need not meet at the store.
+        name: the table.
+        jvm: process id of the JVM that will commit.
+        stop: asked while waiting.
+
+    Raises:
+        TableBusyError: see `hold_table`.
+
+    """
+    folder = find_locks(spark, target, state)
+    if folder is None:
         yield
         return
-    with hold_table(Path(state.url) / "locks" / f"{segment}.lock", table, jvm, stop):
+    with hold_table(folder / f"{_lock_name(target, name)}.lock", str(name), jvm, stop):
         yield
+
+
+def find_locks(spark: SparkSession, target: Target, state: Store) -> Path | None:
+    """Return the folder of a target's locks: beside its tables, else with its state; None where neither is local."""
+    place = target.place if target.catalog is None else _location(spark, target)
+    if place is not None:
+        with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
+            tables = open_store(place)
+            if isinstance(tables, LocalStore):
+                return Path(tables.url) / STATE_FOLDER / "locks"
+    return Path(state.url) / "locks" if isinstance(state, LocalStore) else None
+
+
+def _location(spark: SparkSession, target: Target) -> str | None:
+    """Ask where a catalog keeps the tables of a schema; None where it does not tell."""
+    from pyspark.errors import AnalysisException
+
+    schema = f"{quote(str(target.catalog))}.{quote(target.place)}"
+    try:
+        rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
+    except AnalysisException:  # there is none; the table is told so where it is made
+        return None
+    return next((row["info_value"] for row in rows if row["info_name"] == "Location"), None)
+
+
+def _lock_name(target: Target, name: TableName) -> str:
+    """Name a table's lock: as it is named in the target, whoever writes to it."""
+    if target.catalog is None:
+        return name.segment
+    table = refer(target, name).sql.lower().encode("utf-8", "surrogatepass")
+    return f"catalog-{hashlib.sha256(table).hexdigest()}"

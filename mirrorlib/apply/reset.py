@@ -36,7 +36,7 @@ def reset_table(
     Nothing is deleted, and readers see the old content until that commit.
 
     Args:
-        spark: not used for the reset itself; the table's lock needs to know its process.
+        spark: not used for the reset itself; the table's lock needs to know its process, and a catalog's place.
         target: as for `apply`.
         table: its name, "dbo/orders" or "orders".
         catalog: as for `apply`.
@@ -58,7 +58,7 @@ def reset_table(
         raise JournalError(
             msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
         )
-    with lock_table(store, parse_name(table).segment, table, jvm_process(spark), lambda: False):
+    with lock_table(spark, places, store, parse_name(table), jvm_process(spark), lambda: False):
         lives = journal.lives()
         zone = _zone_of(journal, lives[-1])
         check_first(_visible(zone, parse_name(table)), start_at, table)

@@ -13,16 +13,26 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from obstore.store import MemoryStore
 
 from children import child
 from mirrorlib.apply import lock
-from mirrorlib.apply.lock import hold_table, process_started
+from mirrorlib.apply.lock import find_locks, hold_table, lock_table, process_started
+from mirrorlib.apply.target import Target
 from mirrorlib.errors import TableBusyError
+from mirrorlib.landing.names import parse_name
+from mirrorlib.store import Store, open_store
+from mirrorlib.store.objects import ObjectStore
 from mirrors import Mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 HOLDER = """
 import os, sys, threading
@@ -284,3 +294,66 @@ def test_a_commit_in_flight_in_the_java_of_a_killed_python_counts_once(
     assert ("current", "") == (report.state, report.reason)
     mirror.assert_holds()
     assert 3 == mirror.plans()
+
+
+@pytest.fixture
+def bucket() -> Store:
+    """Keep the state in an object store."""
+    return ObjectStore("s3://bucket/state", MemoryStore())
+
+
+def hold(
+    spark: SparkSession, target: Target, state: Store, name: str
+) -> AbstractContextManager[None]:
+    """Lock a table, or say at once that somebody has."""
+    return lock_table(spark, target, state, parse_name(name), os.getpid(), lambda: True)
+
+
+def test_a_local_table_is_locked_where_it_lies_wherever_its_state_does(
+    spark: SparkSession, tmp_path: Path, bucket: Store
+) -> None:
+    """Delta is unsafe among writers where the table is local; two runners meet there with any state."""
+    target = Target(place=str(tmp_path / "tables"), catalog=None, state=bucket.url)
+    other = open_store(str(tmp_path / "state"))
+
+    with hold(spark, target, bucket, "dbo/orders"):
+        for state in (bucket, other):
+            with (
+                pytest.raises(TableBusyError, match="another runner"),
+                hold(spark, target, state, "dbo/orders"),
+            ):
+                pass
+        with hold(spark, target, bucket, "dbo/customers"):
+            pass
+
+
+def test_a_table_elsewhere_is_locked_with_a_local_state_and_else_not_at_all(
+    spark: SparkSession, tmp_path: Path, bucket: Store
+) -> None:
+    """Two runners of one machine need not meet at the store; where nothing is local, Delta keeps them apart."""
+    target = Target(place="s3://bucket/tables", catalog=None, state="")
+    local = open_store(str(tmp_path / "state"))
+
+    assert tmp_path / "state" / "locks" == find_locks(spark, target, local)
+    assert find_locks(spark, target, bucket) is None
+    with hold(spark, target, bucket, "orders"), hold(spark, target, bucket, "orders"):
+        pass
+
+
+def test_a_catalog_s_local_tables_are_locked_beside_them(
+    spark: SparkSession, tmp_path: Path, bucket: Store
+) -> None:
+    """The catalog is asked where they lie; one that has no such schema leaves the lock to the state."""
+    spark.sql(f"CREATE SCHEMA locked LOCATION '{tmp_path}/ware house'")
+    target = Target(place="locked", catalog="spark_catalog", state=bucket.url)
+    try:
+        assert tmp_path / "ware house" / "_mirrorlib" / "locks" == find_locks(spark, target, bucket)
+        with (
+            hold(spark, target, bucket, "dbo/orders"),
+            pytest.raises(TableBusyError),
+            hold(spark, target, bucket, "dbo/orders"),
+        ):
+            pass
+        assert find_locks(spark, replace(target, place="nowhere"), bucket) is None
+    finally:
+        spark.sql("DROP SCHEMA locked CASCADE")

@@ -7,7 +7,6 @@ to be `catalog.schema`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,20 +43,16 @@ class Place:
     def hold(self, delivery: Delivery) -> Iterator[None]:
         """Keep other Java processes off the table, where Delta does not: on a local file system.
 
-        The lock lies beside the tables, as the one of whoever applies to them; for a catalog, whose
-        tables lie who knows where, beside the consumers: no other consumer has the table.
+        It is the lock of whoever applies to the table; where neither its place nor a state is local,
+        the consumers' scratch holds it.
 
         Raises:
             TableBusyError: the last holder's Java process lives on without its runner.
 
         """
-        table = delivery.stream.table
-        if self.target.catalog is None:
-            state, segment = open_store(self.target.state), parse_name(table).segment
-        else:
-            name = self.refer(table).sql.encode("utf-8", "surrogatepass")
-            state, segment = delivery.scratch, f"delta-{hashlib.sha256(name).hexdigest()}"
-        with lock_table(state, segment, table, jvm_process(delivery.spark), lambda: False):
+        name, spark = parse_name(delivery.stream.table), delivery.spark
+        state = open_store(self.target.state) if self.target.state else delivery.scratch
+        with lock_table(spark, self.target, state, name, jvm_process(spark), lambda: False):
             yield
 
 
