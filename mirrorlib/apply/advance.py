@@ -13,6 +13,7 @@ from mirrorlib.apply.choose import (
     UNTYPED,
     UNTYPED_KEY,
     Bar,
+    bar_before,
     bar_of,
     bars_of,
     bars_of_void,
@@ -155,9 +156,9 @@ def _end_idle(
     tally: Tally, opened: Folder, coming: Next, bars: Mapping[str, Bar], options: Options
 ) -> TableReport:
     state, reason, file = idle_state(coming, bars, options)
-    error = bars[coming.barred.name].error if coming.barred else None
+    bar = bar_before(coming, bars)
     tally.watched = _watch(opened, coming.young)
-    return tally.end(state, reason, file=file, error=error)
+    return tally.end(state, reason, file=file, error=bar.error if bar else None)
 
 
 def _watch(opened: Folder, young: StoredFile | None) -> Watched | None:

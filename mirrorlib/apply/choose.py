@@ -6,7 +6,7 @@ of those behind it in its partition folder; the other folders go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.plan import Limits, first_position, is_young, next_run
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.report import State
     from mirrorlib.apply.work import Work
     from mirrorlib.errors import MirrorError
+    from mirrorlib.landing.listing import FolderListing
     from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
@@ -41,6 +42,7 @@ class Next:
         position: what they follow on.
         files: those of them to apply.
         barred: the first file that holds its partition folder back.
+        doubled: why those do whose numbers other files carry too, by name.
         young: the first file that may still be an upload under way.
         replaces: they replace a table that is there.
 
@@ -50,6 +52,7 @@ class Next:
     position: Mapping[str, int]
     files: tuple[tuple[int, StoredFile], ...]
     barred: StoredFile | None = None
+    doubled: Mapping[str, Bar] = field(default_factory=dict)
     young: StoredFile | None = None
     replaces: bool = False
 
@@ -139,10 +142,11 @@ def next_files(
     lanes: dict[str, dict[int, StoredFile]] = {}
     barred: list[StoredFile] = []
     young: list[StoredFile] = []
+    doubled = _bars_of_doubled(opened.listing)
     for lane, files in opened.listing.lanes.items():
         kept = lanes[lane] = {}
         for number, file in files.items():
-            bar = bars.get(file.name)
+            bar = doubled.get(file.name) or bars.get(file.name)
             ahead = number > position.get(lane, 0)
             if ahead and bar is not None and bar.etag == file.etag:
                 barred.append(file)
@@ -158,8 +162,25 @@ def next_files(
         position=position,
         files=run.files,
         barred=barred[0] if barred else None,
+        doubled=doubled,
         young=young[0] if young else None,
     )
+
+
+def _bars_of_doubled(listing: FolderListing) -> dict[str, Bar]:
+    """Hold back the files whose numbers others carry too: nobody can say which one is meant."""
+    files = {file.name: file for lane in listing.lanes.values() for file in lane.values()}
+    return {
+        name: Bar(etag=files[name].etag, reason=str(error), error=type(error).__name__)
+        for name, error in listing.doubled.items()
+    }
+
+
+def bar_before(coming: Next, bars: Mapping[str, Bar]) -> Bar | None:
+    """Return why the first barred file is; None when none is."""
+    if coming.barred is None:
+        return None
+    return coming.doubled.get(coming.barred.name) or bars[coming.barred.name]
 
 
 def is_batch(coming: Next, prepared: Prepared) -> bool:
@@ -173,8 +194,9 @@ def idle_state(
     coming: Next, bars: Mapping[str, Bar], options: Options
 ) -> tuple[State, str, str | None]:
     """Say why there is nothing to apply: the state, the reason and the file that it is about."""
-    if coming.barred is not None:
-        return "failed", bars[coming.barred.name].reason, coming.barred.name
+    bar = bar_before(coming, bars)
+    if coming.barred is not None and bar is not None:
+        return "failed", bar.reason, coming.barred.name
     if coming.young is not None:
         name = coming.young.name
         reason = f"{name} was written less than {options.settle:g} s ago, and may still be an upload under way."

@@ -20,7 +20,7 @@ from mirrorlib.landing.listing import (
     see_partitions,
 )
 from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, parse_metadata
-from mirrorlib.landing.names import plain_name
+from mirrorlib.landing.names import extension_of, plain_name, sequence_number
 from mirrorlib.landing.plain import (
     PLAIN_DIALECT,
     PLAIN_METADATA,
@@ -123,7 +123,6 @@ def open_folder(
 
     Raises:
         MetadataError: the metadata cannot be understood.
-        ChangeFileError: two files carry one sequence number.
         JournalError: what has been applied cannot be read.
 
     """
@@ -206,7 +205,7 @@ def _ordered(
     seen: Seen, metadata: TableMetadata, history: History | None, table: str
 ) -> FolderListing:
     if metadata.detection == "sequential":
-        return order_by_number(seen, table)
+        return order_by_number(seen, table, metadata.numbered)
     applied = history.applied() if history is not None else NOTHING_APPLIED
     return order_by_time(seen, metadata.endings, applied)
 
@@ -288,11 +287,22 @@ def _overlooked(listing: FolderListing, metadata: TableMetadata) -> tuple[str, .
         if not text or metadata.file_format is not None:
             return ()
         return (f"{first_few(text)}: Parquet alone is read while _metadata.json has no FileFormat",)
-    bare = [(name, plain_name(name.rpartition("/")[2])) for name in listing.foreign]
-    return tuple(
-        f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
-        "gzip and zstd are told by content"
-        for name, number in [pair for pair in bare if pair[1]][:1]
+    names = [(name, name.rpartition("/")[2]) for name in listing.foreign]
+    bare = [(name, plain_name(last)) for name, last in names]
+    other = [
+        name
+        for name, last in names
+        if sequence_number(last) and extension_of(last) not in metadata.numbered
+    ]
+    endings = ", ".join(f".{extension}" for extension in metadata.extensions)
+    told = f"{first_few(other)}: the numbered files of this table end in {endings}"
+    return (
+        *((told,) if other else ()),
+        *(
+            f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
+            "gzip and zstd are told by content"
+            for name, number in [pair for pair in bare if pair[1]][:1]
+        ),
     )
 
 

@@ -8,7 +8,7 @@ practices 2026-09-18).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import ChangeFileError, LandingZoneError, MirrorError, TableNameError
@@ -17,6 +17,7 @@ from mirrorlib.landing.names import (
     SCHEMA_SUFFIX,
     WHOLE_FOLDER,
     TableName,
+    extension_of,
     find_conflicts,
     is_ignored,
     partition_of,
@@ -25,7 +26,7 @@ from mirrorlib.landing.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from datetime import datetime
 
     from mirrorlib.store import Store, StoredFile
@@ -93,6 +94,8 @@ class FolderListing:
             number, ascending. Files without numbers are in one lane and are given some: those that
             have been applied up to `Applied.count`, the others from there on.
         foreign: names that are neither ignored nor change files.
+        doubled: the numbers that two files carry, by the name of the one that was written first; the
+            others are foreign.
         changed: files without numbers whose content is no longer what was applied.
         unread: the folders whose files do not count, but for those that the format ignores.
         late: how many files without numbers were written before one that has been applied.
@@ -102,6 +105,7 @@ class FolderListing:
 
     lanes: Mapping[str, Mapping[int, StoredFile]]
     foreign: tuple[str, ...]
+    doubled: Mapping[str, ChangeFileError] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
     late: int = 0
@@ -199,33 +203,41 @@ def see_inside(
     return replace(seen, files=tuple(files), links=tuple(links), folders=tuple(left))
 
 
-def order_by_number(seen: Seen, table: str) -> FolderListing:
+def order_by_number(
+    seen: Seen, table: str, extensions: Collection[str] | None = None
+) -> FolderListing:
     """Order files by the numbers that their names are (SequentialFileName).
 
-    Raises:
-        ChangeFileError: two files carry one sequence number.
+    Args:
+        seen: what the folder shows.
+        table: for errors.
+        extensions: those of change files, in lower case; None while nobody has said which.
 
     """
     lanes: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
-    for file in seen.files:
-        # Numbers begin at 1: a file 0 would count as applied before anything is.
-        number = sequence_number(file.name.rpartition("/")[2]) or None
-        files = lanes.setdefault(partition_of(file.name), {}) if number else {}
-        if number is None:
+    doubled: dict[str, ChangeFileError] = {}
+    # What came first under a number may have been applied by the time at which the next one came.
+    for file in sorted(seen.files, key=lambda file: (file.modified, file.name)):
+        name = file.name.rpartition("/")[2]
+        number = sequence_number(name)
+        if number is None or not (extensions is None or extension_of(name) in extensions):
             foreign.append(file.name)
-        elif number in files:
-            msg = f"two change files carry the sequence number {number}"
-            raise ChangeFileError(
-                msg,
-                table=table,
-                file=f"{files[number].name} and {file.name}",
-                next_step="Remove the one that is not meant; nothing from this number on is applied until then.",
-            )
-        else:
-            files[number] = file
+            continue
+        first = lanes.setdefault(partition_of(file.name), {}).setdefault(number, file)
+        if first is not file:
+            foreign.append(file.name)
+            doubled[first.name] = _two_of(number, first, file, table)
     ordered = {lane: dict(sorted(lanes[lane].items())) for lane in sorted(lanes)}
-    return FolderListing(lanes=ordered, foreign=tuple(foreign), unread=_unread(seen))
+    return FolderListing(
+        lanes=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
+    )
+
+
+def _two_of(number: int, first: StoredFile, second: StoredFile, table: str) -> ChangeFileError:
+    msg = f"two change files carry the sequence number {number}"
+    step = "Remove the one that is not meant; nothing from this number on is applied until then."
+    return ChangeFileError(msg, table=table, file=f"{first.name} and {second.name}", next_step=step)
 
 
 def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> FolderListing:

@@ -117,6 +117,17 @@ class TableMetadata:
         return (self.file_extension.lower(),) if self.file_extension else TEXT_EXTENSIONS
 
     @property
+    def numbered(self) -> tuple[str, ...]:
+        """Return the extensions of numbered files, in lower case and without a dot.
+
+        Numbered text counts where no format is stated: it is refused then, and not passed over.
+        """
+        stated = (self.file_extension.lower(),) if self.file_extension else ()
+        if self.file_format == "delimited":
+            return self.extensions
+        return (*self.extensions, *stated, *(() if self.file_format else TEXT_EXTENSIONS))
+
+    @property
     def endings(self) -> tuple[str, ...]:
         """Return how names of change files end, in lower case, where they have no number to be known by."""
         packed = PACKED if self.file_format == "delimited" else ("",)

@@ -122,6 +122,11 @@ def sequence_number(name: str) -> int | None:
     return int(found[1]) or None if found else None
 
 
+def extension_of(name: str) -> str:
+    """Return a file name's extension, in lower case and without its dot; "" when it has none."""
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
 def plain_name(name: str) -> str | None:
     """Give the name that a numbered file of two extensions has to have: a number and one; None for others.
 

@@ -16,6 +16,7 @@ from mirrorlib.landing.listing import Seen
 from mirrorlib.landing.names import (
     LARGEST_NUMBER,
     WHOLE_FOLDER,
+    extension_of,
     is_ignored,
     sequence_name,
     sequence_number,
@@ -124,7 +125,7 @@ def _next(zone: Store, table: str, lane: str, onward: Onward) -> Iterator[Stored
     if anchor is None:
         raise _Unclear
     place = _path(table, lane)
-    files = _listed(zone, place, anchor, onward.most) if zone.seeks else None
+    files = _listed(zone, place, anchor, onward) if zone.seeks else None
     if files is None:
         files = _probed(zone, place, anchor, onward)
     if not anchor.is_in(files):
@@ -133,20 +134,22 @@ def _next(zone: Store, table: str, lane: str, onward: Onward) -> Iterator[Stored
 
 
 def _listed(
-    zone: Store, place: str, anchor: Anchor, most: int | None
+    zone: Store, place: str, anchor: Anchor, onward: Onward
 ) -> tuple[StoredFile, ...] | None:
     """List from the newest applied file on."""
-    begin = f"{anchor.number:020d}"
+    begin, most = f"{anchor.number:020d}", onward.most
     if most is not None:
         count = most + 1 + _SPARE
         files = zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
-        if files is None or len(files) < count or _numbered(files) > most:
+        if files is None or len(files) < count or _counted(files, onward) > most:
             return files
     return zone.files_after(place, begin, before=_AFTER_NUMBERS)
 
 
-def _numbered(files: Sequence[StoredFile]) -> int:
-    return sum(1 for file in files if sequence_number(file.name))
+def _counted(files: Sequence[StoredFile], onward: Onward) -> int:
+    """Count the files that are surely change files: what else has a number may lie beside each of them."""
+    numbered = (file.name for file in files if sequence_number(file.name))
+    return sum(1 for name in numbered if extension_of(name) in onward.extensions)
 
 
 def _probed(zone: Store, place: str, anchor: Anchor, onward: Onward) -> tuple[StoredFile, ...]:

@@ -31,7 +31,7 @@ from mirrorlib.apply.report import (
 )
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder, shows_tables
+from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.landing.partner import Partner, read_partner
 from mirrorlib.store import open_store
@@ -192,11 +192,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:
-        # Beside numbered files in one folder, only the metadata tells which files count.
-        known = entry is not None and (entry.plan.policies.by_time or set(entry.plan.after) != {""})
-        known = known or (bool(lives) and not lives[-1].include_existing)
         look = Look(journal, Options(), read_listed(word), due=False)
-        listing = _listing(status, name, History(journal), look, known=known)
+        listing = _listing(status, name, History(journal), look)
         if listing is not None and not listing.count and _is_absent(status, name):
             return _absent(status, begun=bool(lives))
     except MirrorError as exc:
@@ -231,16 +228,13 @@ def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
 
 
 def _listing(
-    status: TableStatus, name: TableName, history: History, look: Look, *, known: bool
+    status: TableStatus, name: TableName, history: History, look: Look
 ) -> FolderListing | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
-    if known:
-        return open_folder(zone, folder, history, look=look).listing
-    short = look.see(zone, folder, history)
-    return order_by_number(short[0] if short else see_folder(zone, folder), name.shown)
+    return open_folder(zone, folder, history, look=look).listing
 
 
 def _with_listing(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.errors import ChangeFileError, LandingZoneError
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     Applied,
@@ -207,14 +207,38 @@ def test_the_metadata_file_is_found(root: Path) -> None:
     assert "orders/_metadata.json" == metadata.path
 
 
-def test_two_files_of_one_number_are_refused(root: Path) -> None:
-    """Nobody can say which one is meant."""
+def test_two_files_of_one_number_are_told_and_hide_no_other(root: Path) -> None:
+    """Nobody can say which one is meant; the one that came first is the one that may have been applied."""
     folder = orders(root)
-    for extension in ("parquet", "csv"):
+    for second, (number, extension) in enumerate(
+        ((1, "parquet"), (2, "PARQUET"), (2, "parquet"), (3, "parquet"))
+    ):
+        write(root, sequence_name(number, extension), second)
+
+    found = order_by_number(see_folder(open_store(str(root)), folder), "orders", ("parquet",))
+
+    assert [1, 2, 3] == list(files(found))
+    assert (sequence_name(2, "PARQUET"), (sequence_name(2),)) == (
+        files(found)[2].name,
+        found.foreign,
+    )
+    assert [sequence_name(2, "PARQUET")] == list(found.doubled)
+    told = str(found.doubled[sequence_name(2, "PARQUET")])
+    assert "two change files carry the sequence number 2" in told
+    assert f"{sequence_name(2, 'PARQUET')} and {sequence_name(2)}" in told
+
+
+def test_a_number_with_another_extension_is_foreign(root: Path) -> None:
+    """A checksum or an upload under way beside a change file is none; case means nothing."""
+    folder = orders(root)
+    for extension in ("Parquet", "md5", "tmp", "csv", "parquet2"):
         (root / "orders" / sequence_name(1, extension)).write_bytes(b"x")
 
-    with pytest.raises(ChangeFileError, match="two change files carry the sequence number 1"):
-        listed(root, folder)
+    found = order_by_number(see_folder(open_store(str(root)), folder), "orders", ("parquet",))
+
+    assert {1: sequence_name(1, "Parquet")} == {n: file.name for n, file in files(found).items()}
+    others = {sequence_name(1, extension) for extension in ("md5", "tmp", "csv", "parquet2")}
+    assert (others, {}) == (set(found.foreign), dict(found.doubled))
 
 
 def test_a_folder_that_is_gone_shows_nothing(root: Path) -> None:

@@ -221,3 +221,15 @@ def test_names_without_numbers_are_listed_from_one_on(store: Store) -> None:
 
     can = store.seeks or isinstance(store, LocalStore)
     assert (["2026-02.parquet", "2026-03.parquet"] if can else None) == found
+
+
+def test_checksums_beside_change_files_hide_none(store: Store) -> None:
+    """A short listing is long enough for the files that count, however many others have numbers."""
+    publish(store, 1, 2)
+    for kind in range(12):
+        publish(store, 1, extension=f"md{kind}")
+
+    found = look(store, most=1, all=anchor(store, 1))
+
+    assert found is not None
+    assert sequence_name(2) in found

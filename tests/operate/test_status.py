@@ -14,10 +14,11 @@ import pytest
 
 import mirrorlib
 from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.record import Done, Plan, PlannedFile, Policies
 from mirrorlib.cli import main
-from mirrorlib.errors import ChangeFileError, JournalError
-from mirrorlib.landing.listing import TableFolder, order_by_number, see_folder
+from mirrorlib.errors import JournalError, MetadataError
+from mirrorlib.landing.listing import TableFolder
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.operate.status import TableStatus, read_status
 from mirrorlib.store import open_store
@@ -271,14 +272,13 @@ def test_json_keeps_its_contract(
 
 
 def test_what_stopped_a_table_and_is_still_so_is_said_once(zone: ZoneWriter, target: str) -> None:
-    """Two files of one number: the zone shows what the last word says."""
+    """Metadata that nobody can read: the zone shows what the last word says."""
     orders = zone.table("orders", keys=["id"])
     path = orders.file([{"id": 1}])
-    path.with_suffix(".csv").write_bytes(path.read_bytes())
+    (path.parent / "_metadata.json").write_text("[]")
     folder = TableFolder(name=parse_name("orders"), path="orders")
-    seen = see_folder(open_store(str(zone)), folder)
-    with pytest.raises(ChangeFileError) as stopped:
-        order_by_number(seen, "orders")
+    with pytest.raises(MetadataError) as stopped:
+        open_folder(open_store(str(zone)), folder)
     applied(zone, target, orders, state="failed", reason=str(stopped.value))
 
     found = status(target, "orders")

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.metadata import TEXT_ENDINGS
+from mirrorlib.landing.metadata import TEXT_ENDINGS, TEXT_EXTENSIONS
 from mirrorlib.landing.names import (
     WHOLE_FOLDER,
+    extension_of,
     is_ignored,
     plain_name,
     sequence_name,
@@ -102,11 +103,16 @@ class _Room:
         """Return how the names of the table's files may end, in lower case."""
         return self.metadata.endings if self.metadata else (".parquet", *TEXT_ENDINGS)
 
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """Return the extensions of the table's numbered files, in lower case."""
+        return self.metadata.numbered if self.metadata else ("parquet", *TEXT_EXTENSIONS)
+
     def is_text(self, name: str) -> bool:
         """Say how a file is read: by the metadata, and by its name only where there is none."""
         if self.metadata is not None:
             return self.metadata.file_format == "delimited"
-        return _extension(name) != "parquet"
+        return extension_of(name) != "parquet"
 
 
 def _levels(room: _Room, listed: Folder, partition: str) -> Iterator[tuple[str, Folder]]:
@@ -136,9 +142,8 @@ def _review_level(room: _Room, listed: Folder, partition: str) -> list[ChangeFil
         if is_ignored(stored.name):
             continue
         number = sequence_number(stored.name)
-        if number is not None:
-            numbers.append(number)
         if _is_change_file(room, stored.name, name):
+            numbers += [] if number is None else [number]
             kept = None if room.by_time else number
             text = room.is_text(stored.name)
             files.append(
@@ -153,13 +158,13 @@ def _review_level(room: _Room, listed: Folder, partition: str) -> list[ChangeFil
 
 def _is_change_file(room: _Room, name: str, shown: str) -> bool:
     """Tell change files, as the reader does, from files that nobody will read, and say why nobody will."""
-    expected = name.lower().endswith(room.endings)
-    told = f"the extension {ascii(_extension(name))[:20]}"
+    told = f"the extension {ascii(extension_of(name))[:20]}"
     if not room.by_time and sequence_number(name) is not None:
+        expected = extension_of(name) in room.numbered
         if not expected:
             room.found.add("other-extension", told, file=shown)
-        return True
-    if room.by_time and expected:
+        return expected
+    if room.by_time and name.lower().endswith(room.endings):
         return True
     if not _is_data(room, name):
         room.found.add("foreign-file", "no data file", file=shown)
@@ -180,8 +185,8 @@ def _is_data(room: _Room, name: str) -> bool:
     """Say whether a name, ignored ones apart, looks as if a publisher meant data by it."""
     declared = room.metadata.file_extension if room.metadata else None
     return not is_ignored(name) and (
-        _extension(name) in _DATA
-        or _extension(name) == (declared or "parquet").lower()
+        extension_of(name) in _DATA
+        or extension_of(name) == (declared or "parquet").lower()
         or _stem(name).isdecimal()
     )
 
@@ -197,10 +202,6 @@ def _misnamed(name: str) -> str:
 
 def _stem(name: str) -> str:
     return name.partition(".")[0]
-
-
-def _extension(name: str) -> str:
-    return name.rpartition(".")[2].lower() if "." in name else ""
 
 
 def _review_numbers(room: _Room, listed: Folder, partition: str, numbers: Sequence[int]) -> None:

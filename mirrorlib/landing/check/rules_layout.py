@@ -99,9 +99,9 @@ LAYOUT_RULES = (
     Rule(
         id="other-extension",
         severity="warning",
-        title="a numbered file's extension is not that of the declared format",
+        title="a numbered file's extension is not one of the table's",
         fabric="Files are expected in one format a table, with its extension.",
-        mirrorlib="It goes by the number, and reads the file in the declared format.",
+        mirrorlib="It leaves the file alone, with a warning.",
         fix="Publish the file with the table's extension, or correct FileFormat and FileExtension.",
     ),
     Rule(
@@ -157,7 +157,7 @@ LAYOUT_RULES = (
         severity="error",
         title="two files carry one number",
         fabric="Not documented.",
-        mirrorlib="It stops the table until one of the two is gone.",
+        mirrorlib="It stops the table before the number until one of the two is gone.",
         fix="Remove the one that is not meant.",
     ),
     Rule(

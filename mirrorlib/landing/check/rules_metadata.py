@@ -85,7 +85,7 @@ METADATA_RULES = (
         severity="warning",
         title="FileFormat is DelimitedText, and FileExtension is not declared",
         fabric="FileExtension is required with DelimitedText.",
-        mirrorlib="It takes any extension of a numbered file; of others .csv, .tsv, .psv and .txt.",
+        mirrorlib="It takes .csv, .tsv, .psv and .txt.",
         fix='Declare "FileExtension", for instance "tsv".',
     ),
     Rule(
