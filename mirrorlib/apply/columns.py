@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def needs_mapping(name: str) -> bool:
 
 def find_column(columns: Iterable[Column], name: str) -> Column | None:
     """Find a column as Delta does, without regard to case."""
-    return next((column for column in columns if column.name.lower() == name.lower()), None)
+    return next((column for column in columns if fold_name(column.name) == fold_name(name)), None)
 
 
 def sql_type(kind: pa.DataType) -> str:

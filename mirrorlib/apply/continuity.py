@@ -13,7 +13,7 @@ from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.plan import changed_files, seen_until
 from mirrorlib.errors import JournalError
 from mirrorlib.landing.metadata import DETECTION_NAMES
-from mirrorlib.landing.names import WHOLE_FOLDER
+from mirrorlib.landing.names import WHOLE_FOLDER, fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,8 +54,8 @@ def check_keys(work: Work, entry: Entry | None) -> None:
     """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
     if entry is None or not entry.position:
         return
-    old = tuple(key.lower() for key in entry.plan.policies.keys)
-    new = tuple(key.lower() for key in work.source.policies.keys)
+    old = tuple(fold_name(key) for key in entry.plan.policies.keys)
+    new = tuple(fold_name(key) for key in work.source.policies.keys)
     if old and old != new:
         msg = "the key columns changed, and the rows already there were applied by the old ones"
         found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"

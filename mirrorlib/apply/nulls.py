@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.apply.marks import DELETE
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from mirrorlib.apply.source import Source
@@ -38,9 +39,9 @@ def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
 
 def required_columns(source: Source, dialect: Dialect, schema: FileSchema) -> list[str]:
     """Name a file's columns that are declared with `IsNullable` false; in keys a NULL is told anyway."""
-    keys = {key.lower() for key in source.policies.keys}
+    keys = {fold_name(key) for key in source.policies.keys}
     names = [column.name for column in schema.own.columns]
-    return [name for name in names if dialect.required(name) and name.lower() not in keys]
+    return [name for name in names if dialect.required(name) and fold_name(name) not in keys]
 
 
 def count_missing(rows: pa.Table, markers: pa.ChunkedArray, names: list[str]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from mirrorlib.apply.columns import (
 )
 from mirrorlib.apply.log import FileLog, HistoryLog, TableLog
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
-from mirrorlib.landing.names import TableName, quote
+from mirrorlib.landing.names import TableName, fold_name, quote
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -290,11 +290,11 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
                 found=found,
                 next_step=step,
             )
-    types = {column.name.lower(): column.sql_type for column in columns}
+    types = {fold_name(column.name): column.sql_type for column in columns}
     return rows.select(
         *[
-            f.col(quote(name)).cast(types[name.lower()]).alias(name)
-            if name.lower() in types
+            f.col(quote(name)).cast(types[fold_name(name)]).alias(name)
+            if fold_name(name) in types
             else quote(name)
             for name in rows.columns
         ]
@@ -306,7 +306,7 @@ def _spelled(found: Found, column: Column) -> str:
 
 
 def _spelled_in(names: Sequence[str], name: str) -> str:
-    return next((mine for mine in names if mine.lower() == name.lower()), name)
+    return next((mine for mine in names if fold_name(mine) == fold_name(name)), name)
 
 
 def _exists(spark: SparkSession, ref: TableRef) -> bool:

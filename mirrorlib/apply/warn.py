@@ -13,6 +13,7 @@ from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.marks import UPDATE, UPSERT
 from mirrorlib.apply.rescue import RESCUED_COLUMN
 from mirrorlib.errors import first_few
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,16 +70,16 @@ def _narrowed(prepared: Prepared) -> Iterator[str]:
     growth = prepared.growth
     changed = {column.name for column in (*growth.added, *growth.widened, *growth.rewritten)}
     double = {
-        column.name.lower()
+        fold_name(column.name)
         for column in growth.columns
         if column.type == pa.float64() and column.name not in changed
     }
     for landed in prepared.landed:
         for column in landed.schema.columns:
-            if column.type == pa.float32() and column.name.lower() in double:
+            if column.type == pa.float32() and fold_name(column.name) in double:
                 yield column.name
             elif column.type == pa.float64():
-                double.add(column.name.lower())
+                double.add(fold_name(column.name))
 
 
 def _is_left_out(prepared: Prepared, column: FileColumn) -> bool:

@@ -18,7 +18,7 @@ from mirrorlib.errors import FeedError, MirrorError
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import TableName, quote
+from mirrorlib.landing.names import TableName, fold_name, quote
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -
 
 def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
     """Refuse columns whose names the feed has for itself, and say how to free them."""
-    taken = [column for column in columns if column.lower() in FEED_COLUMNS]
+    taken = [column for column in columns if fold_name(column) in FEED_COLUMNS]
     if not taken:
         return
     renames = "; ".join(

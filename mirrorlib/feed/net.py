@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +38,7 @@ class Helpers:
     @staticmethod
     def beside(columns: Sequence[str]) -> Helpers:
         """Choose names that no column has."""
-        taken = [name.lower() for name in columns]
+        taken = [fold_name(name) for name in columns]
         prefix = "_mirror_"
         while any(name.startswith(prefix) for name in taken):
             prefix += "_"

@@ -36,7 +36,7 @@ from mirrorlib.feed.refusal import (
 )
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -238,9 +238,9 @@ def spell_keys(table: str, metadata: Metadata, keys: Sequence[str]) -> list[str]
         FeedError: a key is no column.
 
     """
-    names = {field["name"].lower(): field["name"] for field in metadata.schema["fields"]}
+    names = {fold_name(field["name"]): field["name"] for field in metadata.schema["fields"]}
     for key in keys:
-        if key.lower() not in names:
+        if fold_name(key) not in names:
             msg = "the key is no column of the table"
             raise FeedError(msg, table=table, column=key, found=", ".join(names.values()))
-    return [names[key.lower()] for key in keys]
+    return [names[fold_name(key)] for key in keys]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,9 +51,9 @@ def _holds(old: object, new: object, *, widened: bool = False) -> bool:
         return old == new or (widened and _leads(old, new))
     if not (isinstance(old, Mapping) and isinstance(new, Mapping) and old["type"] == new["type"]):
         return False
-    fields = {field["name"].lower(): field for field in new.get("fields", ())}
+    fields = {fold_name(field["name"]): field for field in new.get("fields", ())}
     return all(
-        (now := fields.get(was["name"].lower())) is not None
+        (now := fields.get(fold_name(was["name"]))) is not None
         and physical_name(now) == physical_name(was)
         and _holds(was["type"], now["type"], widened=widened)
         for was in old.get("fields", ())

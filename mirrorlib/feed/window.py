@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.schemas import spans, widens
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from mirrorlib.feed.actions import FeedCommit, Metadata
@@ -225,9 +226,9 @@ def _as_of_now(commits: Commits, shown: str, segment: Segment, newest: Metadata)
     """See that Delta can still read a segment: without column mapping it does so with the table's newest schema."""
     if newest.mapped or spans(segment.metadata, newest):
         return segment
-    now = {field["name"].lower(): field["type"] for field in newest.schema["fields"]}
+    now = {fold_name(field["name"]): field["type"] for field in newest.schema["fields"]}
     for column in segment.metadata.schema["fields"]:
-        if not widens(column["type"], now.get(column["name"].lower())):
+        if not widens(column["type"], now.get(fold_name(column["name"]))):
             what = f"column {column['name']} was replaced by one of another type after version {segment.last}"
             _expire(commits, shown, what, _since(commits, newest))
     return replace(segment, widened=True)

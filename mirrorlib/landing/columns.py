@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
+from mirrorlib.landing.names import fold_name, folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +70,7 @@ class FileSchema:
     def column(self, name: str) -> FileColumn | None:
         """Find a column as Delta does, without regard to case."""
         return next(
-            (column for column in self.columns if column.name.lower() == name.lower()), None
+            (column for column in self.columns if fold_name(column.name) == fold_name(name)), None
         )
 
 
@@ -95,9 +96,11 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
         raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
     seen: dict[str, str] = {}
     for name in names:
-        if name.lower() in seen:
-            raise _twins(seen[name.lower()], name, table, file)
-        seen[name.lower()] = name
+        folds = folds_of(name)
+        first = next((seen[folded] for folded in folds if folded in seen), None)
+        if first is not None:
+            raise _twins(first, name, table, file)
+        seen |= dict.fromkeys(folds, name)
         if len(name) > _LONGEST_NAME or any(_cannot_be_carried(c) for c in name):
             msg = "the column's name cannot be carried: it is too long or has a control character"
             shown = ascii(name)[1:-1][:80]
@@ -109,7 +112,7 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
             msg = "Delta cannot carry a backtick in a column's name"
             step = "Rename the column at its publisher."
             raise SchemaError(msg, table=table, file=file, column=name, next_step=step)
-        if name.lower() in RESERVED or name.lower().startswith(OURS) or not name:
+        if fold_name(name) in RESERVED or fold_name(name).startswith(OURS) or not name:
             msg = "the column's name is reserved" if name else "a column has no name"
             raise SchemaError(
                 msg,

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.lenient import Json, Members, NotJsonError, read_lenient
+from mirrorlib.landing.names import fold_name
 
 METADATA_NAME = "_metadata.json"
 
@@ -229,10 +230,10 @@ def _key_columns(reading: _Reading) -> tuple[str, ...]:
             reading.repairs.append(f"blanks around the key column {name!r}")
         if not name:
             reading.repairs.append("an empty name in keyColumns")
-        elif name.casefold() in names:
+        elif fold_name(name) in names:
             reading.repairs.append(f"the key column {name!r} is named twice")
         else:
-            names[name.casefold()] = name
+            names[fold_name(name)] = name
     return tuple(names.values())
 
 

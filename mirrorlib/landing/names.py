@@ -164,10 +164,35 @@ def partition_values(name: str) -> dict[str, str | None]:
     }
 
 
+def fold_name(name: str) -> str:
+    """Give a column's name without its case, as Java's `equalsIgnoreCase` sees it, by which Spark finds columns.
+
+    Each character by itself, upper case first: Turkish letters are `i`, the long s is `s`, the micro sign
+    is mu, and `ß` is not `ss`.
+    """
+    return name.lower() if name.isascii() else "".join(map(_fold_character, name))
+
+
+def _fold_character(character: str) -> str:
+    """Fold by the mappings of one character to one, which Python has only as far as they are its full ones."""
+    capitals = (character.upper(), character.title())
+    upper = next((one for one in capitals if len(one) == 1), character)
+    return upper.lower()[:1]  # that of a dotted capital I is `i` and a dot above
+
+
+def folds_of(name: str) -> set[str]:
+    """Give what no two columns of a table may share: Spark's way to fold a name, and Delta's when it makes a table."""
+    return {fold_name(name), name.lower()}
+
+
 def named_twice(names: Sequence[str]) -> str | None:
     """Return the first column name that repeats an earlier one, in whatever case; None when none does."""
-    folded = [name.lower() for name in names]
-    return next((name for at, name in enumerate(names) if name.lower() in folded[:at]), None)
+    seen: set[str] = set()
+    for name in names:
+        if seen & folds_of(name):
+            return name
+        seen |= folds_of(name)
+    return None
 
 
 def matches(name: TableName, patterns: Sequence[str]) -> bool:

@@ -194,3 +194,36 @@ def test_text_that_is_taken_for_parquet_is_told_what_to_declare(name: str) -> No
 
     assert "the change file is not Parquet" in caught.value.reason
     assert 'declare "FileFormat": "CSV"' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ("id", "\u0130d"),
+        ("id", "\u0131D"),
+        ("\u00b5m", "\u03bcm"),
+        ("pas\u017f", "PASS"),
+        ("k", "\u212a"),
+        ("\u0130", "i\u0307"),
+    ],
+)
+def test_columns_that_spark_or_delta_takes_for_one_are_refused(first: str, second: str) -> None:
+    """Python would tell them apart, and the table's first MERGE would fail for ever."""
+    with pytest.raises(SchemaError, match="two columns differ only by case") as caught:
+        footer(pa.table({first: [1], second: [2]}))
+
+    assert f"{first} and {second}" == caught.value.found
+
+
+@pytest.mark.parametrize("first, second", [("ß", "ss"), ("\ufb01", "fi"), ("é", "e")])
+def test_columns_that_only_unicode_takes_for_one_are_carried(first: str, second: str) -> None:
+    """Java compares names character by character."""
+    assert [first, second] == [c.name for c in footer(pa.table({first: [1], second: [2]})).columns]
+
+
+def test_a_column_is_found_as_spark_finds_it() -> None:
+    """By a key, say, in another case that only Java knows."""
+    found = footer(pa.table({"\u0130d": [1]})).column("id")
+
+    assert found is not None
+    assert "\u0130d" == found.name

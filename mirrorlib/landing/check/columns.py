@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import check_names
-from mirrorlib.landing.names import partition_values
+from mirrorlib.landing.names import fold_name, folds_of, partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,21 +66,22 @@ def good_names(names: list[str], file: str, table: str, found: Findings) -> froz
     except SchemaError:  # the first one of perhaps several: ask for each
         good: dict[str, str] = {}
         for name in names:
-            folded = name.lower()
-            if folded in good:
-                told = f"{good[folded]!a} and {name!a}"[:80]
+            folds = folds_of(name)
+            first = next((good[folded] for folded in folds if folded in good), None)
+            if first is not None:
+                told = f"{first!a} and {name!a}"[:80]
                 found.add("columns-collide", told, file=file, column=name)
             elif _carried(name, file, table, found):
-                good[folded] = name
+                good |= dict.fromkeys(folds, name)
         return frozenset(good.values())
     return frozenset(names)
 
 
 def given_names(file: str, names: Iterable[str], table: str, found: Findings) -> tuple[str, ...]:
     """Return the columns that a file's partition folders state and the file lacks; refuse them as its own."""
-    there = {name.lower() for name in names}
+    there = {fold_name(name) for name in names}
     values = partition_values(file)
-    lacking = [name for name in values if name.lower() not in there]
+    lacking = [name for name in values if fold_name(name) not in there]
     good = good_names(lacking, file, table, found)
     return tuple(name for name in lacking if name in good and values[name] is not None)
 

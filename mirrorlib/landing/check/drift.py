@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from mirrorlib.landing.check.columns import ColumnFacts, Facts
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 
 if TYPE_CHECKING:
@@ -79,19 +80,19 @@ class Drift:
     def close(self) -> None:
         """Say what no file has settled."""
         for key in self.keys if self.rows else ():
-            column = self.columns.get(key.lower())
+            column = self.columns.get(fold_name(key))
             if column is not None and pa.types.is_null(column.type):
                 self.found.add("key-untyped", "no type in any file", column=column.name)
 
     def _tell_dropped(self, facts: Facts, lane: _Lane) -> None:
-        there = {name.lower() for name in (*self.keys, *(c.name for c in facts.columns))}
+        there = {fold_name(name) for name in (*self.keys, *(c.name for c in facts.columns))}
         for folded, column in lane.columns.items():
             if folded not in there:
                 rule = "dropped-column" if column.nullable else "dropped-required-column"
                 self.found.add(rule, "no such column", file=facts.file.name, column=column.name)
 
     def _take_column(self, facts: Facts, column: ColumnFacts, lane: _Lane) -> None:
-        folded, name = column.name.lower(), facts.file.name
+        folded, name = fold_name(column.name), facts.file.name
         before = lane.columns.setdefault(folded, column)
         if before is column and lane.files and not column.nullable:
             told = "a new column, required"

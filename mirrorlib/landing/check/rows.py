@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.landing.markers import KNOWN_MARKERS, show_marker, small_markers
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings
@@ -152,5 +153,5 @@ def tell_marker(
 
 def missing_keys(names: Iterable[str], policy: Policy) -> tuple[str, ...]:
     """Return the key columns that a file lacks; names compare without regard to case."""
-    there = {name.lower() for name in names}
-    return tuple(key for key in policy.keys if key.lower() not in there)
+    there = {fold_name(name) for name in names}
+    return tuple(key for key in policy.keys if fold_name(key) not in there)

@@ -32,7 +32,7 @@ from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.markers import small_markers
-from mirrorlib.landing.names import partition_values
+from mirrorlib.landing.names import fold_name, partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,10 +129,10 @@ def _tell_undeclared(review: _Review, schema: FileSchema, names: Sequence[str]) 
             "text-column-undeclared", "it is not declared", file=review.name, column=name
         )
     there = (*names, *partition_values(review.name), *review.policy.keys)
-    folded = {name.casefold() for name in there}
+    folded = {fold_name(name) for name in there}
     for column in review.dialect.columns:
         name = column.name.strip()
-        if name.casefold() not in folded:
+        if fold_name(name) not in folded:
             review.found.add("text-column-missing", "it is declared", file=review.name, column=name)
 
 

@@ -15,6 +15,7 @@ from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.encodings import codec_of
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.metadata import METADATA_NAME
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from mirrorlib.landing.delimited.values import DataType
@@ -69,8 +70,8 @@ class Dialect:
         return self.declared(name) or STRING
 
     def _defined(self, name: str) -> DefinedColumn | None:
-        folded = name.strip().casefold()
-        found = (column for column in self.columns if column.name.strip().casefold() == folded)
+        folded = fold_name(name.strip())
+        found = (column for column in self.columns if fold_name(column.name.strip()) == folded)
         return next(found, None)
 
 
@@ -158,7 +159,7 @@ def _unknown_encoding(stated: str, table: str) -> MetadataError:
 def _columns(defined: tuple[DefinedColumn, ...], table: str) -> tuple[DefinedColumn, ...]:
     seen: dict[str, str] = {}
     for column in defined:
-        name, data_type = column.name.strip().casefold(), column.data_type.strip()
+        name, data_type = fold_name(column.name.strip()), column.data_type.strip()
         if name == MARKER:
             continue
         if data_type.casefold() not in DATA_TYPES:
@@ -166,7 +167,7 @@ def _columns(defined: tuple[DefinedColumn, ...], table: str) -> tuple[DefinedCol
         if seen.setdefault(name, data_type.casefold()) != data_type.casefold():
             msg = "SchemaDefinition declares the column twice, with different types"
             raise _refusal(msg, table, column=column.name)
-    return tuple(column for column in defined if column.name.strip().casefold() != MARKER)
+    return tuple(column for column in defined if fold_name(column.name.strip()) != MARKER)
 
 
 def _unknown_type(column: DefinedColumn, table: str) -> MetadataError:

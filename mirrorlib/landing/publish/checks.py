@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.publish.columns import OR_ANEW, FittedColumn, Given, fit_column, refused
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
 from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows, missing_column, same_marker
@@ -97,11 +98,11 @@ def _check_keys(rows: Rows, given: Given) -> None:
         if by_key and len(rows.markers or ()):
             msg = "updates, deletes and upserts need keys to go by, and the table has none"
             raise MarkerError(msg, table=given.table, next_step="Declare the table's keys.")
-    names = {name.lower(): name for name in rows.data.column_names}
+    names = {fold_name(name): name for name in rows.data.column_names}
     for key in given.keys:
-        if key.lower() not in names:
+        if fold_name(key) not in names:
             raise missing_column(key, given.table)
-        values = rows.data[names[key.lower()]]
+        values = rows.data[names[fold_name(key)]]
         if values.null_count:
             msg = "a key is NULL"
             row = pc.index(pc.is_null(values), value=True).as_py()
@@ -112,8 +113,8 @@ def _check_keys(rows: Rows, given: Given) -> None:
 
 def _missing(fitted: Sequence[FittedColumn], given: Given) -> tuple[KnownColumn, ...]:
     """Find the known columns that the rows lack, and refuse those that must not be missing."""
-    have = {column.known.name.lower() for column in fitted}
-    missing = tuple(column for column in given.known.columns if column.name.lower() not in have)
+    have = {fold_name(column.known.name) for column in fitted}
+    missing = tuple(column for column in given.known.columns if fold_name(column.name) not in have)
     for column in missing:
         if not column.nullable and not given.force:
             msg = "the column was published as NOT NULL before and is missing now, which stops a Fabric table"
@@ -134,10 +135,10 @@ def _ordered(
     fitted: Sequence[FittedColumn], missing: Sequence[KnownColumn], count: int, given: Given
 ) -> pa.Table:
     """Put known columns first, in their order; delimited text has all of them, always."""
-    mine = {column.known.name.lower(): column for column in fitted}
+    mine = {fold_name(column.known.name): column for column in fitted}
     fields, values = [], []
     for known in given.known.columns:
-        column = mine.pop(known.name.lower(), None)
+        column = mine.pop(fold_name(known.name), None)
         if column is not None:
             fields.append(_field(column.known))
             values.append(column.values)
@@ -155,8 +156,8 @@ def _field(column: KnownColumn) -> pa.Field:
 
 
 def _known_after(known: KnownSchema, fitted: Sequence[FittedColumn]) -> KnownSchema:
-    mine = {column.known.name.lower(): column.known for column in fitted}
-    kept = [mine.pop(column.name.lower(), column) for column in known.columns]
+    mine = {fold_name(column.known.name): column.known for column in fitted}
+    kept = [mine.pop(fold_name(column.name), column) for column in known.columns]
     return replace(known, columns=(*kept, *mine.values()))
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.publish.declare import PublishFormat, published_type
 from mirrorlib.landing.publish.files import is_number, no_numbers
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
@@ -171,8 +172,8 @@ def _nullable(
 
 def _refuse_untyped(field: pa.Field, given: Given) -> None:
     """Let a column of nothing but NULL wait until its type is known; delimited text cannot wait."""
-    keys = {key.lower() for key in given.keys}
-    if given.file_format == "csv" or field.name.lower() in keys:
+    keys = {fold_name(key) for key in given.keys}
+    if given.file_format == "csv" or fold_name(field.name) in keys:
         msg = "the column has no type: all its values are NULL"
         raise refused(msg, field.name, "Give it a type.", given)
 

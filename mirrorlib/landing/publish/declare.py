@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.landing.metadata import Detection, TableMetadata
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _keys(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> 
 
 
 def _folded(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(name.casefold() for name in names)
+    return frozenset(fold_name(name) for name in names)
 
 
 def _shown(value: object) -> str:

@@ -16,6 +16,7 @@ from mirrorlib.landing.metadata import (
     TableMetadata,
     parse_metadata,
 )
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.partner import PARTNER_FILE
 from mirrorlib.landing.publish.checks import Fitted, fit_rows
 from mirrorlib.landing.publish.claims import Content, Place
@@ -168,8 +169,8 @@ def declare(zone: Store, folder: str, draft: Draft, seen: Seen, partner: bytes |
 def _spelled(metadata: TableMetadata, fitted: Fitted, seen: Seen, *, force: bool) -> TableMetadata:
     """Spell new keys as the columns are, and declare the types of delimited text."""
     if seen.metadata is None or seen.metadata.key_columns != metadata.key_columns:
-        names = {column.name.lower(): column.name for column in fitted.known.columns}
-        keys = tuple(names[key.lower()] for key in metadata.key_columns)
+        names = {fold_name(column.name): column.name for column in fitted.known.columns}
+        keys = tuple(names[fold_name(key)] for key in metadata.key_columns)
         metadata = replace(metadata, key_columns=keys)
     if format_of(metadata) == "csv":
         columns = _definition(metadata.schema_definition, fitted.definition, force=force)
@@ -181,6 +182,6 @@ def _definition(
     stated: Sequence[DefinedColumn], fitted: Sequence[DefinedColumn], *, force: bool
 ) -> tuple[DefinedColumn, ...]:
     """Keep what is declared, unless the columns were forced to be others; add what is new."""
-    mine = {column.name.lower(): column for column in fitted}
-    kept = [(mine.pop(old.name.lower(), old), old) for old in stated]
+    mine = {fold_name(column.name): column for column in fitted}
+    kept = [(mine.pop(fold_name(old.name), old), old) for old in stated]
     return (*(new if force else old for new, old in kept), *mine.values())

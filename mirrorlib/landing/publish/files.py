@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.types import INTEGERS, is_binary_float
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _read_csv(path: Path, table: str, types: Mapping[str, pa.DataType]) -> pa.Ta
     names = _header(path, table)
     if len(set(names)) < len(names):
         return _read(path, {})
-    folded = {name.lower(): kind for name, kind in types.items()}
-    known = {name: folded[name.lower()] for name in names if name.lower() in folded}
+    folded = {fold_name(name): kind for name, kind in types.items()}
+    known = {name: folded[fold_name(name)] for name in names if fold_name(name) in folded}
     try:
         rows = _read(path, known)
     except pa.ArrowInvalid:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.landing.footer import open_parquet, read_footer
-from mirrorlib.landing.names import is_ignored, sequence_name
+from mirrorlib.landing.names import fold_name, is_ignored, sequence_name
 from mirrorlib.landing.publish.declare import ARROW_TYPES
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
@@ -70,7 +70,9 @@ class KnownSchema:
 
     def column(self, name: str) -> KnownColumn | None:
         """Find a column as Delta does, without regard to case."""
-        return next((known for known in self.columns if known.name.lower() == name.lower()), None)
+        return next(
+            (known for known in self.columns if fold_name(known.name) == fold_name(name)), None
+        )
 
 
 def read_known(zone: Store, folder: str, after: KnownSchema | None = None) -> KnownSchema | None:
@@ -126,7 +128,7 @@ def adopt_known(
             if not pa.types.is_null(column.type):
                 nullable = fields.get(column.name, True)
                 learnt = KnownColumn(name=column.name, type=column.type, nullable=nullable)
-                columns.setdefault(column.name.lower(), learnt)
+                columns.setdefault(fold_name(column.name), learnt)
     return KnownSchema(columns=tuple(columns.values()), markers=markers) if columns else None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
-from mirrorlib.landing.names import TableName
+from mirrorlib.landing.names import TableName, fold_name
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -189,11 +189,11 @@ class LandingTable:
         if not keys:
             msg = "deletes need keys to go by, and the table has none"
             raise MarkerError(msg, table=self._name, next_step="Declare the table's keys.")
-        spelled = {name.lower(): name for name in data.column_names}
+        spelled = {fold_name(name): name for name in data.column_names}
         for key in keys:
-            if key.lower() not in spelled:
+            if fold_name(key) not in spelled:
                 raise missing_column(key, self._name)
-        return tuple(spelled[key.lower()] for key in keys)
+        return tuple(spelled[fold_name(key)] for key in keys)
 
     def _keys_alone(self, rows: Rows) -> Rows:
         """Leave out what a delete does not need: all but keys and partition columns."""

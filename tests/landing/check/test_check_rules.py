@@ -511,6 +511,11 @@ def _columns_collide(zone: ZoneWriter, broken: bool) -> None:
     empty(zone).file([{"id": 1, "v": "a", "V" if broken else "w": "b"}])
 
 
+@breaks("columns-collide")
+def _columns_collide_in_java(zone: ZoneWriter, broken: bool) -> None:
+    empty(zone).file([{"id": 1, "\u00b5": "a", "\u03bc" if broken else "w": "b"}])
+
+
 @breaks("column-type")
 @breaks("column-type", deep=True)
 def _column_nested(zone: ZoneWriter, broken: bool) -> None:

@@ -18,6 +18,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.export.sinks.delta.target import find_target
 from mirrorlib.export.sinks.delta.types import extends, is_same, names_in, widens
 from mirrorlib.export.sinks.delta.work import snapshot_command
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,9 +40,9 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
     """
     if work.mode == "current" and work.plan.kind == "snapshot":
         return _free_columns(work, wanted)
-    has = {field.name.lower(): field for field in work.schema.fields}
-    added = [field for field in wanted.fields if field.name.lower() not in has]
-    names = {name.lower() for name in wanted.names}
+    has = {fold_name(field.name): field for field in work.schema.fields}
+    added = [field for field in wanted.fields if fold_name(field.name) not in has]
+    names = {fold_name(name) for name in wanted.names}
     gone = tuple(field.name for name, field in has.items() if name not in names)
     if work.plan.kind == "changes" and work.mode != "changes":
         _check_renamed(work, names, added, gone)
@@ -57,7 +58,7 @@ def _check_renamed(
 ) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
     before = set((work.seen.facts or {}).get("dropped", ()))
-    back = [name for name in before if name.lower() in names]
+    back = [name for name in before if fold_name(name) in names]
     newly = [name for name in gone if name not in before]
     new = [field.name for field in added]
     if back or (newly and new):
@@ -75,10 +76,10 @@ def _change_types(
 ) -> list[StructField]:
     """Widen columns; return those that get more fields."""
     pairs = [
-        (has[field.name.lower()], field)
+        (has[fold_name(field.name)], field)
         for field in wanted.fields
-        if field.name.lower() in has
-        and not is_same(has[field.name.lower()].dataType, field.dataType)
+        if fold_name(field.name) in has
+        and not is_same(has[fold_name(field.name)].dataType, field.dataType)
     ]
     wider, nested = [], []
     for old, new in pairs:
@@ -143,8 +144,8 @@ def _allow(work: Work, columns: StructType) -> None:
 def _free_columns(work: Work, wanted: StructType) -> Work:
     """Make way for the columns of a copy that is about to be replaced."""
     _allow(work, wanted)
-    names = {name.lower() for name in wanted.names}
-    gone = tuple(name for name in work.schema.names if name.lower() not in names)
+    names = {fold_name(name) for name in wanted.names}
+    gone = tuple(name for name in work.schema.names if fold_name(name) not in names)
     fed = work.found.properties.get(FEED, "").lower() == "true"
     mapped = work.found.mapped or any(needs_mapping(name) for name in names_in(wanted))
     # Delta drops no column of a table with column mapping and a feed of its own.

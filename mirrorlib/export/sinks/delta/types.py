@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import Column, to_columns
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 from mirrorlib.landing.types import INTEGERS, widens_in_place
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ def extends(new: DataType, old: DataType) -> bool:
     from pyspark.sql import types as t
 
     if isinstance(old, t.StructType) and isinstance(new, t.StructType):
-        has = {field.name.lower(): field.dataType for field in new.fields}
+        has = {fold_name(field.name): field.dataType for field in new.fields}
         return all(
-            field.name.lower() in has and extends(has[field.name.lower()], field.dataType)
+            fold_name(field.name) in has and extends(has[fold_name(field.name)], field.dataType)
             for field in old.fields
         )
     if isinstance(old, t.ArrayType) and isinstance(new, t.ArrayType):

@@ -13,6 +13,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.export.sinks.delta.types import is_comparable
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.landing.columns import OURS
+from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +147,9 @@ class Work:
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
-        found = next((mine for mine in self.schema.names if mine.lower() == name.lower()), name)
+        found = next(
+            (mine for mine in self.schema.names if fold_name(mine) == fold_name(name)), name
+        )
         return str(found)
 
 
@@ -162,16 +165,16 @@ def keys_of(delivery: Delivery) -> list[str]:
         SchemaError: a key is no column.
 
     """
-    names = {name.lower(): name for name in columns_of(delivery.frame)}
+    names = {fold_name(name): name for name in columns_of(delivery.frame)}
     for key in delivery.plan.keys:
-        if key.lower() not in names:
+        if fold_name(key) not in names:
             msg = "the key is no column of the source"
             step = (
                 "Name its key columns, or none; the window was planned with these, so begin anew: "
                 f"{snapshot_command(delivery.stream)}"
             )
             raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
-    return [names[key.lower()] for key in delivery.plan.keys]
+    return [names[fold_name(key)] for key in delivery.plan.keys]
 
 
 def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
@@ -182,7 +185,7 @@ def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
 
     """
     for name in columns_of(delivery.frame):
-        if name.lower() in reserved or name.lower().startswith(OURS):
+        if fold_name(name) in reserved or fold_name(name).startswith(OURS):
             msg = f"the column's name is taken by what mode {delivery.stream.mode} adds"
             step = "Rename it at the source, or choose another mode."
             raise SchemaError(msg, table=delivery.stream.table, column=name, next_step=step)

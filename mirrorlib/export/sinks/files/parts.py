@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,13 +63,13 @@ def spelled_keys(delivery: Delivery) -> tuple[str, ...]:
         SchemaError: the table has no such column.
 
     """
-    names = {name.lower(): name for name in delivery.frame.columns}
+    names = {fold_name(name): name for name in delivery.frame.columns}
     for key in delivery.plan.keys:
-        if key.lower() not in names:
+        if fold_name(key) not in names:
             msg = "the key is no column of the table"
             step = "Declare the keys that it has, and rewind the consumer to a snapshot."
             raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
-    return tuple(names[key.lower()] for key in delivery.plan.keys)
+    return tuple(names[fold_name(key)] for key in delivery.plan.keys)
 
 
 def write_parts(

@@ -12,7 +12,7 @@ from mirrorlib.errors import FeedError, JournalError, SchemaError, TableNameErro
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON, kind_of, widens
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.landing.names import printable
+from mirrorlib.landing.names import fold_name, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,19 +94,19 @@ def read_columns(delivery: Delivery) -> tuple[Column, ...]:
 
     """
     table = delivery.stream.table
-    keys = {key.lower() for key in delivery.plan.keys}
+    keys = {fold_name(key) for key in delivery.plan.keys}
     fields = [field for field in delivery.frame.schema.fields if field.name not in FEED_COLUMNS]
     columns = []
     for field in fields:
         kind = kind_of(field.dataType)
-        key = field.name.lower() in keys
+        key = fold_name(field.name) in keys
         if kind is None or (key and kind == JSON):
             msg = f"a column of this type cannot be {'a key' if kind else 'kept'} in a database"
             step = "Leave it out of the key." if kind else "Change its type at the source."
             found = field.dataType.simpleString().partition("<")[0]
             raise SchemaError(msg, table=table, column=field.name, found=found, next_step=step)
         columns.append(Column(source=field.name, name=field.name, kind=kind, key=key))
-    missing = [key for key in delivery.plan.keys if key.lower() not in _lowered(columns)]
+    missing = [key for key in delivery.plan.keys if fold_name(key) not in _lowered(columns)]
     if missing or not columns:
         msg = "the key is no column of the table" if missing else "the table has no columns"
         raise SchemaError(
@@ -116,7 +116,7 @@ def read_columns(delivery: Delivery) -> tuple[Column, ...]:
 
 
 def _lowered(columns: Sequence[Column]) -> set[str]:
-    return {column.source.lower() for column in columns}
+    return {fold_name(column.source) for column in columns}
 
 
 def check_names(session: Session, columns: Sequence[Column], table: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, INSERT, KIND, POST, PRE, TIME, VERSION
-from mirrorlib.landing.names import quote
+from mirrorlib.landing.names import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
 
 def _column_of(key: str, columns: Sequence[str], table: str) -> str:
     """Name a key column as the table does."""
-    found = [name for name in columns if name.lower() == key.lower()]
+    found = [name for name in columns if fold_name(name) == fold_name(key)]
     if not found:
         msg = "the key is no column of the table"
         step = "Correct the keys that are given for it."

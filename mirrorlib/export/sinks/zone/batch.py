@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.export.sink import comes_after
+from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.publish.allocate import newest_number, publish_next
 from mirrorlib.landing.publish.claims import Call, Content, read_claim
 
@@ -198,4 +199,4 @@ def _misplaced(
 
 
 def _folded(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(name.casefold() for name in names)
+    return frozenset(fold_name(name) for name in names)
