@@ -24,7 +24,7 @@ from mirrorlib.apply.choose import (
     next_files,
     position_of,
 )
-from mirrorlib.apply.columns import find_column
+from mirrorlib.apply.columns import find_key_column
 from mirrorlib.apply.continuity import (
     began_again,
     changed_since,
@@ -197,7 +197,7 @@ def untyped_part(work: Work, prepared: Prepared) -> str:
     if not columns:
         return UNTYPED
     keys = work.source.policies.keys if prepared.rows else ()
-    untyped = next((key for key in keys if find_column(columns, key) is None), None)
+    untyped = next((key for key in keys if find_key_column(columns, key) is None), None)
     return "" if untyped is None else UNTYPED_KEY.format(key=untyped)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.landing.names import fold_name, quote
+from mirrorlib.landing.names import find_key, fold_name, quote
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
@@ -67,6 +67,13 @@ def needs_mapping(name: str) -> bool:
 def find_column(columns: Iterable[Column], name: str) -> Column | None:
     """Find a column as Delta does, without regard to case."""
     return next((column for column in columns if fold_name(column.name) == fold_name(name)), None)
+
+
+def find_key_column(columns: Iterable[Column], key: str) -> Column | None:
+    """Find a key column, see `find_key`."""
+    columns = tuple(columns)
+    found = find_key((column.name for column in columns), key)
+    return None if found is None else find_column(columns, found)
 
 
 def sql_type(kind: pa.DataType) -> str:

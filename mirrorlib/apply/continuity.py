@@ -54,8 +54,8 @@ def check_keys(work: Work, entry: Entry | None) -> None:
     """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
     if entry is None or not entry.position:
         return
-    old = tuple(fold_name(key) for key in entry.plan.policies.keys)
-    new = tuple(fold_name(key) for key in work.source.policies.keys)
+    old = tuple(fold_name(key.strip()) for key in entry.plan.policies.keys)
+    new = tuple(fold_name(key.strip()) for key in work.source.policies.keys)
     if old and old != new:
         msg = "the key columns changed, and the rows already there were applied by the old ones"
         found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"

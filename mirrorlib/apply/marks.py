@@ -94,7 +94,7 @@ def check_columns(
         msg, found = "updates, upserts and deletes need keys", str(markers[row].as_py())
         step = "Declare keyColumns in _metadata.json."
         raise _marker_error(source, file, schema, msg, found, first + row, step)
-    missing = [key for key in keys if schema.rows and schema.column(key) is None]
+    missing = [key for key in keys if schema.rows and schema.key(key) is None]
     if missing:
         msg = "a key column of the table is missing in the file"
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.apply.marks import DELETE
-from mirrorlib.landing.names import fold_name
+from mirrorlib.landing.names import find_key
 
 if TYPE_CHECKING:
     from mirrorlib.apply.source import Source
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 def typed_keys(source: Source, schema: FileSchema) -> list[str]:
     """Name a file's own key columns as the file does, but for those that hold nothing but NULL."""
-    columns = [schema.own.column(key) for key in source.policies.keys]
+    columns = [schema.own.key(key) for key in source.policies.keys]
     return [column.name for column in columns if column and not pa.types.is_null(column.type)]
 
 
 def untyped_keys(source: Source, schema: FileSchema) -> int:
     """Count the key columns that are NULL in every row."""
-    columns = [schema.column(key) for key in source.policies.keys]
+    columns = [schema.key(key) for key in source.policies.keys]
     return sum(1 for column in columns if column is None or pa.types.is_null(column.type))
 
 
@@ -39,9 +39,9 @@ def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
 
 def required_columns(source: Source, dialect: Dialect, schema: FileSchema) -> list[str]:
     """Name a file's columns that are declared with `IsNullable` false; in keys a NULL is told anyway."""
-    keys = {fold_name(key) for key in source.policies.keys}
     names = [column.name for column in schema.own.columns]
-    return [name for name in names if dialect.required(name) and fold_name(name) not in keys]
+    keys = {find_key(names, key) for key in source.policies.keys}
+    return [name for name in names if dialect.required(name) and name not in keys]
 
 
 def count_missing(rows: pa.Table, markers: pa.ChunkedArray, names: list[str]) -> dict[str, int]:

@@ -213,7 +213,7 @@ def _ordered(
 def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:
     """Join what the publisher states with what the caller asks for."""
     return Policies(
-        keys=metadata.key_columns,
+        keys=metadata.stated_keys,
         upsert_default=metadata.upsert_default,
         insert_policy=options.insert_policy,
         evolution=_evolution(metadata, options),

@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirrorlib.apply.columns import find_column, to_columns, to_pairs
+from mirrorlib.apply.columns import find_key_column, to_columns, to_pairs
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.apply.doubt import find_doubt
 from mirrorlib.apply.failure import find_damage, spark_failed
@@ -158,7 +158,9 @@ def _commit(
     columns = ready.columns
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     keys = tuple(
-        found.name for key in plan.policies.keys if (found := find_column(columns, key)) is not None
+        found.name
+        for key in plan.policies.keys
+        if (found := find_key_column(columns, key)) is not None
     )
     stage = Stage(spark=work.spark, state=work.state, folder=staging_folder(work, plan))
     source = _source_of(work, plan)

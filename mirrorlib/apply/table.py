@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import (
     Column,
     Columns,
-    find_column,
+    find_key_column,
     needs_mapping,
     sql_type,
     to_columns,
@@ -193,7 +193,7 @@ def to_sql(properties: Mapping[str, str]) -> str:
 
 def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
     """Name the key columns that Delta can keep minimum and maximum of."""
-    found = (find_column(columns, key) for key in keys)
+    found = (find_key_column(columns, key) for key in keys)
     return ",".join(quote(c.name) for c in found if c is not None and c.sql_type not in _NO_RANGE)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
-from mirrorlib.landing.names import TableName, parse_name
+from mirrorlib.landing.names import TableName, find_key, parse_name
 from mirrorlib.store import open_store
 
 
@@ -37,7 +37,9 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
     journal = Journal(open_store(target.state), name)
     entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
     keys = entry.plan.policies.keys if entry is not None else ()
-    return Mirror(table=table_address(target, name), keys=tuple(keys))
+    columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
+    found = tuple(find_key(columns, key) or key.strip() for key in keys)
+    return Mirror(table=table_address(target, name), keys=found)
 
 
 def table_address(target: Target, name: TableName) -> str:

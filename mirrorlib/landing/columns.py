@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.names import fold_name, folds_of
+from mirrorlib.landing.names import find_key, fold_name, folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,6 +72,11 @@ class FileSchema:
         return next(
             (column for column in self.columns if fold_name(column.name) == fold_name(name)), None
         )
+
+    def key(self, name: str) -> FileColumn | None:
+        """Find a key column, see `find_key`."""
+        found = find_key((column.name for column in self.columns), name)
+        return None if found is None else self.column(found)
 
 
 def with_given(schema: FileSchema, values: Mapping[str, pa.Scalar]) -> FileSchema:

@@ -82,6 +82,7 @@ class TableMetadata:
 
     Attributes:
         key_columns: The key, in order, without surrounding blanks; empty when none is declared.
+        blank_keys: Those of them that are stated with blanks around them, as they are stated.
         detection: How new files are found and ordered.
         upsert_default: Whether files without a marker column are upserts, not inserts.
         file_format: The files' format; None when it is not stated.
@@ -97,6 +98,7 @@ class TableMetadata:
     """
 
     key_columns: tuple[str, ...] = ()
+    blank_keys: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     detection: Detection = "sequential"
     upsert_default: bool = False
     file_format: FileFormat | None = None
@@ -109,6 +111,11 @@ class TableMetadata:
     repairs: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+
+    @property
+    def stated_keys(self) -> tuple[str, ...]:
+        """Return the key as it is stated: blanks may be a slip, or part of a column's name. See `find_key`."""
+        return tuple(self.blank_keys.get(name, name) for name in self.key_columns)
 
     @property
     def extensions(self) -> tuple[str, ...]:
@@ -160,8 +167,10 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
     reading = _Reading(table, _by_name(members, table, repairs), repairs)
     properties, unknown_properties = _format_properties(reading)
     file_format, assumed = _file_format(reading)
+    keys = _key_columns(reading)
     return TableMetadata(
-        key_columns=_key_columns(reading),
+        key_columns=tuple(keys),
+        blank_keys=MappingProxyType({name: told for name, told in keys.items() if name != told}),
         detection=_choice(reading, "fileDetectionStrategy", _DETECTIONS) or "sequential",
         upsert_default=_flag(reading, "isUpsertDefaultRowMarker"),
         file_format=file_format,
@@ -212,15 +221,17 @@ def _unknown(members: Members, known: Container[str]) -> tuple[str, ...]:
     return tuple(name for name, _ in members if name.strip().casefold() not in known)
 
 
-def _key_columns(reading: _Reading) -> tuple[str, ...]:
+def _key_columns(reading: _Reading) -> dict[str, str]:
+    """Give the key columns, each by its name without surrounding blanks as it is stated."""
     value = reading.values.get("keycolumns")
     if isinstance(value, str):
         reading.repairs.append("keyColumns is a single string")
         value = [value]
     if value is None:
-        return ()
+        return {}
     if not isinstance(value, list):
         raise _wrong(reading, "keyColumns", value, "a list of column names")
+    folded: set[str] = set()
     names: dict[str, str] = {}
     for item in value:
         if not isinstance(item, str):
@@ -230,11 +241,12 @@ def _key_columns(reading: _Reading) -> tuple[str, ...]:
             reading.repairs.append(f"blanks around the key column {name!r}")
         if not name:
             reading.repairs.append("an empty name in keyColumns")
-        elif fold_name(name) in names:
+        elif fold_name(name) in folded:
             reading.repairs.append(f"the key column {name!r} is named twice")
         else:
-            names[fold_name(name)] = name
-    return tuple(names.values())
+            folded.add(fold_name(name))
+            names[name] = item
+    return names
 
 
 def _choice(reading: _Reading, name: str, choices: Mapping[str, _T]) -> _T | None:

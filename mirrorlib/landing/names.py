@@ -180,6 +180,12 @@ def _fold_character(character: str) -> str:
     return upper.lower()[:1]  # that of a dotted capital I is `i` and a dot above
 
 
+def find_key(names: Iterable[str], key: str) -> str | None:
+    """Find a key column among names: by its whole name, else without the blanks around it, as publishers copy them."""
+    folded = {fold_name(name): name for name in names}
+    return folded.get(fold_name(key)) or folded.get(fold_name(key.strip()))
+
+
 def folds_of(name: str) -> set[str]:
     """Give what no two columns of a table may share: Spark's way to fold a name, and Delta's when it makes a table."""
     return {fold_name(name), name.lower()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from mirrorlib.landing.check.columns import ColumnFacts, Facts
-from mirrorlib.landing.names import fold_name
+from mirrorlib.landing.names import find_key, fold_name
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 
 if TYPE_CHECKING:
@@ -80,12 +80,14 @@ class Drift:
     def close(self) -> None:
         """Say what no file has settled."""
         for key in self.keys if self.rows else ():
-            column = self.columns.get(fold_name(key))
+            name = find_key(self.columns, key)
+            column = None if name is None else self.columns[name]
             if column is not None and pa.types.is_null(column.type):
                 self.found.add("key-untyped", "no type in any file", column=column.name)
 
     def _tell_dropped(self, facts: Facts, lane: _Lane) -> None:
-        there = {fold_name(name) for name in (*self.keys, *(c.name for c in facts.columns))}
+        keys = (form for key in self.keys for form in (key, key.strip()))
+        there = {fold_name(name) for name in (*keys, *(c.name for c in facts.columns))}
         for folded, column in lane.columns.items():
             if folded not in there:
                 rule = "dropped-column" if column.nullable else "dropped-required-column"

@@ -34,7 +34,7 @@ from mirrorlib.landing.check.rows import (
 )
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.footer import open_parquet
-from mirrorlib.landing.names import fold_name
+from mirrorlib.landing.names import find_key
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
 
@@ -162,7 +162,8 @@ def _scan(
     found: Findings,
 ) -> None:
     """Read the rows as far as they have to be read."""
-    keys = [c for c in columns if fold_name(c.name) in {fold_name(key) for key in policy.keys}]
+    names = {find_key([c.name for c in columns], key) for key in policy.keys}
+    keys = [c for c in columns if c.name in names]
     open_keys = [key.name for key in keys if key.nullable]
     wanted = [name for name in (marker, *open_keys) if name]
     told: set[str] = set()

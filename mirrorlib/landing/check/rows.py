@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.landing.markers import KNOWN_MARKERS, show_marker, small_markers
-from mirrorlib.landing.names import fold_name
+from mirrorlib.landing.names import find_key
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings
@@ -153,5 +153,5 @@ def tell_marker(
 
 def missing_keys(names: Iterable[str], policy: Policy) -> tuple[str, ...]:
     """Return the key columns that a file lacks; names compare without regard to case."""
-    there = {fold_name(name) for name in names}
-    return tuple(key for key in policy.keys if fold_name(key) not in there)
+    there = tuple(names)
+    return tuple(key for key in policy.keys if find_key(there, key) is None)

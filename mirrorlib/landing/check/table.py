@@ -95,7 +95,7 @@ def _review_content(
     files = review_folder(zone, listed, folder.path, metadata, found)
     policy = Policy(
         table=folder.name.shown,
-        keys=metadata.key_columns if metadata else (),
+        keys=metadata.stated_keys if metadata else (),
         upsert_default=metadata is not None and metadata.upsert_default,
         stated=metadata is not None,
         deep=deep,

@@ -128,8 +128,8 @@ def _tell_undeclared(review: _Review, schema: FileSchema, names: Sequence[str]) 
         review.found.add(
             "text-column-undeclared", "it is not declared", file=review.name, column=name
         )
-    there = (*names, *partition_values(review.name), *review.policy.keys)
-    folded = {fold_name(name) for name in there}
+    keys = (form for key in review.policy.keys for form in (key, key.strip()))
+    folded = {fold_name(name) for name in (*names, *partition_values(review.name), *keys)}
     for column in review.dialect.columns:
         name = column.name.strip()
         if fold_name(name) not in folded:
@@ -167,7 +167,7 @@ def _given(review: _Review, schema: FileSchema) -> tuple[str, ...]:
 
 def _scan(review: _Review, schema: FileSchema, seen: _Seen) -> None:
     stored, dialect, policy = review.file.stored, review.dialect, review.policy
-    keys = {key: column.name for key in policy.keys if (column := schema.column(key))}
+    keys = {key: column.name for key in policy.keys if (column := schema.key(key))}
     required = [column.name for column in schema.columns if dialect.required(column.name)]
     seen.nulls = {name: Rows() for name in required if name not in keys.values()}
     tables = survey_tables(review.handle, stored, dialect, schema, seen.survey, table=policy.table)
