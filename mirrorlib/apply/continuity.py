@@ -16,7 +16,7 @@ from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.landing.names import WHOLE_FOLDER, fold_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
@@ -51,18 +51,23 @@ def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
 
 
 def check_keys(work: Work, entry: Entry | None) -> None:
-    """Keys cannot change once declared; they may be declared later (landing-zone format, keyColumns)."""
+    """Keys cannot change once declared, but for their order; they may be declared later (landing-zone format)."""
     if entry is None or not entry.position:
         return
-    old = tuple(fold_name(key.strip()) for key in entry.plan.policies.keys)
-    new = tuple(fold_name(key.strip()) for key in work.source.policies.keys)
-    if old and old != new:
+    old, new = entry.plan.policies.keys, work.source.policies.keys
+    if old and not is_same_key(old, new):
         msg = "the key columns changed, and the rows already there were applied by the old ones"
         found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
         step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
         raise JournalError(
             msg, table=work.table, file="_metadata.json", found=found, next_step=step
         )
+
+
+def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
+    """Say whether two keys are of the same columns, in whatever order and case."""
+    first, second = ({fold_name(key.strip()) for key in keys} for keys in (old, new))
+    return first == second
 
 
 def goes_on(work: Work, opened: Folder, options: Options) -> bool:

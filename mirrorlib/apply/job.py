@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.target import Target
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.landing.names import TableName
-    from mirrorlib.store import Store
+    from mirrorlib.store import PathOrUrl, Store
 
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -55,7 +55,7 @@ class Job:
 
 def open_job(
     spark: SparkSession,
-    landing_zone: str,
+    landing_zone: PathOrUrl,
     target: Target,
     options: Options,
     observe: Observer | None = None,

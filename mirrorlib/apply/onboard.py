@@ -19,7 +19,7 @@ from mirrorlib.landing.listing import (
     see_folder,
     see_partitions,
 )
-from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, parse_metadata
+from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, as_published, parse_metadata
 from mirrorlib.landing.names import extension_of, plain_name, sequence_number
 from mirrorlib.landing.plain import (
     PLAIN_DIALECT,
@@ -138,6 +138,7 @@ def open_folder(
     metadata = parse_metadata(data, table)
     if metadata.partitioned and short is None:
         seen = see_partitions(zone, folder, seen)
+    metadata = as_published(metadata, (file.name for file in seen.files))
     listing = _ordered(seen, metadata, history, table)
     shown = (*_shown(listing), *_overlooked(listing, metadata))
     if look is not None and short is None:

@@ -113,10 +113,14 @@ class Options:
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
         _ = self.limits
-        for name, number in (("start_at", self.start_at), ("retention", self.retention)):
+        for name in ("start_at", "retention", "parallelism"):
+            number = getattr(self, name)
             if number is not None and number < 1:
                 msg = f"{name} is {number}; it has to be 1 or more"
                 raise ValueError(msg)
+        if self.rewrite_limit < 0:
+            msg = f"rewrite_limit is {self.rewrite_limit}; it has to be 0 or more"
+            raise ValueError(msg)
         if self.retention is not None and self.cleanup is None:
             msg = f"retention is {self.retention}; it means nothing without cleanup"
             raise ValueError(msg)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
 _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
@@ -78,8 +79,8 @@ _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 def plan_zone(
     spark: SparkSession,
-    landing_zone: str,
-    target: str,
+    landing_zone: PathOrUrl,
+    target: PathOrUrl,
     *,
     tables: Sequence[str] = (),
     insert_policy: InsertPolicy = "append",
@@ -89,7 +90,7 @@ def plan_zone(
     max_files: int | None = None,
     max_bytes: int | None = None,
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
     retry: bool = False,
     allow_foreign_writes: bool = False,
     moved_from: str | None = None,

@@ -21,6 +21,7 @@ SHOWS_NOTHING = (
     "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
     "If one was removed on purpose, start it over: mirrorlib reset TARGET TABLE"
 )
+EMPTY = "The landing zone shows no table."
 STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
 
 
@@ -233,7 +234,8 @@ def notes_of(
         told_reason(table.table, table.state, table.reason) for table in tables if table.reason
     ]
     told = [f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings]
-    return [*reasons, *told, *(f"warning: {warning}" for warning in warnings)]
+    empty = [] if tables or warnings else [EMPTY]
+    return [*empty, *reasons, *told, *(f"warning: {warning}" for warning in warnings)]
 
 
 def told_reason(table: str, state: str, reason: str) -> str:

@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.record import Life
     from mirrorlib.landing.names import TableName
+    from mirrorlib.store import PathOrUrl
 
 
 def reset_table(
     spark: SparkSession,
-    target: str,
+    target: PathOrUrl,
     table: str,
     *,
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
     start_at: int = 1,
 ) -> Life:
     """Begin a new life of a table: the next apply replaces its content, in one commit, by what the zone shows then.

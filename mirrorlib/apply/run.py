@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.landing.names import TableName
+    from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
@@ -75,8 +76,8 @@ _MOST_TABLES_AT_ONCE = 8
 
 def apply_zone(
     spark: SparkSession,
-    landing_zone: str,
-    target: str,
+    landing_zone: PathOrUrl,
+    target: PathOrUrl,
     *,
     tables: Sequence[str] = (),
     insert_policy: InsertPolicy = "append",
@@ -86,7 +87,7 @@ def apply_zone(
     max_bytes: int | None = None,
     parallelism: int | None = None,
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
     retry: bool = False,
     allow_foreign_writes: bool = False,
     allow_empty: bool = False,

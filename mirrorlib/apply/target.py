@@ -5,10 +5,11 @@ In: what a caller says. Out: `Target`, which knows nothing of Spark; `table.py` 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 
 STATE_FOLDER = "_mirrorlib"
 
@@ -29,7 +30,7 @@ class Target:
     state: str
 
     @classmethod
-    def of(cls, place: str, *, catalog: str | None, state: str | None) -> Target:
+    def of(cls, place: PathOrUrl, *, catalog: str | None, state: PathOrUrl | None) -> Target:
         """Settle where the state lies: beside the tables, or where the caller says.
 
         Raises:
@@ -39,7 +40,7 @@ class Target:
         if catalog is not None and state is None:
             msg = "a catalog's schema has no folder for the journal"
             raise LandingZoneError(msg, next_step="Say where the journal lives, with --state PATH.")
-        root = open_store(place).url if catalog is None else place
+        root = open_store(place).url if catalog is None else os.fspath(place)
         return cls(
             place=root, catalog=catalog, state=open_store(state or f"{root}/{STATE_FOLDER}").url
         )

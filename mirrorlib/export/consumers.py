@@ -27,6 +27,8 @@ from mirrorlib.tabular import Report, duration
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.store import PathOrUrl
+
 Health = Literal["current", "behind", "delivering", "failed", "expired", "unknown"]
 
 
@@ -108,12 +110,12 @@ class ConsumersReport(Report):
 
 
 def list_consumers(
-    target: str,
+    target: PathOrUrl,
     *,
     consumer: str | None = None,
     tables: Sequence[str] = (),
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
     spark: SparkSession | None = None,
 ) -> ConsumersReport:
     """Tell how far each consumer has come in each table.
@@ -139,12 +141,12 @@ def list_consumers(
 
 
 def drop_consumer(
-    target: str,
+    target: PathOrUrl,
     consumer: str,
     *,
     tables: Sequence[str] = (),
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
 ) -> tuple[str, ...]:
     """Forget a consumer, or some tables of it; what its receiver holds stays there.
 
@@ -165,13 +167,13 @@ def drop_consumer(
 
 
 def rewind_consumer(
-    target: str,
+    target: PathOrUrl,
     consumer: str,
     to: Start,
     *,
     tables: Sequence[str] = (),
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
     spark: SparkSession | None = None,
 ) -> tuple[str, ...]:
     """Let a consumer begin again: after a version, with all rows ("snapshot"), or with what comes ("now").
@@ -239,7 +241,11 @@ def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits
 
 
 def _registered(
-    target: str, consumer: str, tables: Sequence[str], catalog: str | None, state: str | None
+    target: PathOrUrl,
+    consumer: str,
+    tables: Sequence[str],
+    catalog: str | None,
+    state: PathOrUrl | None,
 ) -> list[Registry]:
     place = Target.of(target, catalog=catalog, state=state)
     all_of_it = registries(open_store(place.state), consumer)

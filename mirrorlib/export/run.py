@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.report import Event, Observer
     from mirrorlib.export.sink import Sink
-    from mirrorlib.store import Store
+    from mirrorlib.store import PathOrUrl, Store
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
@@ -64,7 +64,7 @@ class _Job:
 
 def export_tables(
     spark: SparkSession,
-    target: str,
+    target: PathOrUrl,
     tables: Sequence[str] = (),
     *,
     consumer: str,
@@ -75,7 +75,7 @@ def export_tables(
     on_expired: OnExpired = "fail",
     keys: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
     max_versions: int | None = None,
     parallelism: int | None = None,
     observe: Observer | None = None,
@@ -119,7 +119,7 @@ def export_tables(
     tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
         if catalog is None:
-            check_apart(to, target)
+            check_apart(to, os.fspath(target))
         sink, chosen = open_sink(to, mode)
         shown = shown_url(to)
     else:

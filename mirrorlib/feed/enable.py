@@ -8,6 +8,7 @@ lowered unless it is asked for.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -23,6 +24,8 @@ from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
 State = Literal["enabled", "already", "refused"]
@@ -77,7 +80,7 @@ class EnableReport(Report):
 
 def enable_feed(
     spark: SparkSession,
-    place: str,
+    place: PathOrUrl,
     *,
     catalog: str | None = None,
     tables: Sequence[str] = (),
@@ -100,6 +103,7 @@ def enable_feed(
     if days is not None and (isinstance(days, bool) or days < 1):
         msg = "`days` is not a number of days from 1 on"
         raise FeedError(msg, found=str(days))
+    place = os.fspath(place)
     chosen = find_tables(spark, place, catalog, tables)
     return EnableReport(
         place=place, tables=tuple(_enable(spark, name, address, days) for name, address in chosen)

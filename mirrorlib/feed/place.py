@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError, first_line
@@ -18,6 +19,8 @@ from mirrorlib.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    from mirrorlib.store import PathOrUrl
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
@@ -42,6 +45,11 @@ class FeedTable:
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
         """Let a reader that has its options read the table."""
         return reader.table(self.sql) if self.path is None else reader.load(self.path)
+
+
+def address_of(table: PathOrUrl) -> str:
+    """Say a table in one text; what is given as a path is one, even without a slash in it."""
+    return table if isinstance(table, str) else str(Path(table).absolute())
 
 
 def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> FeedTable:

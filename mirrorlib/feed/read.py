@@ -26,7 +26,7 @@ from mirrorlib.feed.net import (
     fold_net,
     pair_updates,
 )
-from mirrorlib.feed.place import FeedTable, find_feed_table
+from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.refusal import (
     TOO_OLD,
     check_planned,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.feed.actions import Metadata
+    from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
@@ -53,7 +54,7 @@ _LIFTING = threading.Lock()  # all threads of a session share its configuration
 
 def read_feed(
     spark: SparkSession,
-    table: str,
+    table: PathOrUrl,
     *,
     after: Bound | None = None,
     until: Bound | None = None,
@@ -89,13 +90,14 @@ def read_feed(
             is no such table, or the session leaves out files that it cannot read.
 
     """
+    name = address_of(table)
     if images not in get_args(Images):
         msg = '`images` is neither "both" nor "post"'
-        raise FeedError(msg, table=table, found=str(images))
-    found = find_feed_table(spark, table)
-    window = open_window(found.commits, table, after, until)
+        raise FeedError(msg, table=name, found=str(images))
+    found = find_feed_table(spark, name)
+    window = open_window(found.commits, name, after, until)
     frame = read_window(spark, found, window)
-    frame = tell_changes(frame, window, table, keys, net=net)
+    frame = tell_changes(frame, window, name, keys, net=net)
     return frame if images == "both" else frame.where(f"{KIND} <> '{PRE}'")
 
 

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import VERSION
-from mirrorlib.feed.place import FeedTable, find_feed_table
+from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.refusal import refuse_losses
 from mirrorlib.feed.window import Bound, open_window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorlib.store import PathOrUrl
+
 
 def stream_feed(
     spark: SparkSession,
-    table: str,
+    table: PathOrUrl,
     *,
     after: Bound | None = None,
     max_files: int | None = None,
@@ -43,22 +45,23 @@ def stream_feed(
             or the session leaves out files that it cannot read.
 
     """
-    found = find_feed_table(spark, table)
+    name = address_of(table)
+    found = find_feed_table(spark, name)
     refuse_losses(spark, found)
     reader = spark.readStream.format("delta").option("readChangeFeed", "true")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
-    for name, limit in limits.items():
+    for option, limit in limits.items():
         if limit is not None:
-            reader = reader.option(name, limit)
+            reader = reader.option(option, limit)
     _check_fed(found)
     if after is None:
         return found.load(reader)
-    window = open_window(found.commits, table, after, None)
+    window = open_window(found.commits, name, after, None)
     if len(window.segments) > 1:
         msg = "the table's schema has changed since then in a way that one stream cannot span"
         last = window.segments[-1].first
         step = f"Read up to version {last - 1} with read_feed, and stream after it."
-        raise FeedError(msg, table=table, first_readable=last, next_step=step)
+        raise FeedError(msg, table=name, first_readable=last, next_step=step)
     # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
     first = min(window.after + 1, found.commits.newest)
     return found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")

@@ -8,8 +8,8 @@ requirements and formats".
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
@@ -142,6 +142,23 @@ class TableMetadata:
         return tuple(f".{extension}{end}" for extension in self.extensions for end in packed)
 
 
+def as_published(metadata: TableMetadata, names: Iterable[str]) -> TableMetadata:
+    """Take a table for Parquet whose files all are, though its metadata describes text and states no format.
+
+    Args:
+        metadata: what the publisher states.
+        names: the files that the table's folder shows.
+
+    """
+    lowered = [name.lower() for name in names] if metadata.assumed else []
+    if metadata.file_extension or not any(name.endswith(".parquet") for name in lowered):
+        return metadata
+    if any(name.endswith(TEXT_ENDINGS) for name in lowered):
+        return metadata
+    told = "it states no FileFormat and describes text, and all files are Parquet: Parquet"
+    return replace(metadata, file_format="parquet", assumed=(told,))
+
+
 @dataclass(frozen=True, slots=True)
 class _Reading:
     """Properties by case-folded name, and where to note repairs."""
@@ -177,9 +194,7 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
         file_extension=_file_extension(reading),
         format_properties=properties,
         schema_definition=_schema_definition(reading),
-        partitioned=_flag(
-            reading, "isPartitionEnabled", text=True
-        ),  # seen so, and documented nowhere
+        partitioned=_flag(reading, "isPartitionEnabled"),
         conditional_update=_text(reading, "ConditionalUpdateColumn"),
         repairs=tuple(repairs),
         assumed=assumed,
@@ -269,14 +284,13 @@ def _text(reading: _Reading, name: str) -> str | None:
     return value.strip() or None
 
 
-def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
-    """Read true or false; written as text it counts as repaired, unless *text* says that this is usual."""
+def _flag(reading: _Reading, name: str) -> bool:
+    """Read true or false; written as text it counts as repaired."""
     value = reading.values.get(name.casefold())
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, str) and value.strip().casefold() in {"true", "false", ""}:
-        if not text:
-            reading.repairs.append(f"{name} is a string")
+        reading.repairs.append(f"{name} is a string")
         return value.strip().casefold() == "true"
     raise _wrong(reading, name, value, "true or false")
 

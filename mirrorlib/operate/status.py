@@ -39,7 +39,7 @@ from mirrorlib.tabular import duration
 
 if TYPE_CHECKING:
     from mirrorlib.landing.listing import FolderListing
-    from mirrorlib.store import Store
+    from mirrorlib.store import PathOrUrl, Store
 
 _BACK = (
     "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"
@@ -124,7 +124,7 @@ class StatusReport(StateReport):
 
 
 def read_status(
-    target: str, *, catalog: str | None = None, state: str | None = None
+    target: PathOrUrl, *, catalog: str | None = None, state: PathOrUrl | None = None
 ) -> StatusReport:
     """Read how every table of a target stands.
 

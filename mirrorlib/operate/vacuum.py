@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.feed.commits import Commits
     from mirrorlib.feed.place import FeedTable
+    from mirrorlib.store import PathOrUrl
 
 _DEFAULT = "interval 1 week"  # Delta's own
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
@@ -100,14 +101,14 @@ class VacuumReport(Report):
 
 def vacuum_tables(
     spark: SparkSession,
-    target: str,
+    target: PathOrUrl,
     *,
     tables: Sequence[str] = (),
     hours: int | None = None,
     dry_run: bool = False,
     force: bool = False,
     catalog: str | None = None,
-    state: str | None = None,
+    state: PathOrUrl | None = None,
 ) -> VacuumReport:
     """Remove the files that tables no longer need, unless a registered consumer has still to read them.
 

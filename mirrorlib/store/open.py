@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import obstore.store
@@ -34,7 +35,10 @@ RETRIES: RetryConfig = {
 }
 
 
-def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
+PathOrUrl: TypeAlias = str | os.PathLike[str]  # a local path, or the URL of a place
+
+
+def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Store:
     """Return the store for a local path, a `file:` URL, or any URL that obstore knows (`s3://`, `abfss://`, `gs://` …).
 
     Args:
@@ -45,6 +49,7 @@ def open_store(url: str, options: Mapping[str, str] | None = None) -> Store:
         LandingZoneError: the URL is none that can be opened.
 
     """
+    url = os.fspath(url)
     scheme = urlsplit(url).scheme
     if scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))

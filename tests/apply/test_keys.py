@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.apply.columns import Column, find_key_column
+from mirrorlib.apply.continuity import is_same_key
 from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.options import Options
 from mirrorlib.apply.prepare import prepare_files
@@ -54,3 +55,17 @@ def test_a_column_whose_name_has_blanks_can_be_a_key(zone: ZoneWriter) -> None:
     assert prepared.fault is None
     report = check_zone(str(zone))
     assert report.ok, str(report)
+
+
+@pytest.mark.parametrize(
+    "old,new,same",
+    [
+        (["id", "r"], ["R", "id"], True),
+        (["id "], ["id"], True),
+        (["id", "r"], ["id"], False),
+        (["id"], [], False),
+    ],
+)
+def test_the_same_columns_are_the_same_key(old: list[str], new: list[str], *, same: bool) -> None:
+    """Their order means nothing."""
+    assert same is is_same_key(old, new)

@@ -36,6 +36,8 @@ def test_limits_are_of_both_kinds() -> None:
     "wrong,told",
     [
         ({"max_files": 0}, "max_files is 0; it has to be 1 or more"),
+        ({"parallelism": 0}, "parallelism is 0; it has to be 1 or more"),
+        ({"rewrite_limit": -1}, "rewrite_limit is -1; it has to be 0 or more"),
         ({"max_bytes": -1}, "max_bytes is -1; it has to be 1 or more"),
         ({"insert_policy": "replace"}, "insert_policy is 'replace'; it has to be one of append, upsert"),
         ({"evolution": "any"}, "evolution is 'any'; it has to be one of widen, add, strict"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.lenient import Json, read_lenient
-from mirrorlib.landing.metadata import DefinedColumn, TableMetadata, parse_metadata
+from mirrorlib.landing.metadata import DefinedColumn, TableMetadata, as_published, parse_metadata
 
 
 def parsed(text: str | bytes) -> TableMetadata:
@@ -161,7 +161,10 @@ def test_unknown_properties_are_ignored_and_named() -> None:
 )
 def test_each_damage_is_repaired_and_named(text: str | bytes, repair: str) -> None:
     """The value is the one that was meant, and one phrase says what was wrong."""
-    assert TableMetadata(key_columns=("id",), repairs=(repair,)) == parsed(text)
+    found = parsed(text)
+
+    assert TableMetadata(key_columns=("id",), repairs=(repair,)) == replace(found, blank_keys={})
+    assert "id" == found.stated_keys[0].strip()
 
 
 @pytest.mark.parametrize(
@@ -177,15 +180,40 @@ def test_booleans_as_strings() -> None:
     found = parsed('{"isUpsertDefaultRowMarker": "True", "isPartitionEnabled": "true"}')
 
     assert (True, True) == (found.upsert_default, found.partitioned)
-    assert ("isUpsertDefaultRowMarker is a string",) == found.repairs
+    told = ("isUpsertDefaultRowMarker is a string", "isPartitionEnabled is a string")
+    assert told == found.repairs
 
 
 @pytest.mark.parametrize("text", ["true", '"true"', "false", '"false"'])
 def test_partition_folders_are_declared_by_a_string_or_a_boolean(text: str) -> None:
-    """The property is not documented: it was seen as a string, so neither is a mistake."""
+    """A string is repaired, as any other boolean's."""
     found = parsed(f'{{"isPartitionEnabled": {text}}}')
 
-    assert ("true" in text, ()) == (found.partitioned, found.repairs)
+    repairs = ("isPartitionEnabled is a string",) if '"' in text else ()
+    assert ("true" in text, repairs) == (found.partitioned, found.repairs)
+
+
+@pytest.mark.parametrize(
+    "names, metadata, expected",
+    [
+        (["1.parquet", "2.PARQUET", "x.md5"], {}, "parquet"),
+        (["1.parquet", "2.csv"], {}, "delimited"),
+        (["1.csv.gz"], {}, "delimited"),
+        ([], {}, "delimited"),
+        (["1.parquet"], {"FileFormat": "CSV"}, "delimited"),
+        (["1.parquet"], {"FileExtension": "csv"}, "delimited"),
+    ],
+)
+def test_a_table_whose_files_are_all_parquet_is_parquet(
+    names: list[str], metadata: dict[str, object], expected: str
+) -> None:
+    """`SchemaDefinition` has no meaning for it; what is stated counts more than names."""
+    stated = parsed(json.dumps({"SchemaDefinition": {"Columns": []}, **metadata}))
+
+    found = as_published(stated, names)
+
+    assert expected == found.file_format
+    assert ("all files are Parquet" in " ".join(found.assumed)) is (expected == "parquet")
 
 
 def test_learns_example_with_a_bare_word() -> None:
@@ -408,7 +436,7 @@ def test_any_damaged_metadata_means_what_the_whole_one_means(
     whole, damaged = parsed(dumped(stated)), parsed(DAMAGES[damage](stated))
 
     assert () == whole.repairs
-    assert replace(whole, unknown=()) == replace(damaged, repairs=(), unknown=())
+    assert replace(whole, unknown=()) == replace(damaged, repairs=(), unknown=(), blank_keys={})
 
 
 def plain(value: Json) -> object:

@@ -14,9 +14,11 @@ from mirrorlib.errors import MetadataError
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.lenient import read_lenient
-from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, parse_metadata
+from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, as_published, parse_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mirrorlib.landing.check.findings import Findings
     from mirrorlib.landing.metadata import DefinedColumn
 
@@ -49,13 +51,23 @@ _DOCUMENTED = {
 }
 
 
-def review_metadata(data: bytes | None, table: str, found: Findings) -> TableMetadata | None:
-    """Read what a table's publisher states; None when it states nothing that can be understood."""
+def review_metadata(
+    data: bytes | None, table: str, found: Findings, names: Iterable[str] = ()
+) -> TableMetadata | None:
+    """Read what a table's publisher states; None when it states nothing that can be understood.
+
+    Args:
+        data: `_metadata.json`, None when it is absent.
+        table: for messages.
+        found: takes findings.
+        names: the table's files, which tell the format where it is not stated.
+
+    """
     if data is None:
         found.add("metadata-missing", "no _metadata.json", file=METADATA_NAME)
         return None
     try:
-        metadata = parse_metadata(data, table)
+        metadata = as_published(parse_metadata(data, table), names)
     except MetadataError as exc:
         told = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
         found.add("metadata-unreadable", told, file=METADATA_NAME)

@@ -23,9 +23,11 @@ from mirrorlib.landing.check.report import CheckedTable, CheckStep
 from mirrorlib.landing.check.rows import Policy
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.metadata import METADATA_NAME
-from mirrorlib.landing.names import refuse_uncarriable
+from mirrorlib.landing.names import is_ignored, refuse_uncarriable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mirrorlib.landing.check.columns import ColumnFacts
     from mirrorlib.landing.check.folder import ChangeFile
     from mirrorlib.landing.check.report import CheckObserver, Finding
@@ -79,6 +81,15 @@ def _review_name(folder: TableFolder, found: Findings) -> bool:
     return True
 
 
+def _shown(zone: Store, path: str, listed: Folder) -> Iterator[str]:
+    """Give the names of a table's files, those of its partition folders too, as far as they are asked for."""
+    yield from (file.name for file in listed.files if not is_ignored(file.name))
+    for name in listed.folders:
+        inner = None if is_ignored(name) or "=" not in name else zone.list_folder(f"{path}/{name}")
+        if inner is not None:
+            yield from _shown(zone, f"{path}/{name}", inner)
+
+
 def _review_content(
     zone: Store,
     folder: TableFolder,
@@ -90,7 +101,8 @@ def _review_content(
 ) -> tuple[ChangeFile, ...]:
     stated = any(file.name == METADATA_NAME for file in listed.files)
     data = zone.read(f"{folder.path}/{METADATA_NAME}") if stated else None
-    metadata = review_metadata(data, folder.name.shown, found)
+    names = _shown(zone, folder.path, listed)
+    metadata = review_metadata(data, folder.name.shown, found, names)
     dialect = review_dialect(metadata, folder.name.shown, found)
     files = review_folder(zone, listed, folder.path, metadata, found)
     policy = Policy(

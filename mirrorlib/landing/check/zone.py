@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from mirrorlib.landing.check.report import CheckObserver, CheckStep, Finding
     from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.store import Folder, Store
+    from mirrorlib.store import Folder, PathOrUrl, Store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _TABLES_AT_ONCE = 8
 
 
 def check_zone(
-    landing_zone: str,
+    landing_zone: PathOrUrl,
     *,
     tables: Sequence[str] = (),
     strict: bool = False,

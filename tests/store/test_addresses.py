@@ -1,0 +1,56 @@
+"""Places are given as text, or as path objects, wherever the package takes one."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import mirrorlib
+from mirrorlib.apply.target import Target
+from mirrorlib.feed.place import address_of
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+
+def test_a_path_object_opens_what_its_text_does(tmp_path: Path) -> None:
+    """The folder, and a target with its state."""
+    text, path = str(tmp_path), PurePosixPath(tmp_path)
+
+    assert open_store(text).url == open_store(path).url
+    assert Target.of(text, catalog=None, state=None) == Target.of(path, catalog=None, state=None)
+    named = Target.of(Path("dbo"), catalog="c", state=path)
+    assert ("dbo", text) == (named.place, named.state)
+
+
+def test_a_path_object_without_a_slash_is_no_table_of_a_catalog() -> None:
+    """A text without one is."""
+    assert ("orders", str(Path.cwd() / "orders")) == (
+        address_of("orders"),
+        address_of(Path("orders")),
+    )
+
+
+def test_every_public_function_takes_path_objects(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """From the landing zone to the consumer."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    source, tables, state = Path(str(zone)), Path(target), tmp_path / "state"
+
+    assert mirrorlib.plan(spark, source, tables, state=state).ok
+    assert mirrorlib.apply(spark, source, tables, state=state).ok
+    assert mirrorlib.check(source).ok
+    assert mirrorlib.status(tables, state=state).ok
+    assert 1 == mirrorlib.read_feed(spark, tables / "orders").count()
+    assert mirrorlib.enable_feed(spark, tables).ok
+    to = f"files:{tmp_path}/out?format=jsonl"
+    assert mirrorlib.export(spark, tables, consumer="lake", to=to, state=state).ok
+    assert mirrorlib.consumers(tables, state=state).ok
+    assert mirrorlib.vacuum(spark, tables, state=state, dry_run=True).ok
+    assert ("orders",) == mirrorlib.rewind_consumer(tables, "lake", to=0, state=state)
+    assert ("orders",) == mirrorlib.drop_consumer(tables, "lake", state=state)
+    assert 2 == mirrorlib.reset(spark, tables, "orders", state=state).ordinal
