@@ -77,7 +77,6 @@ def test_a_folder_of_somebody_elses_is_refused(tmp_path: Path) -> None:
     assert [tmp_path / "precious.txt"] == list(tmp_path.iterdir())
 
 
-@pytest.mark.smoke
 def test_the_demo_runs_as_a_user_runs_it(tmp_path: Path) -> None:
     """It tells the rows it found, the feed of its last changes, and commands that work."""
     command = [sys.executable, "-m", "mirrorlib.cli"]
