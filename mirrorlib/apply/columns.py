@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.landing.names import find_key, fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.landing.names import find_key
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:

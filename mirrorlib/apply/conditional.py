@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.fold import ADD, DELETED, DROP, ORDER, find_tail, give_ops, ops_of_winner
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,9 @@ from mirrorlib.apply.decode import count_rows
 from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.plan import changed_files, seen_until
 from mirrorlib.errors import JournalError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.metadata import DETECTION_NAMES
-from mirrorlib.landing.names import WHOLE_FOLDER, fold_name
+from mirrorlib.landing.names import WHOLE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.apply.marks import DELETE, INSERT, UPDATE, UPSERT
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

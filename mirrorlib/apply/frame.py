@@ -22,7 +22,7 @@ from mirrorlib.apply.prepare import fitted_rows
 from mirrorlib.apply.read import can_spark_read, open_batches
 from mirrorlib.apply.rescue import needs_rescue
 from mirrorlib.apply.sessions import file_reader
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import mirror_type
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import STATE_FOLDER
 from mirrorlib.errors import LandingZoneError, TableBusyError
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 from mirrorlib.store import LocalStore, open_store
 
 if TYPE_CHECKING:

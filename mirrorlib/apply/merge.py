@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.conditional import is_greater
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, OP, PUT
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,8 @@ from mirrorlib.apply.columns import (
 )
 from mirrorlib.apply.log import FileLog, HistoryLog, TableLog
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
-from mirrorlib.landing.names import TableName, fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

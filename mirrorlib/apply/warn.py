@@ -13,7 +13,7 @@ from mirrorlib.apply.columns import find_column
 from mirrorlib.apply.marks import UPDATE, UPSERT
 from mirrorlib.apply.rescue import RESCUED_COLUMN
 from mirrorlib.errors import first_few
-from mirrorlib.landing.names import fold_name
+from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

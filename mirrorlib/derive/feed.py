@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
+from mirrorlib.identifiers import quote
 from mirrorlib.keys.declare import key_by
-from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

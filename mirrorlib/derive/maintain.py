@@ -17,11 +17,11 @@ from mirrorlib.apply.columns import needs_mapping, to_columns
 from mirrorlib.apply.table import MAPPING, feed_properties, to_sql
 from mirrorlib.errors import KeysError, SchemaError
 from mirrorlib.feed.place import quote_dotted
+from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
-from mirrorlib.quoting import quote
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from mirrorlib.feed.net import (
     Helpers,
     orderable,
 )
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
 if TYPE_CHECKING:

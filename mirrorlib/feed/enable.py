@@ -19,7 +19,8 @@ from mirrorlib.errors import FeedError, MirrorError
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import TableName, fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.landing.names import TableName
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.names import TableName, matches, quote
+from mirrorlib.identifiers import quote
+from mirrorlib.landing.names import TableName, matches
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
-from mirrorlib.landing.names import fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError, first_line
 from mirrorlib.feed.commits import Commits
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

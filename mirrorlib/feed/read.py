@@ -36,7 +36,7 @@ from mirrorlib.feed.refusal import (
 )
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
-from mirrorlib.landing.names import fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

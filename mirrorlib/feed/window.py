@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.schemas import spans, widens
-from mirrorlib.landing.names import fold_name
+from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
     from mirrorlib.feed.actions import FeedCommit, Metadata

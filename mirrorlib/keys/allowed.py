@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _find(schema: StructType, name: str, what: str) -> str:
     """Find a column as Spark would: by its name, or by the only one that differs in case alone."""
     if name in schema.names:
         return name
-    alike = [known for known in schema.names if known.casefold() == name.casefold()]
+    alike = [known for known in schema.names if fold_name(known) == fold_name(name)]
     if len(alike) == 1:
         return alike[0]
     msg = f"the {what} name one that the DataFrame does not have"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.foundry_types import fields_of, types_of
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
@@ -208,7 +209,7 @@ def _columns(told: object, what: str, kinds: Mapping[str, str]) -> tuple[str, ..
     if not isinstance(told, list) or not told or not all(isinstance(name, str) for name in told):
         msg = f"{what} names no columns"
         raise KeysError(msg)
-    if len({name.casefold() for name in told}) < len(told):
+    if len({fold_name(name) for name in told}) < len(told):
         msg = f"{what} names a column twice"
         raise KeysError(msg, found=", ".join(told))
     missing = [name for name in told if name not in kinds]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mirrorlib.identifiers import quote
 from mirrorlib.keys.plan import Node, walk
-from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

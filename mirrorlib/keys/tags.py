@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorlib.errors import KeysError
+from mirrorlib.identifiers import quote
 from mirrorlib.keys.value import Keys
-from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

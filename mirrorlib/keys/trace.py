@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.columns import (
     Column,
     Followed,
@@ -31,7 +32,6 @@ from mirrorlib.keys.rules import (
 )
 from mirrorlib.keys.tags import MARKER, Declared, Tagged, read_tags
 from mirrorlib.keys.value import Keys
-from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,12 +106,12 @@ def trace_keys(df: DataFrame) -> Trace:
 def _usable_tags(df: DataFrame) -> list[Tagged]:
     """Return the tagged columns whose names mean one column."""
     schema = df.schema
-    count = Counter(name.casefold() for name in schema.names)
+    count = Counter(fold_name(name) for name in schema.names)
     return [
         tagged
         for tags in read_tags(schema).values()
         for tagged in tags
-        if count[tagged.name.casefold()] == 1
+        if count[fold_name(tagged.name)] == 1
     ]
 
 

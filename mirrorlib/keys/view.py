@@ -13,10 +13,10 @@ from operator import or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
+from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
-from mirrorlib.quoting import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

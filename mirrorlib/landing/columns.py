@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.names import find_key, fold_name, folds_of
+from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.landing.names import find_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias, TypeVar
 
 from mirrorlib.errors import MetadataError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.lenient import Json, Members, NotJsonError, read_lenient
-from mirrorlib.landing.names import fold_name
 
 METADATA_NAME = "_metadata.json"
 

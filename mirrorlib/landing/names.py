@@ -16,7 +16,7 @@ from urllib.parse import quote as percent_encode
 from urllib.parse import unquote as percent_decode
 
 from mirrorlib.errors import TableNameError
-from mirrorlib.quoting import quote as quote  # noqa: PLC0414  # names are asked for here
+from mirrorlib.identifiers import fold_name, folds_of
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -164,31 +164,10 @@ def partition_values(name: str) -> dict[str, str | None]:
     }
 
 
-def fold_name(name: str) -> str:
-    """Give a column's name without its case, as Java's `equalsIgnoreCase` sees it, by which Spark finds columns.
-
-    Each character by itself, upper case first: Turkish letters are `i`, the long s is `s`, the micro sign
-    is mu, and `ß` is not `ss`.
-    """
-    return name.lower() if name.isascii() else "".join(map(_fold_character, name))
-
-
-def _fold_character(character: str) -> str:
-    """Fold by the mappings of one character to one, which Python has only as far as they are its full ones."""
-    capitals = (character.upper(), character.title())
-    upper = next((one for one in capitals if len(one) == 1), character)
-    return upper.lower()[:1]  # that of a dotted capital I is `i` and a dot above
-
-
 def find_key(names: Iterable[str], key: str) -> str | None:
     """Find a key column among names: by its whole name, else without the blanks around it, as publishers copy them."""
     folded = {fold_name(name): name for name in names}
     return folded.get(fold_name(key)) or folded.get(fold_name(key.strip()))
-
-
-def folds_of(name: str) -> set[str]:
-    """Give what no two columns of a table may share: Spark's way to fold a name, and Delta's when it makes a table."""
-    return {fold_name(name), name.lower()}
 
 
 def named_twice(names: Sequence[str]) -> str | None:

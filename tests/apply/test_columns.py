@@ -6,7 +6,7 @@ import unicodedata
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.names import fold_name
+from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

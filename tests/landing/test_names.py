@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import TableNameError
+from mirrorlib.identifiers import quote
 from mirrorlib.landing.names import (
     TableName,
     find_conflicts,
@@ -15,7 +16,6 @@ from mirrorlib.landing.names import (
     parse_folder,
     parse_name,
     printable,
-    quote,
     refuse_uncarriable,
     sequence_name,
     sequence_number,

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
+from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.landing.columns import check_names
-from mirrorlib.landing.names import fold_name, folds_of, partition_values
+from mirrorlib.landing.names import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.columns import ColumnFacts, Facts
-from mirrorlib.landing.names import find_key, fold_name
+from mirrorlib.landing.names import find_key
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 
 if TYPE_CHECKING:

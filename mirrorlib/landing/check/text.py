@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.columns import Facts, UnreadableError, good_names
 from mirrorlib.landing.check.faults import rule_of
 from mirrorlib.landing.check.rows import (
@@ -32,7 +33,7 @@ from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.markers import small_markers
-from mirrorlib.landing.names import fold_name, partition_values
+from mirrorlib.landing.names import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

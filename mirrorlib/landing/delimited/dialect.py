@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.encodings import codec_of
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.metadata import METADATA_NAME
-from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from mirrorlib.landing.delimited.values import DataType

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.metadata import Detection, TableMetadata
-from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.footer import open_parquet
-from mirrorlib.landing.names import fold_name
 from mirrorlib.landing.types import INTEGERS, is_binary_float
 
 if TYPE_CHECKING:

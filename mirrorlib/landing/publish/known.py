@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.errors import MirrorError, StoreError
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.footer import open_parquet, read_footer
-from mirrorlib.landing.names import fold_name, is_ignored, sequence_name
+from mirrorlib.landing.names import is_ignored, sequence_name
 from mirrorlib.landing.publish.declare import ARROW_TYPES
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
-from mirrorlib.landing.names import TableName, fold_name
+from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.names import TableName
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted

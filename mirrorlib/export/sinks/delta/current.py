@@ -33,7 +33,7 @@ from mirrorlib.export.sinks.delta.work import (
     keys_of,
 )
 from mirrorlib.feed.net import VERSION
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

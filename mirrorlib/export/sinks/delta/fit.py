@@ -18,7 +18,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.export.sinks.delta.target import find_target
 from mirrorlib.export.sinks.delta.types import extends, is_same, names_in, widens
 from mirrorlib.export.sinks.delta.work import snapshot_command
-from mirrorlib.landing.names import fold_name
+from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,7 +15,7 @@ from mirrorlib.apply.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.export.sinks.delta.types import sized_column
 from mirrorlib.export.sinks.delta.work import snapshot_command
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

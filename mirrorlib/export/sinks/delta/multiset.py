@@ -14,7 +14,7 @@ from mirrorlib.errors import ForeignWriteError
 from mirrorlib.export.sinks.delta.stage import stage_rows
 from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

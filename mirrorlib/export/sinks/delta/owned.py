@@ -13,7 +13,7 @@ from mirrorlib.apply.table import FEED, MAPPING, to_sql
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
 from mirrorlib.export.sinks.delta.types import names_in, to_ddl
 from mirrorlib.export.sinks.delta.work import Work, snapshot_command
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import Column, to_columns
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
-from mirrorlib.landing.names import fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.landing.types import INTEGERS, widens_in_place
 
 if TYPE_CHECKING:

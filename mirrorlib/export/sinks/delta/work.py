@@ -12,8 +12,8 @@ from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import SchemaError
 from mirrorlib.export.sinks.delta.types import is_comparable
 from mirrorlib.feed.net import FEED_COLUMNS
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import OURS
-from mirrorlib.landing.names import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
-from mirrorlib.landing.names import fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.export.sinks.jdbc.database import Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON
 from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
-from mirrorlib.landing.names import quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

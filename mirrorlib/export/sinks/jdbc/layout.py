@@ -12,7 +12,8 @@ from mirrorlib.errors import FeedError, JournalError, SchemaError, TableNameErro
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON, kind_of, widens
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.landing.names import fold_name, printable
+from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

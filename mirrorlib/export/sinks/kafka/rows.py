@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, INSERT, KIND, POST, PRE, TIME, VERSION
-from mirrorlib.landing.names import fold_name, quote
+from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

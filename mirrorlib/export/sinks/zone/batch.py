@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.export.sink import comes_after
-from mirrorlib.landing.names import fold_name
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.publish.allocate import newest_number, publish_next
 from mirrorlib.landing.publish.claims import Call, Content, read_claim
 

@@ -1,0 +1,33 @@
+"""Say what a name is to Spark: how it is quoted, in SQL and for columns, and which names it takes for one.
+
+The one place that does, for whoever writes or compares names of columns and tables.
+"""
+
+from __future__ import annotations
+
+
+def quote(identifier: str) -> str:
+    """Quote a name for Spark SQL; whatever it holds, it stays one identifier."""
+    escaped = identifier.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def fold_name(name: str) -> str:
+    """Give a column's name without its case, as Java's `equalsIgnoreCase` sees it, by which Spark finds columns.
+
+    Each character by itself, upper case first: Turkish letters are `i`, the long s is `s`, the micro sign
+    is mu, and `ß` is not `ss`.
+    """
+    return name.lower() if name.isascii() else "".join(map(_fold_character, name))
+
+
+def _fold_character(character: str) -> str:
+    """Fold by the mappings of one character to one, which Python has only as far as they are its full ones."""
+    capitals = (character.upper(), character.title())
+    upper = next((one for one in capitals if len(one) == 1), character)
+    return upper.lower()[:1]  # that of a dotted capital I is `i` and a dot above
+
+
+def folds_of(name: str) -> set[str]:
+    """Give what no two columns of a table may share: Spark's way to fold a name, and Delta's when it makes a table."""
+    return {fold_name(name), name.lower()}
