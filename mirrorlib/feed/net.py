@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
+_INCOMPARABLE = {"map", "variant", "geography", "geometry"}
 INSERT, DELETE, PRE, POST = "insert", "delete", "update_preimage", "update_postimage"
 
 
@@ -149,9 +150,14 @@ def orderable(rows: DataFrame, columns: Sequence[str]) -> list[Column]:
 
 
 def is_comparable(kind: DataType) -> bool:
-    """Say whether Spark can group, hash and order by a type."""
-    told = kind.simpleString()
-    return "map<" not in told and "variant" not in told
+    """Say whether Spark can group, hash and order by a type: by no map, variant or place, however deep inside."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, StructType):
+        return all(is_comparable(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return is_comparable(kind.elementType)
+    return kind.typeName().partition("(")[0] not in _INCOMPARABLE
 
 
 def _newest_of_key(counted: DataFrame, keys: Sequence[str]) -> DataFrame:

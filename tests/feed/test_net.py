@@ -10,6 +10,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.errors import FeedError
+from mirrorlib.feed.net import is_comparable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,3 +120,13 @@ def test_a_type_that_cannot_be_compared_is_refused(spark: SparkSession, tmp_path
     spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, map('a', 1))")
     with pytest.raises(FeedError, match="cannot be compared"):
         mirrorlib.read_feed(spark, table, after=0, net=True, keys=["k"])
+
+
+def test_types_are_told_by_what_they_are_not_by_what_fields_are_named() -> None:
+    """A struct may have a field that is called geometry; a map counts however deep it lies."""
+    from pyspark.sql import types  # tests without Spark run in seconds
+
+    nested = types.ArrayType(types.MapType(types.StringType(), types.LongType()))
+
+    assert is_comparable(types.StructType().add("geometry", types.StringType()))
+    assert not is_comparable(types.StructType().add("plain", nested))

@@ -85,12 +85,6 @@ def widens(old: DataType, new: DataType) -> Column | None:
     return pair[1] if fits and wide else None
 
 
-def is_comparable(kind: DataType) -> bool:
-    """Say whether Spark can group by a type."""
-    told = kind.simpleString()
-    return not any(word in told for word in ("map<", "variant", "geo"))
-
-
 def sized_column(name: str, kind: DataType) -> Column:
     """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
     found = to_columns([(name, kind.simpleString())])

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import SchemaError
-from mirrorlib.export.sinks.delta.types import is_comparable
-from mirrorlib.feed.net import FEED_COLUMNS
+from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import OURS
 
