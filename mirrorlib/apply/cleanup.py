@@ -14,7 +14,7 @@ import logging
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.plan import changed_files
+from mirrorlib.apply.plan import changed_files, placed_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +56,7 @@ def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
     """Give the applied files, but for those that have changed since and the newest of each partition folder."""
     listing, position = opened.listing, entry.position
     changed = {*listing.changed, *changed_files(listing, entry.plan, position)}
+    changed |= {file.name for file in placed_files(listing, entry.plan, position)}
     for lane, files in listing.lanes.items():
         kept = None if listing.by_time else max(files, default=None)
         for number, file in files.items():

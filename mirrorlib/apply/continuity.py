@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.decode import count_rows
 from mirrorlib.apply.onboard import policies_of
-from mirrorlib.apply.plan import changed_files, seen_until
+from mirrorlib.apply.plan import changed_files, placed_files, seen_until
 from mirrorlib.errors import JournalError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.landing.names import WHOLE_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator
 
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.options import Options
-    from mirrorlib.apply.record import Entry
+    from mirrorlib.apply.record import Entry, PlannedFile
     from mirrorlib.apply.work import Work
+    from mirrorlib.store import StoredFile
+
+_LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
 def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
@@ -105,7 +108,29 @@ def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str,
     """Name the numbered files that are no longer what was applied from this zone."""
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return ()
-    return changed_files(opened.listing, entry.plan, entry.position)
+    changed = changed_files(opened.listing, entry.plan, entry.position)
+    return (*changed, *_replaced(work, opened, entry))
+
+
+def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
+    """Name the files that came to their places later, and are not what the plan that has applied them says."""
+    waiting = {file.name: file for file in placed_files(opened.listing, entry.plan, entry.position)}
+    batch = entry.plan.batch
+    for earlier in range(batch - 1, max(batch - _LOOKED_BACK, 0), -1):
+        if not waiting:
+            return
+        for planned in work.journal.entry(work.life, earlier).plan.files:
+            file = waiting.pop(planned.name, None)
+            if file is not None and not _is_same(file, planned):
+                yield planned.name
+
+
+def _is_same(file: StoredFile, planned: PlannedFile) -> bool:
+    """Say whether a file is the one that was planned; one that was restored with its time is."""
+    if not planned.modified:
+        return file.etag == planned.etag
+    written = file.modified.isoformat(timespec="microseconds")
+    return (file.size, written) == (planned.size, planned.modified)
 
 
 def began_again(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.landing.names import WHOLE_FOLDER, partition_of, sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirrorlib.apply.record import Plan
     from mirrorlib.landing.listing import FolderListing
@@ -150,21 +150,40 @@ def changed_files(
     Files of the newest plan are compared by identity, older ones by whether they were written after
     that plan's listing.
     """
-    if listing.by_time:
-        return ()  # what was applied is known by name, and compared where it is listed
     planned = {file.name: file.etag for file in newest.files}
     known_at = seen_until(newest)
-    applied = (
-        file
-        for lane, files in listing.lanes.items()
-        for number, file in files.items()
-        if number <= position.get(lane, 0)
-    )
     return tuple(
         file.name
-        for file in applied
+        for file in _applied(listing, position)
         if (file.etag != planned[file.name] if file.name in planned else file.modified > known_at)
     )
+
+
+def placed_files(
+    listing: FolderListing, newest: Plan, position: Mapping[str, int]
+) -> tuple[StoredFile, ...]:
+    """Give the applied files that came to their places after the newest plan's listing, with an older time.
+
+    Their content may have changed, which only the plan that has applied them can tell.
+    """
+    planned = {file.name for file in newest.files}
+    known_at = seen_until(newest)
+    return tuple(
+        file
+        for file in _applied(listing, position)
+        if file.name not in planned
+        and file.placed is not None
+        and file.modified <= known_at < file.placed
+    )
+
+
+def _applied(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
+    if listing.by_time:
+        return  # what was applied is known by name, and compared where it is listed
+    for lane, files in listing.lanes.items():
+        for number, file in files.items():
+            if number <= position.get(lane, 0):
+                yield file
 
 
 def seen_until(plan: Plan) -> datetime:

@@ -201,6 +201,7 @@ class LocalStore:
                 size=stat.st_size,
                 modified=datetime.fromtimestamp(stat.st_mtime, UTC),
                 etag=f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
+                placed=datetime.fromtimestamp(stat.st_ctime, UTC),
             )
 
 

@@ -17,6 +17,8 @@ class StoredFile:
         modified: aware UTC.
         etag: what the store says identifies this content; changes when the file is replaced.
         below: the path below its table's folder, where that is more than one segment.
+        placed: when it came to its place, aware UTC, where that is told apart from when it was written: a file that
+            is moved or copied on a disk keeps its time.
 
     """
 
@@ -25,6 +27,7 @@ class StoredFile:
     modified: datetime
     etag: str
     below: str = ""
+    placed: datetime | None = None
 
     @property
     def name(self) -> str:

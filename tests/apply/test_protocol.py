@@ -6,6 +6,7 @@ table holds what its publisher meant, each file's effect once, or the run says w
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -208,6 +209,20 @@ def test_a_file_removed_between_plan_and_commit_is_awaited(mirror: Mirror, road:
     assert ("applied" if road == "small" else "void") == mirror.outcome(3)["outcome"]
     kept.rename(path)
     mirror.assert_current()
+
+
+def test_an_applied_file_that_was_replaced_by_an_older_one_is_told(
+    mirror: Mirror, tmp_path: Path
+) -> None:
+    """It was moved there with its old time; one that came back from a backup is what it was."""
+    first = mirror.table.path(1)
+    written = first.stat().st_mtime_ns
+    shutil.copy2(first, tmp_path / "backup").replace(first)
+    assert () == mirror.run().warnings
+
+    os.utime(mirror.replace(1), ns=(written, written - 1))
+
+    assert f"{first.name} was applied and has been changed since" in mirror.run().warnings[0]
 
 
 @pytest.mark.usefixtures("road")
