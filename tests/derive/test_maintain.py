@@ -57,12 +57,12 @@ def test_a_late_insert_brings_no_record_back(spark: SparkSession, view: str) -> 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("order", list(itertools.permutations((INSERT, UPDATE, DELETE, OTHER))))
+@pytest.mark.parametrize("order", list(itertools.permutations((INSERT, UPDATE, DELETE))))
 def test_any_order_of_changes_ends_in_the_same_view(
     spark: SparkSession, tmp_path: Path, order: tuple[tuple[object, ...], ...]
 ) -> None:
     """However they are cut into batches."""
-    for cut in range(1, 4):
+    for cut in (1, 2):
         view = str(tmp_path / f"view{cut}")
         maintain_current_view(changelog(spark, *order[:cut]), view)
         maintain_current_view(changelog(spark, *order[cut:]), view)
