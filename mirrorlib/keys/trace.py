@@ -20,12 +20,11 @@ from mirrorlib.keys.columns import (
     selected_numbers,
 )
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
+from mirrorlib.keys.order import judge_order
 from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
 from mirrorlib.keys.rules import (
-    ORDERS,
     Effect,
     Order,
-    is_streaming,
     judge,
     judge_functions,
     keyed_twice,
@@ -208,7 +207,7 @@ def _twice(meeting: Node, first: _Marked, tagged: dict[str, Tagged]) -> Trace:
 
 def _claim(marked: _Marked, way: list[Effect], tagged: list[tuple[str, Tagged]]) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
-    order, weakest, streaming = _judge_order(marked, way)
+    order, weakest, streaming = judge_order(marked.node, way)
     told = Trace(keys=Keys(), order=order, weakest=weakest, streaming=streaming)
     losses = [Loss(effect=e) for e in way if not (e.partition and e.primary)]
     mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
@@ -280,25 +279,3 @@ def _left(keys: Keys, names: dict[str, str | None], *, primary: bool) -> Keys:
         lost=lost,
         unique=keys.unique and not lost,
     )
-
-
-def _judge_order(marked: _Marked, way: list[Effect]) -> tuple[Order, str, bool]:
-    """Give what still tells the order of a key's rows, from the source on, and the weakest link."""
-    source, before = _lineage(marked.node)
-    streaming = is_streaming(source)
-    links = [(effect.told, effect.order) for effect in (*before, *way)]
-    if not streaming:
-        links = [("a batch, whose rows have no order of arrival", "columns"), *links]
-    weakest = min(links, key=lambda link: ORDERS.index(link[1]), default=("", "arrival"))
-    if weakest[1] == "arrival":
-        return "arrival", "", streaming
-    return weakest[1], weakest[0], streaming
-
-
-def _lineage(node: Node) -> tuple[Node, list[Effect]]:
-    """Go down to a source; give what does something to order on the way, the first operator first."""
-    effects: list[Effect] = []
-    while node.children:
-        effects.insert(0, judge(node, 0))
-        node = node.children[0]
-    return node, effects
