@@ -13,11 +13,10 @@ KNOWN_MARKERS = (0, 1, 2, 4)  # insert, update, delete, upsert
 
 
 def show_marker(values: pa.ChunkedArray, row: int) -> str:
-    """Show one marker for a message; its type where Python has no such value."""
-    try:
-        return str(values[row].as_py())[:20]
-    except (ArithmeticError, ValueError):
+    """Show one marker for a message; its type where it is a moment: pyarrow shows such by pandas, or not at all."""
+    if pa.types.is_temporal(values.type):
         return f"a {values.type}"
+    return str(values[row].as_py())[:20]
 
 
 def small_markers(values: pa.ChunkedArray) -> pa.ChunkedArray:
