@@ -194,7 +194,9 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
         file_extension=_file_extension(reading),
         format_properties=properties,
         schema_definition=_schema_definition(reading),
-        partitioned=_flag(reading, "isPartitionEnabled"),
+        partitioned=_flag(
+            reading, "isPartitionEnabled", text=True
+        ),  # seen so, and documented nowhere
         conditional_update=_text(reading, "ConditionalUpdateColumn"),
         repairs=tuple(repairs),
         assumed=assumed,
@@ -284,13 +286,14 @@ def _text(reading: _Reading, name: str) -> str | None:
     return value.strip() or None
 
 
-def _flag(reading: _Reading, name: str) -> bool:
-    """Read true or false; written as text it counts as repaired."""
+def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
+    """Read true or false; written as text it counts as repaired, unless *text* says that this is usual."""
     value = reading.values.get(name.casefold())
     if value is None or isinstance(value, bool):
         return bool(value)
     if isinstance(value, str) and value.strip().casefold() in {"true", "false", ""}:
-        reading.repairs.append(f"{name} is a string")
+        if not text:
+            reading.repairs.append(f"{name} is a string")
         return value.strip().casefold() == "true"
     raise _wrong(reading, name, value, "true or false")
 

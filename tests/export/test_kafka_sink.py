@@ -269,7 +269,7 @@ def test_random_commits_in_random_windows_replay_to_the_table(
         report = export(
             spark, history, to, consumer, start=0, net=net, max_versions=size, stop=once()
         )
-        assert report.reason == ""
+        assert report.state in {"current", "behind"}, report.reason
         windows, position = windows + report.windows, report.position or 0
     told = read(broker, f"{consumer}.dbo.orders")
 

@@ -45,12 +45,12 @@ def test_every_public_function_takes_path_objects(
     assert mirrorlib.apply(spark, source, tables, state=state).ok
     assert mirrorlib.check(source).ok
     assert mirrorlib.status(tables, state=state).ok
-    assert 1 == mirrorlib.read_feed(spark, tables / "orders").count()
+    assert 1 == mirrorlib.read_feed(spark, tables / "orders", after=-1).count()
     assert mirrorlib.enable_feed(spark, tables).ok
     to = f"files:{tmp_path}/out?format=jsonl"
     assert mirrorlib.export(spark, tables, consumer="lake", to=to, state=state).ok
     assert mirrorlib.consumers(tables, state=state).ok
     assert mirrorlib.vacuum(spark, tables, state=state, dry_run=True).ok
-    assert ("orders",) == mirrorlib.rewind_consumer(tables, "lake", to=0, state=state)
+    assert ("orders",) == mirrorlib.rewind_consumer(tables, "lake", to="snapshot", state=state)
     assert ("orders",) == mirrorlib.drop_consumer(tables, "lake", state=state)
     assert 2 == mirrorlib.reset(spark, tables, "orders", state=state).ordinal
