@@ -24,6 +24,10 @@ from mirrorlib.errors import StoreError
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import LocalStore, ObjectStore, Store
 
+pa.scalar(
+    0
+)  # pyarrow takes pandas along with the first value, where there is one: once for all children
+
 Mode = Literal["before", "after", "denied", "kill before", "kill after"]
 VERBS = ("list_folder", "stat", "read", "open_file", "put", "put_new", "move_new", "delete")
 SYSTEM_CALLS = ("link", "unlink", "replace", "fsync", "mkdir", "scandir")

@@ -88,7 +88,7 @@ def all_logs() -> list[Log]:
     return make_logs(LOGS_PER_ZONE * ZONES)
 
 
-@pytest.mark.thorough("[01346]-*")
+@pytest.mark.thorough("[01346]-*", "5-*")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(

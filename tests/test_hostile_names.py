@@ -95,6 +95,7 @@ def test_hostile_folders_stay_in_their_place(
     assert {"current"} == {one.state for one in mirrorlib.plan(spark, str(zone), target).tables}
 
 
+@pytest.mark.thorough
 def test_paths_that_look_like_patterns_are_read_once_each(
     spark: SparkSession, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_each_partition_folder_keeps_its_newest(
     assert 1 == len(list(table.folder.glob(f"_ProcessedFiles/{TODAY}/p=a/*.parquet")))
 
 
+@pytest.mark.thorough
 def test_files_without_numbers_are_all_moved_and_stay_known(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

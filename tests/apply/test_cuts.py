@@ -93,7 +93,7 @@ def test_column_mapping_that_is_turned_on_is_told(mirror: Mirror) -> None:
     assert "column mapping" not in " ".join(mirror.run().warnings)
 
 
-@pytest.mark.thorough("beside*")
+@pytest.mark.thorough("beside*", "alone")
 @pytest.mark.parametrize("first", [[2**60], [7, 2**60]], ids=["alone", "beside another"])
 def test_a_value_that_is_gone_by_then_hinders_no_type(fresh: Mirror, first: list[int]) -> None:
     """A double comes when the bigint that it cannot hold has been deleted, in the same batch or an earlier one."""
@@ -110,6 +110,7 @@ def test_a_value_that_is_gone_by_then_hinders_no_type(fresh: Mirror, first: list
     assert_same_rows(multiset([*kept, {"id": 5, "v": 1.5}]), rows)
 
 
+@pytest.mark.thorough
 def test_a_value_of_the_table_that_its_batch_deletes_hinders_no_type(fresh: Mirror) -> None:
     """The file that has the table rewritten begins a batch, so the delete before it counts."""
     fresh.table.file([{"id": 1, "v": 2**60}])

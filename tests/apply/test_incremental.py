@@ -101,6 +101,7 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     assert "gone" == mirror.run(**SHORT).state
 
 
+@pytest.mark.thorough
 def test_files_without_numbers_are_found_by_the_eighth_listing(
     spark: SparkSession, zone: ZoneWriter, target: str, listings: list[str]
 ) -> None:

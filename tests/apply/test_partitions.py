@@ -90,7 +90,7 @@ def test_what_a_folder_states_is_a_column(
     assert_feed_replays(spark, Path(target) / "orders")
 
 
-@pytest.mark.thorough("large")
+@pytest.mark.thorough("large", "small")
 def test_a_folder_s_column_can_be_a_key(
     spark: SparkSession, zone: ZoneWriter, target: str, road: str
 ) -> None:
@@ -151,6 +151,7 @@ def test_one_folder_s_trouble_is_not_the_others(
     assert_each_file_once(Path(target) / "orders", 6)
 
 
+@pytest.mark.thorough("plan-after")
 @pytest.mark.parametrize("step, when", [("plan", "after"), ("commit", "after")])
 def test_a_killed_run_is_carried_to_its_end(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter, step: str, when: str
@@ -176,6 +177,7 @@ def test_a_killed_run_is_carried_to_its_end(
     assert_each_file_once(Path(target) / "orders", 4)
 
 
+@pytest.mark.thorough
 def test_folders_without_their_beginning_start_where_each_can(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_file_counts_once_or_again_when_it_is_overwritten(
     assert "nobody can tell a file that was moved" in refused.reason
 
 
+@pytest.mark.thorough
 def test_what_was_there_at_first_sight_counts_unless_it_is_left_out(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

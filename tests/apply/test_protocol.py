@@ -122,7 +122,7 @@ def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirr
 # Files that change under a run
 
 
-@pytest.mark.thorough("large-*")
+@pytest.mark.thorough("large-*", "small-stage-before", "small-commit-after")
 @pytest.mark.parametrize(
     "step, when",
     [("plan", "after"), ("stage", "before"), ("stage", "after"), ("commit", "after")],
@@ -143,6 +143,7 @@ def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(
     mirror.assert_current()
 
 
+@pytest.mark.thorough("before")
 @pytest.mark.usefixtures("by_spark")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_file_replaced_before_it_is_staged_voids_its_plan(mirror: Mirror, when: str) -> None:
@@ -225,6 +226,7 @@ def test_an_applied_file_that_was_replaced_by_an_older_one_is_told(
     assert f"{first.name} was applied and has been changed since" in mirror.run().warnings[0]
 
 
+@pytest.mark.thorough("small")
 @pytest.mark.usefixtures("road")
 def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
     mirror: Mirror,
@@ -339,7 +341,7 @@ def carry_slowly(
 SLOW_STEPS = [("guard", "before"), ("guard", "after"), ("stage", "after"), ("commit", "before")]
 
 
-@pytest.mark.thorough("guard-*")
+@pytest.mark.thorough("guard-*", "stage-after")
 @pytest.mark.parametrize("step", SLOW_STEPS, ids="-".join)
 def test_a_slow_runner_never_carries_out_a_voided_plan(
     mirror: Mirror, step: tuple[str, str]
@@ -389,6 +391,7 @@ def test_a_slow_runner_rewrites_nothing_after_the_end_of_its_plan(mirror: Mirror
     mirror.assert_current()
 
 
+@pytest.mark.thorough("matched-only")
 @pytest.mark.parametrize("kind", ["append", "matched-only"])
 def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror: Mirror, kind: str
@@ -443,6 +446,7 @@ def test_a_slow_runner_has_no_second_effect_on_a_first_batch(fresh: Mirror) -> N
     fresh.assert_holds()
 
 
+@pytest.mark.thorough
 def test_a_slow_runner_of_an_older_batch_comes_too_late(mirror: Mirror) -> None:
     """Several batches on, the plan is still found to be applied."""
     mirror.publish()
@@ -460,6 +464,7 @@ def test_a_slow_runner_of_an_older_batch_comes_too_late(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.thorough("done-before")
 @pytest.mark.parametrize("step, when", [("commit", "after"), ("done", "before")])
 def test_a_commit_whose_runner_died_is_looked_up(mirror: Mirror, step: str, when: str) -> None:
     """The commit went through and nobody wrote that down: the next runner reads it from the commit."""
@@ -547,7 +552,7 @@ def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
-@pytest.mark.thorough("large-*")
+@pytest.mark.thorough("large-*", "small-gap", "small-bytes")
 @pytest.mark.parametrize("trouble", ["page", "gap", "bytes"])
 def test_a_reset_table_is_not_replaced_by_a_half(mirror: Mirror, road: str, trouble: str) -> None:
     """What was there stays until every file that is visible can be applied."""
@@ -620,7 +625,7 @@ RESET_STEPS = [
 ]
 
 
-@pytest.mark.thorough("append-*", "merge-step[1235]")
+@pytest.mark.thorough("append-*", "merge-step[1235]", "merge-step4")
 @pytest.mark.parametrize(
     "kind, step", [*(("merge", step) for step in RESET_STEPS), ("append", ("fence", "after"))]
 )
@@ -699,7 +704,7 @@ def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -
 # Other people's writes
 
 
-@pytest.mark.thorough("INSERT*", "MERGE*", "ALTER*", "DELETE FROM {t}-*")
+@pytest.mark.thorough("INSERT*", "MERGE*", "ALTER*", "DELETE FROM {t}-*", "UPDATE*")
 @pytest.mark.parametrize(
     "statement, words",
     [
@@ -744,7 +749,7 @@ def heal(mirror: Mirror) -> None:
     mirror.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES IF EXISTS ('{TRANSACTIONS}')")
 
 
-@pytest.mark.thorough("*step0", "*step3", "*step4", "*step5")
+@pytest.mark.thorough("*step0", "*step3", "*step4", "*step5", "DELETE*")
 @pytest.mark.parametrize(
     "statement, step",
     [
@@ -891,6 +896,7 @@ def test_a_moment_that_delta_cannot_hold_is_told_by_its_place(mirror: Mirror, ma
     assert ("void", 2) == (mirror.outcome(3)["outcome"], report.position)
 
 
+@pytest.mark.thorough
 def test_a_column_that_others_add_meanwhile_keeps_its_type(mirror: Mirror) -> None:
     """A column of another type than the batch's appears under its feet: no value is cast without a look."""
     mirror.publish([{"id": 96, "v": "x", "n": 1.5}], [0])
@@ -913,6 +919,7 @@ def test_a_column_that_others_added_beside_an_older_batch_keeps_its_type(mirror:
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_upkeep_all_the_time_ends_right(mirror: Mirror) -> None:
     """Another thread compacts and alters without a pause while several batches are applied."""
     over = threading.Event()
@@ -1050,6 +1057,7 @@ def test_a_table_whose_state_was_lost_is_refused_and_left_alone(mirror: Mirror) 
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_transactions_that_delta_may_forget_stay_refused_after_a_reset(mirror: Mirror) -> None:
     """The property outlives a reset, and so does the danger."""
     mirror.do(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{TRANSACTIONS}' = 'interval 1 days')")
@@ -1096,6 +1104,7 @@ def test_a_zone_that_was_moved_and_pruned_is_taken_when_told(mirror: Mirror) -> 
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_another_zone_is_refused_even_while_a_plan_waits(mirror: Mirror) -> None:
     """The plan of the right zone is not voided by the files of the wrong one."""
     mirror.publish()

@@ -68,6 +68,7 @@ def test_the_last_written_file_wins(
     assert any("notes.txt" in warning for warning in whole.warnings)
 
 
+@pytest.mark.thorough
 def test_any_name_keeps_its_rows_in_order(
     spark: SparkSession,
     zone: ZoneWriter,
@@ -146,7 +147,7 @@ def test_a_broken_file_stops_the_table_before_it(
     assert {1: "b"} == values(spark, target)
 
 
-@pytest.mark.thorough("plan-*")
+@pytest.mark.thorough("plan-*", "commit-before", "done-after")
 @pytest.mark.parametrize(
     "step, when", [("plan", "after"), ("commit", "before"), ("commit", "after"), ("done", "after")]
 )

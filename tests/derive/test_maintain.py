@@ -72,6 +72,7 @@ def test_any_order_of_changes_ends_in_the_same_view(
         )
 
 
+@pytest.mark.thorough
 def test_a_batch_that_comes_again_changes_nothing(spark: SparkSession, view: str) -> None:
     """Exactly once in effect, for a tombstone too: when it came stays what it was."""
     changes = changelog(spark, INSERT, DELETE, OTHER)
@@ -106,6 +107,7 @@ def test_a_repeated_batch_of_a_stream_changes_nothing(
         assert [INSERT, OTHER] == live(spark, view)
 
 
+@pytest.mark.thorough
 def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, view: str, tmp_path: Path) -> None:
     """New changes are applied by the next run, late ones are not."""
     source, checkpoint = str(tmp_path / "source"), str(tmp_path / "checkpoint")
@@ -125,6 +127,7 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, view: str, tmp_p
         assert expected == live(spark, view)
 
 
+@pytest.mark.thorough
 def test_retention_forgets_tombstones_that_are_old_enough(spark: SparkSession, view: str) -> None:
     """Then, and no earlier, a late change can bring its record back."""
     maintain_current_view(

@@ -597,6 +597,7 @@ open_sink(task["address"], "current")._apply(*task["args"])
 """
 
 
+@pytest.mark.thorough("sqlite")
 @BOTH
 def test_a_killed_process_leaves_all_or_nothing(
     receiver: Receiver, feed: Feed, tmp_path: Path
@@ -825,7 +826,7 @@ def replace_plan(delivery: Delivery, **told: Any) -> Delivery:
     return replace(delivery, plan=replace(delivery.plan, **told))
 
 
-@pytest.mark.thorough("sqlite")
+@pytest.mark.thorough("sqlite", "postgres")
 @BOTH
 def test_a_rewound_stream_ends_where_the_table_was(receiver: Receiver, feed: Feed) -> None:
     """By key the last state counts; without keys only what the table has not, however the windows are cut."""
@@ -1038,7 +1039,7 @@ def test_tables_of_others_are_not_touched(
     assert Counter([(1, "a")]) == receiver.rows()
 
 
-@pytest.mark.thorough("sqlite")
+@pytest.mark.thorough
 def test_names_that_a_database_cannot_have_are_refused(
     make: Callable[[str], Receiver], feed: Feed
 ) -> None:

@@ -438,6 +438,7 @@ def test_one_table_stops_alone(source: Source) -> None:
     assert "there is no such Delta table" in report.tables[0].reason
 
 
+@pytest.mark.thorough
 def test_net_windows_are_folded(source: Source) -> None:
     """What came and went within a window is not delivered."""
     source.export(net=True)

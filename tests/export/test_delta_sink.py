@@ -432,6 +432,7 @@ def test_a_rewound_stream_ends_in_the_same_copy(spark: SparkSession, tmp_path: P
     check(*receivers, first=first)
 
 
+@pytest.mark.thorough
 def test_a_rewound_log_has_what_came_again(spark: SparkSession, tmp_path: Path) -> None:
     """A window is appended again, a snapshot begins with a reset."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
@@ -449,6 +450,7 @@ def test_a_rewound_log_has_what_came_again(spark: SparkSession, tmp_path: Path) 
     } | {("insert", 2, 2): 3} == log.rows(["_change_type", "_commit_version", "id"])  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_a_copy_that_a_stream_does_not_go_on_from_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -584,6 +586,7 @@ class Sleeper:
         raise Crash
 
 
+@pytest.mark.thorough
 def test_a_run_that_a_rewind_has_overtaken_writes_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -876,6 +879,7 @@ def test_what_no_receiver_can_take_is_told(spark: SparkSession, tmp_path: Path) 
 # Columns and places
 
 
+@pytest.mark.thorough
 def test_types_and_their_growth(spark: SparkSession, tmp_path: Path) -> None:
     """Nested fields that come, integers that widen, a type that needs a feature, a name that needs mapping."""
     columns = "id bigint, s struct<`a b`: int>, n int, x array<double>, d decimal(9,2), b binary"

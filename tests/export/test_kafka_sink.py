@@ -430,6 +430,7 @@ def a_stream(name: str) -> Stream:
     )
 
 
+@pytest.mark.thorough
 def test_a_runner_that_wakes_up_late_is_fenced_off(
     broker: Any, spark: SparkSession, history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -596,6 +597,7 @@ def test_a_broker_that_falls_silent_costs_no_window(
     assert rows_now(spark, history) == replay(told)
 
 
+@pytest.mark.thorough
 def test_a_position_behind_an_open_transaction_is_waited_for(broker: Any) -> None:
     """A reader of committed messages takes the beginning of somebody's open transaction for the end, and would deliver anew."""
     one, other = a_stream("one"), a_stream("other")

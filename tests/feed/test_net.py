@@ -21,7 +21,7 @@ KEYS = 6
 SEEDS = range(2)
 
 
-@pytest.mark.thorough("1-*")
+@pytest.mark.thorough("1-*", "0-keyless")
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_net_is_the_difference_of_the_two_ends(

@@ -142,6 +142,7 @@ def test_consumers_go_on_over_old_changes(old: Table) -> None:
     assert 4 == len(receiver.windows)
 
 
+@pytest.mark.thorough("false")
 @pytest.mark.usefixtures("vacuuming")
 @pytest.mark.parametrize("logged", ["true", "false"])
 def test_a_clone_is_read_after_a_vacuum_of_it(
