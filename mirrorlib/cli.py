@@ -90,7 +90,7 @@ _COMMANDS: Mapping[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.ERROR,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -114,7 +114,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return OK if well else STOPPED
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="mirrorlib",
         description="Apply a landing zone of change files to Delta tables, in order and exactly once.",
