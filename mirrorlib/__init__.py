@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from mirrorlib.export.run import export_tables as export
     from mirrorlib.export.sink import Delivery, Sink
     from mirrorlib.feed.enable import enable_by_default, enable_feed
+    from mirrorlib.feed.keyed import read_table
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.keys.declare import key_by, propagate, union_keyed
@@ -129,6 +130,7 @@ __all__ = [
     "propagate",
     "read_current_view",
     "read_feed",
+    "read_table",
     "require_keys",
     "reset",
     "rewind_consumer",
@@ -164,6 +166,7 @@ _ELSEWHERE = {
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
     "read_feed": "mirrorlib.feed.read:read_feed",
+    "read_table": "mirrorlib.feed.keyed:read_table",
     "reset": "mirrorlib.apply.reset:reset_table",
     "rewind_consumer": "mirrorlib.export.consumers:rewind_consumer",
     "status": "mirrorlib.operate.status:read_status",

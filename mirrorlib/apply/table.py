@@ -9,6 +9,7 @@ new table: design §6, "New tables".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import (
@@ -151,9 +152,16 @@ def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
 
 
 def create_table(
-    spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], life: str
+    spark: SparkSession,
+    ref: TableRef,
+    columns: Columns,
+    keys: Sequence[str],
+    life: str,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create an empty mirror table: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
+
+    *more* are properties beside these.
 
     Raises:
         LandingZoneError: the table's folder holds something else.
@@ -165,6 +173,7 @@ def create_table(
         **feed_properties(FEED_DAYS),
         "delta.enableDeletionVectors": "true",
         LIFE_PROPERTY: life,
+        **more,
     }
     for column in columns:
         _check_column_name(ref, column.name)

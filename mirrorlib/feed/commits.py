@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version
+from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version, read_provenance
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from mirrorlib.apply.log import Commit
     from mirrorlib.store import Store, StoredFile
 
 _SMALL = (
@@ -127,6 +128,15 @@ class Commits:
                 return commit
             self._whole[version] = commit
         return self._whole[version]
+
+    def provenance(self, version: int) -> Commit:
+        """Say who made a version, and how.
+
+        Raises:
+            FeedError: its file is gone since the log was listed.
+
+        """
+        return read_provenance(version, self._data(version))
 
     def _glance(self, version: int) -> FeedCommit:
         """Read what a version says of the table as a whole; of a big one nothing else."""
