@@ -198,7 +198,7 @@ def feed_properties(days: int) -> dict[str, str]:
 
 def to_sql(properties: Mapping[str, str]) -> str:
     """Write table properties for SQL."""
-    return ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
 
 
 def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
@@ -225,7 +225,9 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
 
 def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
     """Write on the table which life it belongs to."""
-    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(LIFE_PROPERTY)} = {_text(life)})")
+    spark.sql(
+        f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({sql_text(LIFE_PROPERTY)} = {sql_text(life)})"
+    )
 
 
 def free_columns(
@@ -235,12 +237,12 @@ def free_columns(
     if not found.mapped and any(needs_mapping(column.name) for column in columns):
         _map_columns(spark, ref)
     if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
-        spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({_text(_STATISTICS)})")
+        spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({sql_text(_STATISTICS)})")
 
 
 def _map_columns(spark: SparkSession, ref: TableRef) -> None:
     """Turn column mapping on; the columns that are there keep their names in the data files."""
-    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(MAPPING)} = 'name')")
+    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({sql_text(MAPPING)} = 'name')")
 
 
 def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
@@ -345,7 +347,7 @@ def _check_column_name(ref: TableRef, name: str) -> None:
         raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
     """Write a SQL string literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -116,7 +116,7 @@ def export_tables(
 
     """
     began = time.perf_counter()
-    _check_name(consumer)
+    check_name(consumer)
     _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
     tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
@@ -249,7 +249,7 @@ def _said_failed(registry: Registry) -> bool:
     return registry.read_status().get("state") == "failed"
 
 
-def _check_name(consumer: str) -> None:
+def check_name(consumer: str) -> None:
     """Refuse a name that cannot be a folder's, or is too long for people to read."""
     if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
         with contextlib.suppress(TableNameError):

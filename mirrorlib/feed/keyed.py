@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.keyed import VIEW_PROPERTY, missing_columns, spelled_keys, stored_keys
+from mirrorlib.apply.keyed import (
+    VIEW_PROPERTY,
+    identifying_columns,
+    missing_columns,
+    spelled_keys,
+    stored_keys,
+)
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.place import address_of, find_feed_table
 from mirrorlib.feed.read import read_rows
@@ -74,6 +80,16 @@ def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame
     if owned and not is_owners(commits, version):
         keys = Keys(partition=keys.partition, lost=keys.lost)
     return tag_columns(rows, keys, "read_table")
+
+
+def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
+    """Say whether every value of some columns occurs once in a version; not where the log does not tell."""
+    if not commits.first <= version <= commits.newest:
+        return False
+    metadata = commits.metadata_at(version)
+    names = [field["name"] for field in metadata.schema["fields"]]
+    told = identifying_columns(metadata.properties, names)
+    return bool(told) and told == columns and is_owners(commits, version)
 
 
 def is_owners(commits: Commits, version: int) -> bool:
