@@ -167,7 +167,8 @@ def _trouble(result: DataFrame, root: Node, nodes: Sequence[Node], framed: Seque
         return "its plan is redacted"
     if any(calls_python(node, defined) for node in above):
         return "it calls a function of a user's"
-    names = {name for node in above for name in called(node)}
+    # What a leaf prints in parentheses, such as a range's ends, is no call.
+    names = {name for node in above if node.children for name in called(node)}
     moment = sorted(name for name in names if name.lower() in _OF_THE_MOMENT)
     if moment:
         return f"{moment[0]} gives another value each time"

@@ -17,8 +17,8 @@ from mirrorlib.feed.keyed import declare_stored, is_one_row
 from mirrorlib.feed.net import INSERT, KIND, POST, fold_net, is_comparable
 from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import MARKER, read_tags
+from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -73,11 +73,11 @@ def frame_source(spark: SparkSession, source: Source, plan: Plan) -> Framed:
 def _framed(source: Source, plan: Plan, rows: DataFrame) -> Framed:
     commits = source.table.commits
     frame = declare_stored(rows, commits, plan.until)
-    keys = keys_of(frame)
-    found = next(iter(read_tags(frame.schema)), None)
-    marker = f"{MARKER}{found}"
-    if found is None:
-        marker = f"{_MARK}{uuid.uuid4().hex[:12]}"
+    declared = [tags[0].declared for tags in read_tags(frame.schema).values()]
+    if declared:
+        marker, keys = f"{MARKER}{declared[0].id}", declared[0].keys
+    else:
+        marker, keys = f"{_MARK}{uuid.uuid4().hex[:12]}", Keys()
         frame = frame.alias(marker)
     columns = () if keys.lost else keys.partition
     return Framed(

@@ -1,8 +1,8 @@
 """Tell where the tables of a target come from and go to, with the keys on each way, from what lies beside them.
 
 In: a target. Out: `LineageReport`: landing zones → mirrors → derived tables → consumers. No Spark: journals,
-records of derived tables and the registry of consumers say it all, as of each table's last run. A source that lies
-in another target is followed there.
+records of derived tables and the registry of consumers say it all, as of each table's last run. Derived tables and
+their sources that lie in other targets are followed there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.target import STATE_FOLDER, Target
 from mirrorlib.derive.record import read_records
-from mirrorlib.derive.sources import CONSUMER
+from mirrorlib.derive.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError, TableNameError
 from mirrorlib.export.registry import registries
 from mirrorlib.feed.mirror import table_address
@@ -122,8 +122,8 @@ def lineage(
         store = open_store(here.state)
         found = [*_mirrors(here, store), *_derived(store), *_exports(here, store)]
         edges += found
-        sources = [edge.source for edge in found if edge.kind == "derive"]
-        waiting += [above for source in sources for above in _above(source)]
+        ends = [end for e in found if e.kind == "derive" for end in (e.source, e.target)]
+        waiting += [above for end in dict.fromkeys(ends) for above in _above(end)]
     return LineageReport(target=place.shown, edges=tuple(_sorted(edges)))
 
 
@@ -202,7 +202,9 @@ def _sorted(edges: list[Edge]) -> list[Edge]:
     """Put ways in the order of the data's; a derived table that tells of itself is told once."""
     told: dict[tuple[str, str, str, str], Edge] = {}
     for edge in edges:
-        told.setdefault((edge.kind, edge.source, edge.target, edge.name), edge)
+        way = (edge.kind, edge.source, edge.target, edge.name)
+        if way not in told or told[way].how == MODE:
+            told[way] = edge
     left = sorted(told.values(), key=lambda e: (_ORDER.index(e.kind), e.source, e.target, e.name))
     found: list[Edge] = []
     while left:

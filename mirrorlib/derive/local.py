@@ -135,7 +135,7 @@ def _follow(way: Sequence[tuple[Node, int]], columns: Mapping[str, Column]) -> R
 
 
 def _told(node: Node, side: int) -> str:
-    return judge(node, side).told
+    return judge(node, side).told or judge(node, 0).told
 
 
 def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _SMALL = (
     16 << 10
 )  # bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory
+_FEW = 1_000  # files of a version that one task puts together
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
@@ -113,6 +114,16 @@ class Commits:
         info: Mapping[str, Any] = next((x["commitInfo"] for x in lines if "commitInfo" in x), {})
         told = info.get("inCommitTimestamp")
         return None if told is None else datetime.fromtimestamp(told / 1000, UTC)
+
+    def has_few_files(self, version: int) -> bool:
+        """Say whether a version is known to have few files, as its writer's checksum file tells."""
+        data = self._store.read(commit_path(version).removesuffix("json") + "crc")
+        try:
+            told: Any = json.loads(data or b"{}")
+        except ValueError:  # it is not written at once
+            return False
+        files = told.get("numFiles") if isinstance(told, dict) else None
+        return isinstance(files, int) and files <= _FEW
 
     def read(self, version: int) -> FeedCommit:
         """Read one version, once: what a commit says never changes.

@@ -52,6 +52,8 @@ Images = Literal["both", "post"]
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+# Delta puts a version together in fifty tasks, which take a second, however few files it has.
+_FEW_FILES = {"spark.databricks.delta.snapshotPartitions": "1"}
 _LIFTING = threading.Lock()  # all threads of a session share its configuration
 
 
@@ -157,7 +159,8 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
         return table.load(spark.read.format("delta").option("versionAsOf", version))
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
-    return untag(_loaded(spark, table, load, lift=lambda: version == table.commits.newest))
+    with configured(spark, _FEW_FILES if table.commits.has_few_files(version) else {}):
+        return untag(_loaded(spark, table, load, lift=lambda: version == table.commits.newest))
 
 
 def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:

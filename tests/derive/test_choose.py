@@ -130,7 +130,7 @@ BY_THE_OTHER: dict[str, tuple[Transform, tuple[tuple[str, str], ...]]] = {
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v", "left"),
         (("n", "v"),),
     ),
-    "inner join": (lambda t: t.d.join(t.o, t.d.v == t.o.n), (("n", "n"),)),
+    "inner join": (lambda t: t.d.join(t.o, t.d.v == t.o.n), (("n", "v"),)),
     "inner join on a name": (
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v"),
         (("n", "v"),),
@@ -189,7 +189,7 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
     "now": (lambda t: t.d.withColumn("t", t.f.current_timestamp()), "current_timestamp gives"),
     "udf": (lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v")), "function of a user's"),
     "read": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no source"),
-    "in pandas": (lambda t: t.d.mapInPandas(lambda rows: rows, t.d.schema), "not known"),
+    "in pandas": (lambda t: t.d.mapInPandas(lambda rows: rows, t.d.schema), "function of a user's"),
 }
 OTHER_IN_FULL: dict[str, tuple[Transform, str]] = {
     "cross join": (lambda t: t.d.crossJoin(t.o.groupBy().count()), "do not come out"),

@@ -96,6 +96,7 @@ def test_a_claim_that_is_given_up_does_not_come_back(
     assert not is_tagged(table)
 
 
+@pytest.mark.thorough
 def test_keys_that_are_declared_later_are_kept_from_then_on(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -132,6 +133,7 @@ def test_who_else_writes_takes_the_claim_that_keys_occur_once(
     assert (GROUPED, False) == claimed(spark, table)
 
 
+@pytest.mark.thorough
 def test_copies_and_histories_have_keys(spark: SparkSession, tmp_path: Path) -> None:
     """A copy one row each, a history all states of each, a log none; other keys take their place."""
     table = plain(spark, tmp_path / "source" / "t", Keys(), "id int, k int, v string")
@@ -208,6 +210,7 @@ def test_dates_and_decimals_can_be_keys_of_a_table(spark: SparkSession, tmp_path
         to_foundry_schema(read_table(spark, table))
 
 
+@pytest.mark.thorough
 def test_tags_on_disk_count_for_nothing_and_are_not_passed_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
