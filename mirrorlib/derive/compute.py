@@ -175,10 +175,10 @@ def _windows(work: _Work, *, rebuild: bool) -> tuple[Window, ...] | str:
     windows = open_windows(work.sources, work.planned, work.held.facts.get("sources", ()))
     if isinstance(windows, str):
         return windows
-    if work.shape.why:
-        return work.shape.why if any(window.changes for window in windows) else windows
     if work.shape.told != work.held.facts.get("plan"):
         return _AFRESH
+    if work.shape.why and any(window.changes for window in windows):
+        return work.shape.why
     if work.added != []:
         return "its columns change"
     if not can_differ(work.result):
