@@ -6,7 +6,8 @@ stands, `reset` begins a table anew; `read_feed` and `stream_feed` give what cha
 `vacuum` leaves them what they have still to read; `LandingZoneWriter` publishes into a landing zone
 and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
 true after any transformation and `explain_keys` why, `current_view` and `maintain_current_view` resolve
-it; `local_spark` starts a Spark session on this machine. Every name is
+it; `derive` makes tables of tables, `lineage` says where each comes from, and `read_table` reads one with its
+keys; `local_spark` starts a Spark session on this machine. Every name is
 imported when it is first used: importing this package costs nothing and needs no Spark.
 """
 
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from mirrorlib.apply.reset import reset_table as reset
     from mirrorlib.apply.run import apply_zone as apply
     from mirrorlib.derive.feed import key_feed
+    from mirrorlib.derive.lineage import LineageReport, lineage
     from mirrorlib.derive.maintain import maintain_current_view, read_current_view
+    from mirrorlib.derive.report import DeriveReport
+    from mirrorlib.derive.run import derive_table as derive
     from mirrorlib.errors import (
         ChangeFileError,
         FeedError,
@@ -54,7 +58,9 @@ if TYPE_CHECKING:
     from mirrorlib.export.run import export_tables as export
     from mirrorlib.export.sink import Delivery, Sink
     from mirrorlib.feed.enable import enable_by_default, enable_feed
+    from mirrorlib.feed.keyed import read_table
     from mirrorlib.feed.read import read_feed
+    from mirrorlib.feed.statements import key_statements
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.keys.declare import key_by, propagate, union_keyed
     from mirrorlib.keys.foundry import FoundrySchema, from_foundry_schema, to_foundry_schema
@@ -79,6 +85,7 @@ __all__ = [
     "CheckReport",
     "ConsumersReport",
     "Delivery",
+    "DeriveReport",
     "Event",
     "ExportReport",
     "FeedError",
@@ -95,6 +102,7 @@ __all__ = [
     "LandingTable",
     "LandingZoneError",
     "LandingZoneWriter",
+    "LineageReport",
     "LocalSparkError",
     "MarkerError",
     "MetadataError",
@@ -114,6 +122,7 @@ __all__ = [
     "check",
     "consumers",
     "current_view",
+    "derive",
     "drop_consumer",
     "enable_by_default",
     "enable_feed",
@@ -122,13 +131,16 @@ __all__ = [
     "from_foundry_schema",
     "key_by",
     "key_feed",
+    "key_statements",
     "keys_of",
+    "lineage",
     "local_spark",
     "maintain_current_view",
     "plan",
     "propagate",
     "read_current_view",
     "read_feed",
+    "read_table",
     "require_keys",
     "reset",
     "rewind_consumer",
@@ -143,6 +155,7 @@ _ELSEWHERE = {
     "ApplyReport": "mirrorlib.apply.report:ApplyReport",
     "BatchReport": "mirrorlib.apply.report:BatchReport",
     "CheckReport": "mirrorlib.landing.check.report:CheckReport",
+    "DeriveReport": "mirrorlib.derive.report:DeriveReport",
     "Event": "mirrorlib.apply.report:Event",
     "Finding": "mirrorlib.landing.check.report:Finding",
     "ConsumersReport": "mirrorlib.export.consumers:ConsumersReport",
@@ -164,6 +177,7 @@ _ELSEWHERE = {
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
     "read_feed": "mirrorlib.feed.read:read_feed",
+    "read_table": "mirrorlib.feed.keyed:read_table",
     "reset": "mirrorlib.apply.reset:reset_table",
     "rewind_consumer": "mirrorlib.export.consumers:rewind_consumer",
     "status": "mirrorlib.operate.status:read_status",
@@ -176,7 +190,10 @@ _ELSEWHERE = {
     "explain_keys": "mirrorlib.keys.read:explain_keys",
     "from_foundry_schema": "mirrorlib.keys.foundry:from_foundry_schema",
     "key_by": "mirrorlib.keys.declare:key_by",
+    "LineageReport": "mirrorlib.derive.lineage:LineageReport",
     "key_feed": "mirrorlib.derive.feed:key_feed",
+    "key_statements": "mirrorlib.feed.statements:key_statements",
+    "lineage": "mirrorlib.derive.lineage:lineage",
     "keys_of": "mirrorlib.keys.read:keys_of",
     "maintain_current_view": "mirrorlib.derive.maintain:maintain_current_view",
     "propagate": "mirrorlib.keys.declare:propagate",
@@ -188,7 +205,11 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> object:
-    if name in {"apply", "export"}:  # packages that can be called: see `mirrorlib.calling`
+    if name in {
+        "apply",
+        "derive",
+        "export",
+    }:  # packages that can be called: see `mirrorlib.calling`
         return import_module(f"mirrorlib.{name}")
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"

@@ -21,6 +21,7 @@ from mirrorlib.commands import (
     enable_feed,
     export,
     feed,
+    lineage,
     plan,
     publish,
     reset,
@@ -51,6 +52,7 @@ examples:
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
+  mirrorlib lineage /data/tables                   where do tables come from, and with which keys?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
@@ -81,6 +83,7 @@ _COMMANDS: Mapping[str, Command] = {
     "export": export,
     "consumers": consumers,
     "vacuum": vacuum,
+    "lineage": lineage,
     "check": check,
     "reset": reset,
     "publish": publish,

@@ -35,6 +35,7 @@ from mirrorlib.apply.continuity import (
 )
 from mirrorlib.apply.doubt import check_doubt
 from mirrorlib.apply.guard import stand
+from mirrorlib.apply.keyed import CLAIMED
 from mirrorlib.apply.onboard import open_folder, told_changed
 from mirrorlib.apply.plan import Limits, Watched, position_after
 from mirrorlib.apply.prepare import Prepared, prepare_files
@@ -274,6 +275,7 @@ def _outcome(entry: Entry | None, standing: Standing) -> Mapping[str, object] | 
         "version": done.version,
         "table_id": table_id,
         "cause": done.cause,
+        CLAIMED: done.keys,
     }
 
 

@@ -158,7 +158,7 @@ def _write_holder(file: BinaryIO, jvm: int) -> None:
 def lock_table(
     spark: SparkSession,
     target: Target,
-    state: Store,
+    state: Store | None,
     name: TableName,
     jvm: int,
     stop: Callable[[], bool],
@@ -186,7 +186,7 @@ def lock_table(
         yield
 
 
-def find_locks(spark: SparkSession, target: Target, state: Store) -> Path | None:
+def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path | None:
     """Return the folder of a target's locks: beside its tables, else with its state; None where neither is local."""
     place = target.place if target.catalog is None else _location(spark, target)
     if place is not None:

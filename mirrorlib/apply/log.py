@@ -104,7 +104,7 @@ class FileLog:
             (version, self._table.read(commit_path(version)))
             for version in range(after + 1, until + 1)
         )
-        return tuple(_from_actions(version, data) for version, data in found if data is not None)
+        return tuple(read_provenance(version, data) for version, data in found if data is not None)
 
 
 class HistoryLog:
@@ -155,7 +155,8 @@ def commit_version(name: str) -> int | None:
     return int(stem) if extension == "json" and len(stem) == DIGITS and stem.isdigit() else None
 
 
-def _from_actions(version: int, data: bytes) -> Commit:
+def read_provenance(version: int, data: bytes) -> Commit:
+    """Read who made a version and how, from the text of its file."""
     for line in data.decode("utf-8", "surrogatepass").splitlines():
         if '"commitInfo"' in line:
             info = json.loads(line).get("commitInfo")

@@ -19,6 +19,7 @@ from mirrorlib.apply.failure import find_damage, spark_failed
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.frame import Stage
 from mirrorlib.apply.guard import find_outcome, life_is_over
+from mirrorlib.apply.keyed import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
@@ -258,12 +259,16 @@ def _finish(
     facts: dict[str, Any] = dict(ended.ours or {})
     outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
     alone = plan.table_version is not None and ended.version == plan.table_version + 1
+    previous = plan.previous or {}
+    keys: str | None = None
     if outcome == "applied" and prepared is not None and plan.before and alone:
         columns, found = to_pairs(prepared.growth.columns), None
+        _, kept = next_keys(plan, prepared.growth.columns, foreign=work.allow_foreign_writes)
+        keys = keys_property(kept).get(KEYS_PROPERTY, "")
     else:
         found = find_table(work.spark, work.ref)
         columns = () if found is None else to_pairs(found.columns)
-    previous = plan.previous or {}
+        keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
     done = Done(
         outcome=outcome,
         version=ended.version,
@@ -276,6 +281,7 @@ def _finish(
         cause=facts.get("cause") or _standing_cause(plan),
         doubt=find_doubt(_source_of(work, plan), plan) if facts.get(_DIRECT) else None,
         finished_at=now(),
+        keys=keys,
     )
     with work.step("done", clock, plan, len(plan.files), plan.rows):
         done = work.journal.write_done(work.life, plan.batch, done)

@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column, needs_mapping, to_pairs
 from mirrorlib.apply.commit import FENCE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.apply.keyed import (
+    KEYS_PROPERTY,
+    keep_keys,
+    keys_property,
+    mirror_keys,
+    next_keys,
+    stored_keys,
+)
 from mirrorlib.apply.log import TRANSACTION_RETENTION
 from mirrorlib.apply.table import (
     LIFE_PROPERTY,
@@ -25,6 +33,7 @@ from mirrorlib.apply.table import (
 )
 from mirrorlib.apply.work import mark_before
 from mirrorlib.errors import ForeignWriteError
+from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +63,9 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
 
     """
     growth = prepared.growth
-    if not plan.before:
+    if plan.before:
+        _correct_keys(work, plan, growth.columns)
+    else:
         found = _owned_table(work, plan, growth.columns, clock)
         columns = (*growth.columns, *_undroppable(found, growth.columns))
         free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
@@ -62,6 +73,16 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
     if growth.added or growth.widened or growth.rewritten:
         _grow_table(work, plan, prepared, clock)
     return Ready(columns=growth.columns)
+
+
+def _correct_keys(work: Work, plan: Plan, columns: Columns) -> None:
+    """Write down keys that are no longer what they were; looks at the table only where they are not."""
+    before, keys = next_keys(plan, columns, foreign=work.allow_foreign_writes)
+    if before == keys_property(keys).get(KEYS_PROPERTY, ""):
+        return
+    found = find_table(work.spark, work.ref)
+    if found is not None:  # else the commit itself will fail and be looked into
+        keep_keys(work.spark, work.ref.sql, found.properties, keys)
 
 
 def _undroppable(found: Found, columns: Columns) -> Columns:
@@ -136,10 +157,19 @@ def _still_narrow(columns: Columns, found: Found) -> Columns:
 
 def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
     """Make sure of a table that this life owns and that no earlier life can write to any more."""
+    foreign = work.allow_foreign_writes
     found = find_table(work.spark, work.ref)
     if found is None:
+        keys = mirror_keys(plan, columns, fresh=True, foreign=foreign)
         with work.step("create", clock, plan):
-            create_table(work.spark, work.ref, columns, plan.policies.keys, work.life.uuid)
+            create_table(
+                work.spark,
+                work.ref,
+                columns,
+                plan.policies.keys,
+                work.life.uuid,
+                keys_property(keys),
+            )
         found = find_table(work.spark, work.ref)
     if found is None:
         msg = "the table is gone as soon as it was made"
@@ -154,6 +184,12 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
                 )
             if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
                 set_life(work.spark, work.ref, work.life.uuid)
+    was = stored_keys(found.properties)
+    fresh = not found.bytes or (was is not None and was.unique)
+    keys = mirror_keys(plan, columns, fresh=fresh, foreign=foreign)
+    if was is not None and was.partition != keys.partition and found.bytes:
+        keys = Keys(partition=keys.partition)
+    keep_keys(work.spark, work.ref.sql, found.properties, keys)
     return found
 
 

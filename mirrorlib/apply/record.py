@@ -151,6 +151,7 @@ class Done:
         doubt: a file that was replaced while the commit itself read it, so that it may be in the table
             either way; None when nothing casts doubt on it.
         finished_at: ISO 8601, UTC.
+        keys: what the table's property says of its keys, "" for none; None where nobody has looked.
 
     """
 
@@ -165,6 +166,7 @@ class Done:
     cause: Mapping[str, Any] | None = None
     doubt: str | None = None
     finished_at: str = ""
+    keys: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

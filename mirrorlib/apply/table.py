@@ -9,6 +9,7 @@ new table: design §6, "New tables".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import (
@@ -151,9 +152,16 @@ def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
 
 
 def create_table(
-    spark: SparkSession, ref: TableRef, columns: Columns, keys: Sequence[str], life: str
+    spark: SparkSession,
+    ref: TableRef,
+    columns: Columns,
+    keys: Sequence[str],
+    life: str,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Create an empty mirror table: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
+
+    *more* are properties beside these.
 
     Raises:
         LandingZoneError: the table's folder holds something else.
@@ -165,6 +173,7 @@ def create_table(
         **feed_properties(FEED_DAYS),
         "delta.enableDeletionVectors": "true",
         LIFE_PROPERTY: life,
+        **more,
     }
     for column in columns:
         _check_column_name(ref, column.name)
@@ -189,7 +198,7 @@ def feed_properties(days: int) -> dict[str, str]:
 
 def to_sql(properties: Mapping[str, str]) -> str:
     """Write table properties for SQL."""
-    return ", ".join(f"{_text(name)} = {_text(value)}" for name, value in properties.items())
+    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
 
 
 def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
@@ -216,7 +225,9 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
 
 def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
     """Write on the table which life it belongs to."""
-    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(LIFE_PROPERTY)} = {_text(life)})")
+    spark.sql(
+        f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({sql_text(LIFE_PROPERTY)} = {sql_text(life)})"
+    )
 
 
 def free_columns(
@@ -226,12 +237,12 @@ def free_columns(
     if not found.mapped and any(needs_mapping(column.name) for column in columns):
         _map_columns(spark, ref)
     if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
-        spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({_text(_STATISTICS)})")
+        spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({sql_text(_STATISTICS)})")
 
 
 def _map_columns(spark: SparkSession, ref: TableRef) -> None:
     """Turn column mapping on; the columns that are there keep their names in the data files."""
-    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({_text(MAPPING)} = 'name')")
+    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({sql_text(MAPPING)} = 'name')")
 
 
 def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
@@ -333,7 +344,7 @@ def _check_column_name(ref: TableRef, name: str) -> None:
         raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])
 
 
-def _text(value: str) -> str:
+def sql_text(value: str) -> str:
     """Write a SQL string literal."""
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -47,25 +47,26 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--key",
         action="append",
         metavar="COLUMN",
-        help="a key column, for a table that is no mirror; may be repeated",
+        help="a key column, for a table that names none itself; may be repeated",
     )
 
 
 def run(arguments: argparse.Namespace) -> bool:
     """Print the changes, oldest first."""
     from mirrorlib.feed.changes import first_changes
-    from mirrorlib.feed.mirror import find_mirror
+    from mirrorlib.feed.mirror import find_mirror, stored_columns
     from mirrorlib.feed.place import find_feed_table
     from mirrorlib.feed.read import read_feed
 
     mirror = find_mirror(
         arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
     )
-    keys = tuple(arguments.key or mirror.keys)
     spark = start_spark(arguments)
+    table = find_feed_table(spark, mirror.table)
+    keys = tuple(arguments.key or mirror.keys or stored_columns(table, grouping=False))
     after = arguments.after
     if after is None:
-        after = find_feed_table(spark, mirror.table).commits.newest - 1
+        after = table.commits.newest - 1
     frame = read_feed(
         spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
     )

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.declare import key_by
+from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
+from mirrorlib.keys.read import require_keys
+from mirrorlib.keys.tags import tag_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
 
 
-def key_feed(feed: DataFrame, columns: str | Sequence[str]) -> DataFrame:
+def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     """Make a changelog with a primary key of what `read_feed` or `stream_feed` gives.
 
     Each change tells how its row is afterwards; images of before are left out. What a row's deletion and
@@ -26,14 +28,17 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str]) -> DataFrame:
 
     Args:
         feed: a change feed, batch or stream.
-        columns: what identifies a row of the table.
+        columns: what identifies a row of the table; without it, the partition key that the table's property
+            names. Name them where a table may have several rows of a key.
 
     Raises:
         KeysError: it is no feed, or *columns* cannot be keys.
+        KeysLostError: no columns are named, and no property names any.
 
     """
     from pyspark.sql import functions as f
 
+    columns = columns or require_keys(feed).partition
     names = feed.columns
     missing = [name for name in FEED_COLUMNS if name not in names]
     taken = [name for name in (DELETED, NEWEST, PLACE) if name in names]
@@ -47,4 +52,12 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str]) -> DataFrame:
         f.col(VERSION).cast("long").alias(NEWEST),
         f.when(gone, 0).otherwise(1).cast("tinyint").alias(PLACE),
     )
-    return key_by(changes, columns, cdc=True, deleted=DELETED, order_by=(NEWEST, PLACE))
+    keys = check_keys(
+        changes.schema,
+        columns,
+        cdc=True,
+        deleted=DELETED,
+        order_by=(NEWEST, PLACE),
+        types=TABLE_KEY_TYPES,
+    )
+    return tag_columns(changes, keys, "key_by")

@@ -14,23 +14,26 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import needs_mapping, to_columns
-from mirrorlib.apply.table import MAPPING, feed_properties, to_sql
-from mirrorlib.errors import KeysError, SchemaError
-from mirrorlib.feed.place import quote_dotted
+from mirrorlib.apply.commit import Mark
+from mirrorlib.apply.keyed import VIEW_PROPERTY, keys_property, stored_keys
+from mirrorlib.apply.sessions import configured
+from mirrorlib.apply.table import MAPPING, feed_properties, find_location, open_log, to_sql
+from mirrorlib.derive.place import Place, find_place
+from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
+from mirrorlib.feed.keyed import read_keyed
+from mirrorlib.feed.place import find_feed_table
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.read import require_keys
+from mirrorlib.keys.read import keys_of, require_keys
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
-from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-KEYS_PROPERTY = "mirrorlib.keys"
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 _VIEW = "_mirror_view_"
 _FEED_DAYS = 7
@@ -41,17 +44,22 @@ class _View:
     """A current view that is kept.
 
     Attributes:
-        sql: the table, quoted.
+        place: the table.
         keys: of the changelog.
         order: all columns that tell which row of a key is newer.
         retention: how long tombstones are kept; None for ever.
 
     """
 
-    sql: str
+    place: Place
     keys: Keys
     order: tuple[str, ...]
     retention: timedelta | None
+
+    @property
+    def sql(self) -> str:
+        """Return the table, quoted for SQL."""
+        return self.place.ref.sql
 
 
 def maintain_current_view(
@@ -81,12 +89,13 @@ def maintain_current_view(
     Raises:
         KeysLostError: there is no primary key, or a part of it was lost.
         KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys.
-        SchemaError: the table's columns are not the changelog's.
+        SchemaError: the table's columns are not the changelog's; new ones are added.
+        ForeignWriteError: somebody else has written to the table.
 
     """
     keys = require_keys(changes, primary=True)
     view = _View(
-        sql=_address(target),
+        place=find_place(changes.sparkSession, target),
         keys=keys,
         order=order_columns(changes, keys, arrival),
         retention=tombstone_retention,
@@ -116,26 +125,22 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
         KeysError: the table is no such view.
 
     """
-    sql = _address(target)
-    keys = _stored_keys(spark, sql)
-    if keys is None:
+    found = find_feed_table(spark, target)
+    commits = found.commits
+    properties = commits.metadata_at(commits.newest).properties
+    keys = stored_keys(properties)
+    if keys is None or VIEW_PROPERTY not in properties:
         msg = "the table holds no current view that mirrorlib keeps"
         raise KeysError(msg, table=target, next_step="Make one with maintain_current_view.")
-    rows = live_rows(spark.table(sql), keys).drop(DELETED_AT)
+    told = read_keyed(spark, found, commits.newest)
+    rows = live_rows(untag(told), keys).drop(DELETED_AT)
+    if not keys_of(told).primary and commits.newest:  # somebody else has written
+        return tag_columns(rows, Keys(partition=keys.partition), "current_view")
     return tag_columns(rows, replace(keys, unique=True), "current_view")
 
 
-def _address(target: str) -> str:
-    """Write a table for SQL: a word with a slash in it is a path, every other one a catalog's name."""
-    if "/" in target or "\\" in target:
-        return f"delta.{quote(open_store(target).uri('').rstrip('/'))}"
-    return quote_dotted(target)
-
-
-def _stored_keys(spark: SparkSession, sql: str) -> Keys | None:
-    properties = spark.sql(f"DESCRIBE DETAIL {sql}").collect()[0]["properties"]
-    told = properties.get(KEYS_PROPERTY)
-    return None if told is None else Keys.from_json(told)
+def _properties(view: _View, spark: SparkSession) -> dict[str, str]:
+    return dict(spark.sql(f"DESCRIBE DETAIL {view.sql}").collect()[0]["properties"])
 
 
 def _ensure_table(rows: DataFrame, view: _View, target: str) -> None:
@@ -154,26 +159,83 @@ def _ensure_table(rows: DataFrame, view: _View, target: str) -> None:
     if view.keys.deleted is not None:
         fields.append((DELETED_AT, "timestamp"))
     columns = to_columns(fields)
-    properties = {**feed_properties(_FEED_DAYS), KEYS_PROPERTY: view.keys.to_json()}
+    properties = {
+        **feed_properties(_FEED_DAYS),
+        **keys_property(view.keys),
+        VIEW_PROPERTY: "current",
+    }
     if any(needs_mapping(column.name) for column in columns):
         properties[MAPPING] = "name"
     ddl = ", ".join(column.ddl for column in columns)
     told = to_sql(properties)
     spark.sql(f"CREATE TABLE IF NOT EXISTS {view.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
-    found = _stored_keys(spark, view.sql)
-    if found != view.keys:
+    found = _properties(view, spark)
+    if stored_keys(found) != view.keys or VIEW_PROPERTY not in found:
         msg = "the table was made with other keys"
         raise KeysError(msg, table=target, next_step="Choose another table, or drop it.")
-    there = [(f.name, f.dataType.simpleString()) for f in spark.table(view.sql).schema.fields]
-    if dict(there) != dict(fields):
-        odd = min(set(there) ^ set(fields))
+    there = {f.name: f.dataType.simpleString() for f in spark.table(view.sql).schema.fields}
+    new = {name: kind for name, kind in fields if name not in there}
+    if {**there, **new} == dict(fields):
+        _add_columns(spark, view, new, found)
+    else:
+        odd = min(set(there.items()) ^ set(fields))
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
         raise SchemaError(msg, table=target, column=odd[0], found=odd[1], next_step=step)
 
 
+def _add_columns(
+    spark: SparkSession, view: _View, new: Mapping[str, str], properties: Mapping[str, str]
+) -> None:
+    """Add the columns that a changelog has got since."""
+    columns = to_columns(new.items())
+    if not columns:
+        return
+    wanted = {}
+    if MAPPING not in properties and any(needs_mapping(column.name) for column in columns):
+        wanted[MAPPING] = "name"
+    if any(column.sql_type == "timestamp_ntz" for column in columns):
+        wanted["delta.feature.timestampNtz"] = "supported"
+    if wanted:
+        spark.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+    spark.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({', '.join(c.ddl for c in columns)})")
+
+
 def _apply(rows: DataFrame, view: _View) -> None:
     """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
+    facts = {"view": view.place.shown}
+    mark = Mark(app_id="", version=0, facts=facts)
+    marked = {"spark.databricks.delta.commitInfo.userMetadata": mark.text}
+    spark = rows.sparkSession
+    with view.place.hold(spark), configured(spark, marked):
+        _check_owner(spark, view)
+        _merge(rows, view)
+
+
+def _check_owner(spark: SparkSession, view: _View) -> None:
+    """See that every row of the table is one that was merged into it.
+
+    Raises:
+        ForeignWriteError: somebody else has written.
+
+    """
+    place = view.place
+    log = open_log(spark, place.ref, find_location(spark, place.ref))
+    newest = log.newest() or 0
+    after = newest
+    while after >= 0:
+        found = log.commits(after - 1, after)
+        if not found or found[0].ours is not None:
+            return
+        if not found[0].harmless:
+            msg = "somebody else has written to the table of the current view"
+            told = f"version {after}, {found[0].operation} by {found[0].user}"
+            step = "Drop the table and let the view be made anew, or keep it in another one."
+            raise ForeignWriteError(msg, table=place.shown, found=told, next_step=step)
+        after -= 1
+
+
+def _merge(rows: DataFrame, view: _View) -> None:
     name = f"{_VIEW}{uuid.uuid4().hex}"
     spark = rows.sparkSession
     _newest(rows, view).createOrReplaceTempView(name)

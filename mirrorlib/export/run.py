@@ -28,7 +28,7 @@ from mirrorlib.export.registry import Registry
 from mirrorlib.export.report import ExportReport, State, StreamReport
 from mirrorlib.export.sinks.open import check_apart, open_sink, shown_url
 from mirrorlib.feed.find import find_tables
-from mirrorlib.feed.mirror import find_mirror
+from mirrorlib.feed.mirror import find_mirror, stored_columns
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.landing.names import TableName, parse_name, refuse_uncarriable
 from mirrorlib.store import open_store
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.report import Event, Observer
     from mirrorlib.export.sink import Sink
+    from mirrorlib.feed.place import FeedTable
     from mirrorlib.store import PathOrUrl, Store
 
 _LOG = logging.getLogger(__name__)
@@ -96,7 +97,8 @@ def export_tables(
             came after a version.
         on_expired: when changes that were not read are gone: stop ("fail"), or reset the receiver with a
             "snapshot".
-        keys: key columns by table, or those of every table; by default what the mirror goes by.
+        keys: key columns by table, or those of every table; by default what the mirror goes by, and of other
+            tables the key that their property names, if it tells rows apart; for Kafka, the partition key.
         catalog: a Spark catalog.
         state: where consumers are registered; by default `target/_mirrorlib`.
         max_versions: versions a window; by default all there are.
@@ -114,7 +116,7 @@ def export_tables(
 
     """
     began = time.perf_counter()
-    _check_name(consumer)
+    check_name(consumer)
     _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
     tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
@@ -209,7 +211,7 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
     return Courier(
         spark=job.spark,
         source=source,
-        keys=lambda: _keys(job, name),
+        keys=lambda: _keys(job, name, source),
         registry=registry,
         sink=job.sink,
         wishes=job.wishes,
@@ -218,14 +220,14 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
     )
 
 
-def _keys(job: _Job, name: str) -> tuple[str, ...]:
-    """Take a table's keys from the caller, else from its mirror's journal."""
+def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
+    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
     told = job.keys.get(name) if isinstance(job.keys, Mapping) else job.keys or None
     if told is not None:
         return tuple(told)
     place = job.target
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
-    return mirror.keys
+    return mirror.keys or stored_columns(source, grouping=getattr(job.sink, "groups", False))
 
 
 def _record(job: _Job, report: StreamReport, tally: Tally) -> None:
@@ -247,7 +249,7 @@ def _said_failed(registry: Registry) -> bool:
     return registry.read_status().get("state") == "failed"
 
 
-def _check_name(consumer: str) -> None:
+def check_name(consumer: str) -> None:
     """Refuse a name that cannot be a folder's, or is too long for people to read."""
     if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
         with contextlib.suppress(TableNameError):

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version
+from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version, read_provenance
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from mirrorlib.apply.log import Commit
     from mirrorlib.store import Store, StoredFile
 
 _SMALL = (
     16 << 10
 )  # bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory
+_FEW = 1_000  # files of a version that one task puts together
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
@@ -113,6 +115,16 @@ class Commits:
         told = info.get("inCommitTimestamp")
         return None if told is None else datetime.fromtimestamp(told / 1000, UTC)
 
+    def has_few_files(self, version: int) -> bool:
+        """Say whether a version is known to have few files, as its writer's checksum file tells."""
+        data = self._store.read(commit_path(version).removesuffix("json") + "crc")
+        try:
+            told: Any = json.loads(data or b"{}")
+        except ValueError:  # it is not written at once
+            return False
+        files = told.get("numFiles") if isinstance(told, dict) else None
+        return isinstance(files, int) and files <= _FEW
+
     def read(self, version: int) -> FeedCommit:
         """Read one version, once: what a commit says never changes.
 
@@ -127,6 +139,15 @@ class Commits:
                 return commit
             self._whole[version] = commit
         return self._whole[version]
+
+    def provenance(self, version: int) -> Commit:
+        """Say who made a version, and how.
+
+        Raises:
+            FeedError: its file is gone since the log was listed.
+
+        """
+        return read_provenance(version, self._data(version))
 
     def _glance(self, version: int) -> FeedCommit:
         """Read what a version says of the table as a whole; of a big one nothing else."""

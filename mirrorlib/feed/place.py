@@ -91,5 +91,9 @@ def _location(spark: SparkSession, table: str) -> str:
 
 def quote_dotted(name: str) -> str:
     """Quote a dotted name part by part, as Spark reads it: backticks may be there already."""
-    parts = ((quoted.replace("``", "`") or plain) for quoted, plain in _PART.findall(name))
-    return ".".join(map(quote, parts))
+    return ".".join(map(quote, split_dotted(name)))
+
+
+def split_dotted(name: str) -> list[str]:
+    """Take a dotted name apart as Spark reads it."""
+    return [(quoted.replace("``", "`") or plain) for quoted, plain in _PART.findall(name)]

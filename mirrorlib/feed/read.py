@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
+from mirrorlib.apply.keyed import grouping_columns
 from mirrorlib.apply.sessions import READS_WHOLE, configured
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import (
@@ -37,6 +38,8 @@ from mirrorlib.feed.refusal import (
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
 from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.keys.tags import tag_columns, untag
+from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,6 +52,8 @@ Images = Literal["both", "post"]
 _UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
 _CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
+# Delta puts a version together in fifty tasks, which take a second, however few files it has.
+_FEW_FILES = {"spark.databricks.delta.snapshotPartitions": "1"}
 _LIFTING = threading.Lock()  # all threads of a session share its configuration
 
 
@@ -81,7 +86,8 @@ def read_feed(
             update, and `net` gives updates; without them it gives deletes and inserts.
 
     Returns:
-        a lazy DataFrame; its order means nothing, `_commit_version` does.
+        a lazy DataFrame; its order means nothing, `_commit_version` does. It has the partition key that the
+        table's property names.
 
     Raises:
         FeedExpiredError: a version of the window is gone from the log, its files were vacuumed, or the
@@ -98,7 +104,15 @@ def read_feed(
     window = open_window(found.commits, name, after, until)
     frame = read_window(spark, found, window)
     frame = tell_changes(frame, window, name, keys, net=net)
-    return frame if images == "both" else frame.where(f"{KIND} <> '{PRE}'")
+    if images == "post":
+        frame = frame.where(f"{KIND} <> '{PRE}'")
+    return declare_grouping(frame, window.metadata)
+
+
+def declare_grouping(frame: DataFrame, metadata: Metadata) -> DataFrame:
+    """Declare on a feed the partition key that the table's property names; an image of a row identifies none."""
+    columns = grouping_columns(metadata.properties, frame.columns)
+    return tag_columns(frame, Keys(partition=columns), "read_feed") if columns else frame
 
 
 def tell_changes(
@@ -126,15 +140,27 @@ def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFr
     """
     from pyspark.sql import functions as f
 
+    rows = read_rows(spark, table, version)
+    at = f.lit(table.commits.committed_at(version))
+    return rows.withColumns({KIND: f.lit(INSERT), VERSION: f.lit(version).cast("long"), TIME: at})
+
+
+def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
+    """Read the rows of a version; what they may have for tags on disk counts for nothing.
+
+    Raises:
+        FeedExpiredError: the version cannot be read any more.
+        FeedError: the session would leave out files that it cannot read.
+
+    """
     refuse_losses(spark, table)
 
     def load() -> DataFrame:
         return table.load(spark.read.format("delta").option("versionAsOf", version))
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
-    rows = _loaded(spark, table, load, lift=lambda: version == table.commits.newest)
-    at = f.lit(table.commits.committed_at(version))
-    return rows.withColumns({KIND: f.lit(INSERT), VERSION: f.lit(version).cast("long"), TIME: at})
+    with configured(spark, _FEW_FILES if table.commits.has_few_files(version) else {}):
+        return untag(_loaded(spark, table, load, lift=lambda: version == table.commits.newest))
 
 
 def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:
@@ -155,7 +181,7 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
         # Delta refuses any change of a type within a window; which ones it can read was looked at.
         spark = _own_session(spark, {_UNSAFE: "true", **READS_WHOLE})
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
-    return reduce(lambda one, other: one.unionByName(other), frames)
+    return untag(reduce(lambda one, other: one.unionByName(other), frames))
 
 
 def _own_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:

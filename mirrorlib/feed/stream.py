@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import VERSION
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
+from mirrorlib.feed.read import declare_grouping
 from mirrorlib.feed.refusal import refuse_losses
 from mirrorlib.feed.window import Bound, open_window
+from mirrorlib.keys.tags import untag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,8 +56,9 @@ def stream_feed(
         if limit is not None:
             reader = reader.option(option, limit)
     _check_fed(found)
+    newest = found.commits.metadata_at(found.commits.newest)
     if after is None:
-        return found.load(reader)
+        return declare_grouping(untag(found.load(reader)), newest)
     window = open_window(found.commits, name, after, None)
     if len(window.segments) > 1:
         msg = "the table's schema has changed since then in a way that one stream cannot span"
@@ -64,7 +67,8 @@ def stream_feed(
         raise FeedError(msg, table=name, first_readable=last, next_step=step)
     # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
     first = min(window.after + 1, found.commits.newest)
-    return found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")
+    rows = found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")
+    return declare_grouping(untag(rows), newest)
 
 
 def _check_fed(table: FeedTable) -> None:

@@ -1,7 +1,7 @@
 """Say what may be a key: which columns there are, which types they may have, what goes together.
 
 In: a schema and what a caller names. Out: `Keys` by the schema's own spelling, or `KeysError`. The types are
-those of Foundry's Key by.
+those of Foundry's Key by; the keys of a table may have some more.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ KEY_TYPES = frozenset(
         "timestamp",
     ]
 )
+TABLE_KEY_TYPES = KEY_TYPES | {
+    "date",
+    "decimal",
+    "timestamp_ntz",
+}  # which tables have for keys, too
 ORDER_TYPES = frozenset(
     ["byte", "date", "decimal", "integer", "long", "short", "string", "timestamp"]
 )
@@ -45,8 +50,9 @@ def check_keys(
     cdc: bool,
     deleted: str | None,
     order_by: str | Sequence[str],
+    types: frozenset[str] = KEY_TYPES,
 ) -> Keys:
-    """Return the keys that are meant.
+    """Return the keys that are meant; *types* are those that a key column may have.
 
     Raises:
         KeysError: a column is missing, named twice or of a type that is not allowed, or parts do not go together.
@@ -63,7 +69,7 @@ def check_keys(
         msg = "a deletion column and order columns belong to a primary key, and none is declared"
         raise KeysError(msg, column=gone or order[0], next_step="Say cdc=True, or leave them out.")
     _check_apart(keys, gone, order)
-    _check_types(schema, keys, KEY_TYPES, "a key column")
+    _check_types(schema, keys, types, "a key column")
     _check_types(schema, order, ORDER_TYPES, "an order column")
     _check_types(
         schema, () if gone is None else (gone,), frozenset({"boolean"}), "the deletion column"

@@ -77,6 +77,12 @@ class Followed:
         self.lost_at: Node | None = None
         self._alive = {column}
 
+    def equals(self, others: Iterable[Column]) -> None:
+        """Take in columns that a join has made equal to it."""
+        self.columns |= set(others)
+        self._alive |= set(others)
+        self.lost_at = None if self._alive else self.lost_at
+
     def go_through(self, node: Node, above: Node | None) -> None:
         """Take a step up the plan."""
         if (

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
-from mirrorlib.keys.allowed import check_keys
+from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
@@ -76,6 +76,7 @@ def propagate(source: DataFrame | Keys, result: DataFrame) -> DataFrame:
         cdc=cdc,
         deleted=keys.deleted if cdc else None,
         order_by=keys.order_by if cdc else (),
+        types=TABLE_KEY_TYPES,
     )
     unique = cdc and keys.unique and not lost
     return tag_columns(result, replace(found, lost=lost, unique=unique), "propagate")

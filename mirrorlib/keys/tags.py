@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 TAG = "mirrorlib.key"
 MARKER = "mirrorlib_keyed_"  # it shows in Spark's errors about ambiguous columns
 
-Origin = Literal["key_by", "union_keyed", "propagate", "current_view"]
+STALE = "mirrorlib_stale_keys"  # where a table was read whose property names columns that it lacks
+
+Origin = Literal["key_by", "union_keyed", "propagate", "current_view", "read_table", "read_feed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,11 @@ def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
         for field in df.schema.fields
     ]
     return df.select(*columns).alias(MARKER + told["id"])
+
+
+def stale(df: DataFrame) -> DataFrame:
+    """Mark rows of a table whose stored keys cannot be true any more, so that whoever asks is told why."""
+    return df.alias(STALE)
 
 
 def read_tags(schema: StructType) -> dict[str, list[Tagged]]:

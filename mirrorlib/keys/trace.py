@@ -21,7 +21,14 @@ from mirrorlib.keys.columns import (
 )
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
 from mirrorlib.keys.order import judge_order
-from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
+from mirrorlib.keys.plan import (
+    Node,
+    UnreadablePlanError,
+    is_redacted,
+    join_ctes,
+    read_plan,
+    walk,
+)
 from mirrorlib.keys.rules import (
     Effect,
     Order,
@@ -29,7 +36,7 @@ from mirrorlib.keys.rules import (
     judge_functions,
     keyed_twice,
 )
-from mirrorlib.keys.tags import MARKER, Declared, Tagged, read_tags
+from mirrorlib.keys.tags import MARKER, STALE, Declared, Tagged, read_tags
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
@@ -117,7 +124,7 @@ def _usable_tags(df: DataFrame) -> list[Tagged]:
 def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
     marked = _find_marked(root)
     if not marked:
-        return Trace(keys=Keys(), unclear="no keys were declared where the plan can see it")
+        return Trace(keys=Keys(), unclear=_why_none(root))
     effects = [_judge_way(spark, root, one.way) for one in marked]
     alive = [
         (one, way)
@@ -132,6 +139,13 @@ def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
         if meeting is not None:
             return _twice(meeting, chosen, tagged)
     return _claim(chosen, way, list(tagged.items()))
+
+
+def _why_none(root: Node) -> str:
+    """Say why nothing was declared."""
+    if any(n.operator == "SubqueryAlias" and n.text.strip() == STALE for n in walk(root)):
+        return "the keys that the table's property names are columns which it no longer has"
+    return "no keys were declared where the plan can see it"
 
 
 def _meeting(one: _Marked, other: _Marked, effects: list[Effect]) -> Node | None:

@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import needs_mapping
+from mirrorlib.apply.keyed import KEYS_PROPERTY, keep_keys, keys_property
 from mirrorlib.apply.table import FEED, MAPPING, to_sql
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
 from mirrorlib.export.sinks.delta.types import names_in, to_ddl
 from mirrorlib.export.sinks.delta.work import Work, snapshot_command
 from mirrorlib.identifiers import quote
+from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -28,9 +32,14 @@ _REMOVED = "the table that the consumer keeps was removed and is empty now"
 
 
 def create_table(
-    spark: SparkSession, ref: TableRef, columns: StructType, stream: Stream, mode: str
+    spark: SparkSession,
+    ref: TableRef,
+    columns: StructType,
+    stream: Stream,
+    mode: str,
+    keys: Sequence[str] = (),
 ) -> None:
-    """Create an empty table of this consumer's; nothing happens when there is one.
+    """Create an empty table of this consumer's, of rows that *keys* tell apart; nothing happens when there is one.
 
     Raises:
         LandingZoneError: its folder holds something else, or the catalog has no such schema.
@@ -42,6 +51,7 @@ def create_table(
         SOURCE: stream.table,
         MODE: mode,
         "delta.enableDeletionVectors": "true",
+        **keys_property(_keys_in(mode, tuple(keys))),
     }
     if mode == "changes":  # its columns have the names that a feed of its own would need
         properties[FEED] = "false"
@@ -60,6 +70,35 @@ def create_table(
         step = "Choose another address, or rename the table at the source."
         found = first_line(exc)
         raise LandingZoneError(msg, table=stream.table, found=found, next_step=step) from exc
+
+
+def loosen_keys(work: Work) -> None:
+    """Take back what the table's property says of keys, where a window goes by others."""
+    if work.found.properties.get(KEYS_PROPERTY) != _told_keys(work).get(KEYS_PROPERTY):
+        keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
+
+
+def settle_keys(work: Work) -> None:
+    """Write down the keys that a window, which is written now, went by."""
+    if work.found.properties.get(KEYS_PROPERTY) != _told_keys(work).get(KEYS_PROPERTY):
+        keep_keys(work.spark, work.ref.sql, {}, _keys_in(work.mode, _spelled(work)))
+
+
+def _told_keys(work: Work) -> dict[str, str]:
+    return keys_property(_keys_in(work.mode, _spelled(work)))
+
+
+def _spelled(work: Work) -> tuple[str, ...]:
+    if work.mode == "changes":
+        return ()
+    return tuple(work.spelled(name) for name in work.keys)
+
+
+def _keys_in(mode: str, keys: tuple[str, ...]) -> Keys:
+    """Say what keys are in a table of a mode: one row each in a copy, all of its states in a history."""
+    if mode == "current":
+        return Keys(partition=keys, primary=keys, unique=bool(keys))
+    return Keys(partition=keys) if mode == "scd2" else Keys()
 
 
 def _check_vacant(ref: TableRef, table: str) -> None:

@@ -31,12 +31,14 @@ from mirrorlib.export.sinks.delta.owned import (
     check_kept,
     check_owner,
     create_table,
+    loosen_keys,
+    settle_keys,
 )
 from mirrorlib.export.sinks.delta.place import Place, open_place
 from mirrorlib.export.sinks.delta.scd2 import check_history, history_columns, keep_history
 from mirrorlib.export.sinks.delta.seen import look_back, rows_written
 from mirrorlib.export.sinks.delta.target import find_target
-from mirrorlib.export.sinks.delta.work import Work, snapshot_command
+from mirrorlib.export.sinks.delta.work import Work, keys_of, snapshot_command
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -118,6 +120,7 @@ class DeltaSink:
                     check_continuous(work)
                 else:
                     check_kept(work)
+                loosen_keys(work)
                 try:
                     rows = self._write(work)
                 except Exception as exc:
@@ -127,6 +130,7 @@ class DeltaSink:
                     failure = exc
                     continue
                 if (version := _written(work)) is not None:
+                    settle_keys(work)
                     return _counted(work, version, rows)
             msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
             step = "Run again when the target is quieter."
@@ -138,7 +142,9 @@ class DeltaSink:
         ref = self._place.refer(stream.table)
         target = find_target(spark, ref)
         if target is None:
-            create_table(spark, ref, self._mode.columns(delivery.frame), stream, self._name)
+            columns = self._mode.columns(delivery.frame)
+            keys = keys_of(delivery) if self._mode.continuous else ()
+            create_table(spark, ref, columns, stream, self._name, keys)
             target = find_target(spark, ref)
         if target is None:
             msg = "the target is gone as soon as it was made"

@@ -50,6 +50,10 @@ class _Line:
 class KafkaSink:
     """A receiver of windows that sends them to topics; for many threads, each with streams of its own."""
 
+    groups = (
+        True  # a message's key says which changes keep their order, so several rows may share one
+    )
+
     def __init__(self, address: Address) -> None:
         """Take the address; nobody is asked yet."""
         self._address = address

@@ -1,0 +1,194 @@
+"""Look at what a transformation does, and choose how little of it has to be done again.
+
+In: a transformation's result on the whole sources. Out: `Shape`, what it is; and `Choice`: row by row from the
+changes, the keys that they affect, or all of it and why. Only what the analyzed plan shows is relied on: a
+function of a user's, a value of the moment, a read of something else, and an operator that is not known each mean
+all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
+from mirrorlib.identifiers import quote
+from mirrorlib.keys.columns import selected_numbers
+from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
+from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from mirrorlib.derive.frames import Framed
+
+How = Literal["row-wise", "affected keys", "full", "nothing new"]
+_CONSTANT = frozenset({"LocalRelation", "OneRowRelation", "Range"})
+_OF_THE_MOMENT = frozenset(
+    {
+        "current_catalog",
+        "current_database",
+        "current_date",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_timezone",
+        "current_user",
+        "curdate",
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "java_method",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "now",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "reflect",
+        "session_user",
+        "shuffle",
+        "spark_partition_id",
+        "try_reflect",
+        "uniform",
+        "user",
+        "uuid",
+    }
+)
+_NUMBER = re.compile(r"#\d+")
+_NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a transformation does, as far as its plan shows.
+
+    Attributes:
+        told: a hash of the plan above the sources; the same for the same transformation. "" where it cannot be read.
+        reaches: how each source reaches the result.
+        outputs: the result's columns by their numbers.
+        why: why nothing of it may be left undone; "" where something may.
+
+    """
+
+    told: str
+    reaches: tuple[Reach, ...] = ()
+    outputs: tuple[tuple[str, str], ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How a derived table is brought up to date.
+
+    Attributes:
+        how: row by row, by the affected keys, or in full.
+        why: the reason for doing all of it.
+        columns: for each source that has changed, its key columns and what they are called in the result.
+
+    """
+
+    how: How
+    why: str = ""
+    columns: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
+
+
+def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
+    """Look at a transformation's result."""
+    names = result.columns
+    try:
+        root = join_ctes(read_plan(result.select(*map(quote, names))))
+        numbers = selected_numbers(root, names)
+        nodes = nodes_above(root, [one.marker for one in framed])
+        told = _hash(root, framed)
+        why = _trouble(result, root, nodes, framed)
+        reaches = tuple(reach_of(root, one.marker, one.key_columns) for one in framed)
+    except UnreadablePlanError as exc:
+        return Shape(told="", why=f"its plan cannot be relied on: {exc}")
+    return Shape(
+        told=told, reaches=reaches, outputs=tuple(zip(numbers, names, strict=True)), why=why
+    )
+
+
+def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:
+    """Hash what a transformation has done, as `Shape.told` is; "" where its plan cannot be read."""
+    try:
+        plan = read_plan(result.select(*map(quote, result.columns)))
+        return _hash(join_ctes(plan), framed)
+    except UnreadablePlanError:
+        return ""
+
+
+def choose(shape: Shape, framed: Sequence[Framed], changed: Sequence[int]) -> Choice:
+    """Choose how to bring a table up to date, of whose sources some have changed."""
+    if shape.why:
+        return Choice(how="full", why=shape.why)
+    columns = []
+    for place in changed:
+        reach = shape.reaches[place]
+        found = _named(reach, shape)
+        if not found:
+            why = reach.why or "the key columns do not come out"
+            return Choice(how="full", why=f"{framed[place].shown}: {why}")
+        columns.append((place, found))
+    how: How = "affected keys"
+    if len(changed) == 1:
+        (place, found), source = columns[0], framed[changed[0]]
+        every = {name for name, _ in found} == set(source.key_columns)
+        if shape.reaches[place].whole and every and source.one_row:
+            how = "row-wise"
+    return Choice(how=how, columns=tuple(columns))
+
+
+def _named(reach: Reach, shape: Shape) -> tuple[tuple[str, str], ...]:
+    """Name the key columns that come out, and as what: the first column that has a key's values."""
+    found = []
+    for column, numbers in reach.columns.items():
+        name = next((name for number, name in shape.outputs if number in numbers), None)
+        if name is not None:
+            found.append((column, name))
+    return tuple(found)
+
+
+def _trouble(result: DataFrame, root: Node, nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
+    """Say what in a transformation may give something else another time, on rows that have not changed."""
+    marks = [one.marker for one in framed]
+    above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
+    for node in above:
+        if not node.children and node.operator not in _CONSTANT:
+            return f"it reads something that is no source of it ({node.operator})"
+    defined = defined_columns(root)
+    if any(is_redacted(node.text) for node in above):
+        return "its plan is redacted"
+    if any(calls_python(node, defined) for node in above):
+        return "it calls a function of a user's"
+    # What a leaf prints in parentheses, such as a range's ends, is no call.
+    names = {name for node in above if node.children for name in called(node)}
+    moment = sorted(name for name in names if name.lower() in _OF_THE_MOMENT)
+    if moment:
+        return f"{moment[0]} gives another value each time"
+    foreign = user_defined(result.sparkSession, sorted(names))
+    return f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
+
+
+def _hash(root: Node, framed: Sequence[Framed]) -> str:
+    """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
+    numbers: dict[str, str] = {}
+    marks = {one.marker: str(place) for place, one in enumerate(framed)}
+    lines: list[str] = []
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        mark = node.text.strip() if node.operator == "SubqueryAlias" else ""
+        text = f"source {marks[mark]}" if mark in marks else f"{node.operator}{node.text}"
+        text = _NAMED.sub("", text)
+        text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
+        lines.append(f"{depth} {text}")
+        if mark not in marks:
+            waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]

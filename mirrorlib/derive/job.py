@@ -1,0 +1,111 @@
+"""One run of a derived table: what all of its steps share, and the table as it is found.
+
+In: nothing. Out: `Job`, and `Target`, which says whether the table is as the last round has left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.apply.report import Event
+from mirrorlib.apply.table import open_log
+from mirrorlib.derive.compute import Held
+from mirrorlib.derive.write import check_owner
+from mirrorlib.errors import ForeignWriteError
+from mirrorlib.export.sinks.delta.seen import Seen, look_back
+from mirrorlib.export.sinks.delta.target import find_target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.apply.report import Observer
+    from mirrorlib.apply.table import Found
+    from mirrorlib.derive.frames import Transform
+    from mirrorlib.derive.place import Place
+    from mirrorlib.derive.sources import Round, Source
+    from mirrorlib.export.lease import Lease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One run.
+
+    Attributes:
+        spark: the caller's session, in which rows are computed.
+        session: one of our own, which commits.
+        name: of the derived table.
+        place: the table.
+        sources: what it is made of.
+        transform: how.
+        rebuild: compute all of it.
+        lease: keeps other runners off.
+        observe: told before and after each step.
+        began: when, by a clock of no date.
+
+    """
+
+    spark: SparkSession
+    session: SparkSession
+    name: str
+    place: Place
+    sources: Sequence[Source]
+    transform: Transform
+    rebuild: bool
+    lease: Lease
+    observe: Observer
+    began: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table at this moment; `found` and `schema` are None while there is none."""
+
+    found: Found | None
+    schema: StructType | None
+    seen: Seen
+
+    def held(self, name: str) -> Held | None:
+        """Return what the table holds, when a round of ours was its last commit."""
+        facts = self.seen.facts
+        if self.schema is None or facts is None or facts.get("derived") != name:
+            return None
+        return Held(schema=self.schema, version=self.seen.newest, facts=facts)
+
+
+def look(job: Job) -> Target:
+    """Look at the table.
+
+    Raises:
+        ForeignWriteError: it is not ours, or not as we have left it.
+
+    """
+    found = find_target(job.session, job.place.ref)
+    if found is None:
+        return Target(
+            found=None,
+            schema=None,
+            seen=Seen(newest=-1, facts=None, version=-1, foreign=None, whole=True),
+        )
+    check_owner(job.place, found[0], job.name)
+    seen = look_back(open_log(job.session, job.place.ref, found[0].location))
+    if seen.foreign is not None and not job.rebuild:
+        msg = "somebody else has written to the derived table"
+        who = f"version {seen.foreign.version}, {seen.foreign.operation} by {seen.foreign.user}"
+        step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
+        raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
+    return Target(found=found[0], schema=found[1], seen=seen)
+
+
+def tell_step(
+    job: Job,
+    step: str,
+    when: Literal["before", "after"],
+    planned: Round | None = None,
+    rows: int = 0,
+) -> None:
+    """Tell whoever watches the run that a step begins or has ended."""
+    batch = planned.number if planned is not None else None
+    job.observe(Event(table=job.name, step=step, when=when, batch=batch, rows=rows))

@@ -1,0 +1,45 @@
+"""What is told of derived tables to people, and to `lineage`: one file each, beside the table; nothing rests on it.
+
+derived/<table>.json        the derived table that a table of the target is: sources, keys, losses, last run
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.apply.journal import check_format
+from mirrorlib.apply.record import FORMAT, json_bytes, now
+from mirrorlib.errors import JournalError
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.derive.place import Place
+    from mirrorlib.derive.report import DeriveReport
+    from mirrorlib.store import Store
+
+_FOLDER = "derived"
+
+
+def write_record(place: Place, report: DeriveReport) -> None:
+    """Replace what is told of a derived table."""
+    value = {
+        "format": FORMAT,
+        "address": place.address,
+        "table": str(place.ref.name),
+        **asdict(report),
+        "at": now(),
+    }
+    open_store(place.state).put(f"{_FOLDER}/{place.ref.name.segment}.json", json_bytes(value))
+
+
+def read_records(state: Store) -> Iterator[dict[str, Any]]:
+    """Give what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
+    listed = state.list_folder(_FOLDER)
+    for file in listed.files if listed else ():
+        try:
+            yield check_format(state.read(file.path), file.path)
+        except JournalError:
+            continue

@@ -1,0 +1,288 @@
+"""Open the tables that a derived table is made of, and settle together which versions it is made of next.
+
+In: tables as a caller names them. Out: `Source` values, and a `Round`: one window a source, all of one number.
+Each source has the derived table for a consumer, `derive:NAME`, so that everyone who asks for readers of its
+history sees it. Promise: windows are put there before anything is computed, so that a crash repeats them; a round
+has ended when each of its windows has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.record import new_attempt, now
+from mirrorlib.derive.place import find_place
+from mirrorlib.errors import FeedError, JournalError, LandingZoneError
+from mirrorlib.export.record import Done, Entry, Plan, position_of, table_id_of
+from mirrorlib.export.registry import Registry
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.window import NOTHING, open_window
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.derive.place import Place
+    from mirrorlib.export.record import Outcome, Stream
+    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.feed.window import Window
+    from mirrorlib.store import PathOrUrl
+
+CONSUMER = "derive:"
+MODE = "derive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A table that a derived table is made of.
+
+    Attributes:
+        name: the transformation's parameter; "" where it takes sources by their places.
+        place: where it lies.
+        table: it, and its log.
+        registry: of the derived table as its consumer.
+
+    """
+
+    name: str
+    place: Place
+    table: FeedTable
+    registry: Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One window of every source, in the order of the sources.
+
+    Attributes:
+        streams: the derived table's ways through its sources.
+        plans: the windows.
+        taken_up: an earlier run has planned it.
+
+    """
+
+    streams: tuple[Stream, ...]
+    plans: tuple[Plan, ...]
+    taken_up: bool = False
+
+    @property
+    def number(self) -> int:
+        """Return the number of the round, 1 for the first."""
+        return self.plans[0].number
+
+    @property
+    def lead(self) -> Stream:
+        """Return the stream whose name the round has."""
+        return self.streams[0]
+
+
+def open_sources(
+    spark: SparkSession,
+    name: str,
+    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
+    target: Place,
+    state: PathOrUrl | None,
+) -> tuple[Source, ...]:
+    """Open the sources.
+
+    Raises:
+        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder.
+        FeedError: there is no such Delta table.
+
+    """
+    told = _named(sources)
+    places = [(key, find_place(spark, table, state=state)) for key, table in told]
+    seen = {target.address: "the derived table itself"}
+    for _, place in places:
+        if place.address in seen:
+            msg = "a source is named twice, or is the derived table itself"
+            raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
+        check_state(place)
+        seen[place.address] = place.shown
+    return tuple(
+        Source(
+            name=key,
+            place=place,
+            table=find_feed_table(spark, place.address, shown=place.shown),
+            registry=Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name),
+        )
+        for key, place in places
+    )
+
+
+def _named(
+    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
+) -> list[tuple[str, PathOrUrl]]:
+    if isinstance(sources, Mapping):
+        return list(sources.items())
+    listed = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    if not listed:
+        msg = "a derived table is made of at least one table"
+        raise LandingZoneError(msg, next_step="Name its sources.")
+    return [("", table) for table in listed]
+
+
+def check_state(place: Place) -> None:
+    """See that there is a folder to keep progress in.
+
+    Raises:
+        LandingZoneError: a catalog has none.
+
+    """
+    if not place.state:
+        msg = "a catalog's schema has no folder for the progress of derived tables"
+        raise LandingZoneError(msg, table=place.shown, next_step="Say where it lives, with state.")
+
+
+def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
+    """Return the ways through the sources; begin all of them anew where they do not go together.
+
+    Raises:
+        JournalError: the name is another derived table's.
+
+    """
+    streams = [source.registry.newest_stream() for source in sources]
+    for stream in streams:
+        if stream is not None and stream.to != target:
+            msg = "there is another derived table of this name"
+            step = "Choose another name, or drop that one: mirrorlib consumers TARGET --drop NAME"
+            raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
+    found = tuple(stream for stream in streams if stream is not None)
+    if len(found) == len(streams) and _together(sources, found):
+        return found
+    return tuple(
+        source.registry.begin(
+            {
+                "to": target,
+                "mode": MODE,
+                "net": False,
+                "start_at": None,
+                "table_id": _table_id(source),
+                "on_expired": "snapshot",
+            },
+            1 if stream is None else stream.ordinal + 1,
+        )
+        for source, stream in zip(sources, streams, strict=True)
+    )
+
+
+def _together(sources: Sequence[Source], streams: Sequence[Stream]) -> bool:
+    """Say whether all ways are in one round, or some are in the next one that is being planned."""
+    entries = _entries(sources, streams)
+    numbers = [entry.plan.number if entry else 0 for entry in entries]
+    last = max(numbers)
+    behind = [entry for entry, number in zip(entries, numbers, strict=True) if number < last]
+    if not behind:
+        return True
+    begun = [e for e in entries if e is not None and e.plan.number == last]
+    ended = all(entry is None or entry.done is not None for entry in behind)
+    return min(numbers) == last - 1 and ended and all(entry.done is None for entry in begun)
+
+
+def _entries(sources: Sequence[Source], streams: Sequence[Stream]) -> list[Entry | None]:
+    return [source.registry.newest(stream) for source, stream in zip(sources, streams, strict=True)]
+
+
+def pending_round(sources: Sequence[Source], streams: tuple[Stream, ...]) -> Round | None:
+    """Return the round that was planned, in part at least, and has not ended; None when there is none."""
+    entries = _entries(sources, streams)
+    if all(entry is None or entry.done is not None for entry in entries):
+        return None
+    last = max(entry.plan.number for entry in entries if entry is not None)
+    plans = tuple(
+        entry.plan
+        if entry is not None and entry.plan.number == last
+        else _planned(source, stream, entry)
+        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    )
+    return Round(streams=streams, plans=plans, taken_up=True)
+
+
+def next_round(
+    sources: Sequence[Source], streams: tuple[Stream, ...], *, wanted: bool
+) -> Round | None:
+    """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
+    entries = _entries(sources, streams)
+    old = [position_of(stream, e) for stream, e in zip(streams, entries, strict=True)]
+    new = [source.table.commits.newest for source in sources]
+    same = [
+        table_id_of(stream, entry) == _table_id(source)
+        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    ]
+    if old == new and all(same) and not wanted:
+        return None
+    plans = tuple(
+        _planned(source, stream, entry)
+        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    )
+    return Round(streams=streams, plans=plans)
+
+
+def _planned(source: Source, stream: Stream, entry: Entry | None) -> Plan:
+    commits, position = source.table.commits, position_of(stream, entry)
+    first = position is None or position == NOTHING
+    plan = Plan(
+        stream=stream.uuid,
+        number=1 if entry is None else entry.plan.number + 1,
+        attempt=new_attempt(),
+        kind="snapshot" if first else "changes",
+        reset=False,
+        after=NOTHING if position is None else position,
+        until=commits.newest,
+        until_at=commits.written_at(commits.newest).isoformat(),
+        table_id=_table_id(source),
+        keys=(),
+        planned_at=now(),
+    )
+    return source.registry.write_plan(stream, plan)
+
+
+def end_round(
+    sources: Sequence[Source], planned: Round, outcome: Outcome, rows: int, seconds: float
+) -> None:
+    """Write down of every window that it has ended."""
+    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
+    for source, stream in zip(sources, planned.streams, strict=True):
+        source.registry.write_done(stream, planned.number, done)
+
+
+def open_windows(
+    sources: Sequence[Source], planned: Round, told: Sequence[Mapping[str, object]]
+) -> tuple[Window, ...] | str:
+    """Open the windows that lead on from what a derived table holds, or say why they do not.
+
+    Args:
+        sources: the sources.
+        planned: the round.
+        told: what the table's last commit says of each source.
+
+    """
+    held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in told]
+    wanted = [(plan.stream, plan.after, plan.table_id) for plan in planned.plans]
+    if any(plan.kind == "snapshot" for plan in planned.plans):
+        return "it is made for the first time, or its progress was reset"
+    if [stream for stream, _, _ in held] != [stream for stream, _, _ in wanted]:
+        return "its sources are not those of the last run"
+    if held != wanted:
+        return "it, or a source, was made anew since the last run"
+    windows = []
+    for source, plan in zip(sources, planned.plans, strict=True):
+        if _table_id(source) != plan.table_id:
+            return f"{source.place.shown} was made anew"
+        try:
+            windows.append(
+                open_window(source.table.commits, source.place.shown, plan.after, plan.until)
+            )
+        except FeedError as exc:
+            return f"the changes of {source.place.shown} cannot be read: {exc.reason}"
+    return tuple(windows)
+
+
+def _table_id(source: Source) -> str:
+    commits = source.table.commits
+    return commits.metadata_at(commits.newest).id

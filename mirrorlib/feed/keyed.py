@@ -1,0 +1,103 @@
+"""Read a table with its keys: what its property says is declared again, as far as it can still be true.
+
+In: a table. Out: a DataFrame of one version of it. A partition key holds whoever writes. That each primary key
+occurs once is what the table's owner guarantees, so it is claimed only while nobody else has changed rows since
+mirrorlib's last commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.keyed import (
+    VIEW_PROPERTY,
+    identifying_columns,
+    missing_columns,
+    spelled_keys,
+    stored_keys,
+)
+from mirrorlib.errors import FeedError
+from mirrorlib.feed.place import address_of, find_feed_table
+from mirrorlib.feed.read import read_rows
+from mirrorlib.keys.tags import stale, tag_columns
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.feed.commits import Commits
+    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.store import PathOrUrl
+
+
+def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = None) -> DataFrame:
+    """Read a Delta table with the keys that its property names, as `apply`, `derive` and exports write it.
+
+    Args:
+        spark: any Spark with Delta.
+        table: a path or URL, or a name in a catalog.
+        version: the newest without it.
+
+    Returns:
+        its rows. `keys_of` tells the keys: none where the property names a column that the table lacks, which
+        `explain_keys` says; the partition key alone where somebody else may have doubled a primary key.
+
+    Raises:
+        FeedError: there is no such Delta table or version.
+        FeedExpiredError: the version cannot be read any more.
+
+    """
+    found = find_feed_table(spark, address_of(table))
+    commits = found.commits
+    wanted = commits.newest if version is None else version
+    if not 0 <= wanted <= commits.newest:
+        msg = "the table has no such version"
+        step = f"Choose one up to {commits.newest}."
+        raise FeedError(msg, table=found.shown, found=wanted, next_step=step)
+    return read_keyed(spark, found, wanted)
+
+
+def read_keyed(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
+    """Read a version of a table with its keys.
+
+    Raises:
+        FeedExpiredError: it cannot be read any more.
+
+    """
+    return declare_stored(read_rows(spark, table, version), table.commits, version)
+
+
+def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame:
+    """Declare the keys that a table's property names on rows of a version."""
+    properties = commits.metadata_at(version).properties
+    keys = stored_keys(properties)
+    if keys is None:
+        return rows
+    if missing_columns(keys, rows.columns):
+        return stale(rows)
+    keys = spelled_keys(keys, rows.columns)
+    owned = keys.unique or VIEW_PROPERTY in properties
+    if owned and not is_owners(commits, version):
+        keys = Keys(partition=keys.partition, lost=keys.lost)
+    return tag_columns(rows, keys, "read_table")
+
+
+def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
+    """Say whether every value of some columns occurs once in a version; not where the log does not tell."""
+    if not commits.first <= version <= commits.newest:
+        return False
+    metadata = commits.metadata_at(version)
+    names = [field["name"] for field in metadata.schema["fields"]]
+    told = identifying_columns(metadata.properties, names)
+    return bool(told) and told == columns and is_owners(commits, version)
+
+
+def is_owners(commits: Commits, version: int) -> bool:
+    """Say whether the rows of a version are as a commit of mirrorlib has left them."""
+    for number in range(version, commits.first - 1, -1):
+        provenance = commits.provenance(number)
+        if provenance.ours is not None:
+            return True
+        if not provenance.harmless:
+            return False
+    return False

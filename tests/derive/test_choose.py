@@ -1,0 +1,275 @@
+"""What is chosen for a transformation: row by row, by which keys, or all of it and why; nothing runs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from mirrorlib.derive.choose import Choice, choose, shape_of
+from mirrorlib.derive.frames import Framed
+from mirrorlib.keys.declare import key_by
+from mirrorlib.keys.tags import MARKER, read_tags, tag_columns
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.derive.sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Two sources, and Spark's functions."""
+
+    d: DataFrame
+    o: DataFrame
+    f: Any
+
+
+Transform = Callable[[Given], "DataFrame"]
+ROWS, KEYS, FULL = "row-wise", "affected keys", "full"
+BY_C, BY_I, BY_BOTH = (("c", "c"),), (("i", "i"),), (("c", "c"), ("i", "i"))
+
+
+def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
+    """Give a source with a key, each value of which occurs once."""
+    rows = spark.createDataFrame([], columns)
+    frame = tag_columns(rows, Keys(partition=keys, primary=keys, unique=True), "read_table")
+    (found,) = read_tags(frame.schema)
+    place = SimpleNamespace(shown=columns.split(maxsplit=1)[0])
+    return Framed(
+        source=cast("Source", SimpleNamespace(place=place, name="")),
+        version=1,
+        frame=frame,
+        marker=f"{MARKER}{found}",
+        key_columns=keys,
+        one_row=True,
+    )
+
+
+def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
+    """Choose for a table of (c, i) and one of (n)."""
+    from pyspark.sql import functions as f
+
+    sources = [
+        framed(spark, "c int, i int, v int, a array<int>", "c", "i"),
+        framed(spark, "n int, w int", "n"),
+    ]
+    result = transform(Given(sources[0].frame, sources[1].frame, f))
+    return choose(shape_of(result, sources), sources, changed or (0,))
+
+
+def over(f: Any, *columns: str) -> Any:
+    """Give a window of rows that are equal in some columns."""
+    from pyspark.sql import Window
+
+    return f.sum("v").over(Window.partitionBy(*columns).orderBy("v"))
+
+
+BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
+    "rename": (
+        lambda t: t.d.where("v > 1").selectExpr("c AS x", "i", "v + 1"),
+        ROWS,
+        (("c", "x"), ("i", "i")),
+    ),
+    "explode": (lambda t: t.d.select("c", "i", t.f.explode("a")), ROWS, BY_BOTH),
+    "repartition": (lambda t: t.d.repartition(2).sort("v"), ROWS, BY_BOTH),
+    "part of the key": (lambda t: t.d.drop("i"), KEYS, BY_C),
+    "overwritten": (lambda t: t.d.withColumn("i", t.f.lit(1)), KEYS, BY_C),
+    "swapped": (lambda t: t.d.selectExpr("c AS i", "i AS c"), ROWS, (("c", "i"), ("i", "c"))),
+    "group": (lambda t: t.d.groupBy("c").agg(t.f.sum("v")), KEYS, BY_C),
+    "group by more": (lambda t: t.d.groupBy("c", "v").count(), KEYS, BY_C),
+    "distinct": (lambda t: t.d.select("c", "v").distinct(), KEYS, BY_C),
+    "drop duplicates": (lambda t: t.d.dropDuplicates(["c", "v"]), KEYS, BY_C),
+    "window": (lambda t: t.d.withColumn("s", over(t.f, "i")), KEYS, BY_I),
+    "window of both": (lambda t: t.d.withColumn("s", over(t.f, "i", "c")), KEYS, BY_BOTH),
+    "window of a copy": (
+        lambda t: t.d.selectExpr("*", "c AS k").withColumn("s", over(t.f, "k")),
+        KEYS,
+        BY_C,
+    ),
+    "pivot": (lambda t: t.d.groupBy("c").pivot("i", [1, 2]).sum("v"), KEYS, BY_C),
+    "left join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "left"), KEYS, BY_BOTH),
+    "inner join": (lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > t.d.i)), KEYS, BY_BOTH),
+    "cross join": (lambda t: t.d.crossJoin(t.o), KEYS, BY_BOTH),
+    "semi join": (lambda t: t.d.join(t.o, t.d.v < t.o.n, "left_semi"), KEYS, BY_BOTH),
+    "sql": (
+        lambda t: _view(t.d).sql(
+            "WITH x AS (SELECT * FROM seen) SELECT i, count(*) FROM x GROUP BY i"
+        ),
+        KEYS,
+        BY_I,
+    ),
+    "key by": (lambda t: key_by(t.d, "c"), ROWS, BY_BOTH),
+    "union": (lambda t: t.d.select("c").union(t.o.select("n")), KEYS, BY_C),
+    "union the other way": (
+        lambda t: t.o.selectExpr("n", "w AS m").unionByName(
+            t.d.selectExpr("v AS m", "c AS k").withColumnRenamed("k", "n")
+        ),
+        KEYS,
+        (("c", "n"),),
+    ),
+    "union, then key by": (
+        lambda t: key_by(t.o.union(t.d.selectExpr("i", "c")), "n").groupBy("n").count(),
+        KEYS,
+        (("i", "n"),),
+    ),
+    "lookup": (
+        lambda t: t.d.join(t.d.sparkSession.range(3).withColumnRenamed("id", "v"), "v"),
+        KEYS,
+        BY_BOTH,
+    ),
+}
+BY_THE_OTHER: dict[str, tuple[Transform, tuple[tuple[str, str], ...]]] = {
+    "left join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "left"), (("n", "v"),)),
+    "left join on a name": (
+        lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v", "left"),
+        (("n", "v"),),
+    ),
+    "inner join": (lambda t: t.d.join(t.o, t.d.v == t.o.n), (("n", "v"),)),
+    "inner join on a name": (
+        lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v"),
+        (("n", "v"),),
+    ),
+    "renamed behind it": (
+        lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v").withColumnRenamed("v", "x"),
+        (("n", "x"),),
+    ),
+    "anti join": (
+        lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > 1), "left_anti"),
+        (("n", "v"),),
+    ),
+    "union": (lambda t: t.d.select("c").union(t.o.select("n")), (("n", "c"),)),
+    "grouped": (
+        lambda t: t.d.join(t.o, t.d.v == t.o.n, "left").groupBy("v").agg(t.f.max("w")),
+        (("n", "v"),),
+    ),
+}
+IN_FULL: dict[str, tuple[Transform, str]] = {
+    "no key left": (lambda t: t.d.select("v"), "the key columns do not come out"),
+    "group by another": (lambda t: t.d.groupBy("v").count(), "do not come out"),
+    "window of all": (
+        lambda t: t.d.withColumn("s", over(t.f)),
+        "brings rows of several keys together",
+    ),
+    "window of another": (
+        lambda t: t.d.withColumn("s", over(t.f, "v")),
+        "window functions brings",
+    ),
+    "drop duplicates of another": (
+        lambda t: t.d.dropDuplicates(["v"]),
+        "dropDuplicates brings",
+    ),
+    "limit": (lambda t: t.d.limit(3), "limit"),
+    "sample": (lambda t: t.d.sample(0.5, 1), "sample"),
+    "union": (lambda t: t.d.union(t.d), "read more than once"),
+    "self join": (
+        lambda t: t.d.join(t.d.groupBy().agg(t.f.max("v").alias("m"))),
+        "read more than once",
+    ),
+    "subquery": (
+        lambda t: _view(t.d).sql("SELECT * FROM seen WHERE v = (SELECT max(v) FROM seen)"),
+        "read more than once",
+    ),
+    "window of a copy behind a union": (
+        lambda t: (
+            t.d.selectExpr("c", "c AS k", "v")
+            .union(t.o.selectExpr("n", "w", "n"))
+            .withColumn("s", over(t.f, "k"))
+        ),
+        "window functions brings",
+    ),
+    "rollup": (lambda t: t.d.rollup("c").count(), "not known"),
+    "full join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "full"), "FullOuter"),
+    "rand": (lambda t: t.d.where(t.f.rand() > 2), "rand gives another value each time"),
+    "now": (lambda t: t.d.withColumn("t", t.f.current_timestamp()), "current_timestamp gives"),
+    "udf": (lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v")), "function of a user's"),
+    "read": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no source"),
+    "in pandas": (lambda t: t.d.mapInPandas(lambda rows: rows, t.d.schema), "function of a user's"),
+}
+OTHER_IN_FULL: dict[str, tuple[Transform, str]] = {
+    "cross join": (lambda t: t.d.crossJoin(t.o.groupBy().count()), "do not come out"),
+    "window of the other of two": (
+        lambda t: t.d.join(t.o, (t.d.c == t.o.n) & (t.d.v == t.o.n), "left").withColumn(
+            "s", over(t.f, "v")
+        ),
+        "window functions brings",
+    ),
+    "by no equality": (lambda t: t.d.join(t.o, t.d.v < t.o.n, "left"), "not by the source's keys"),
+    "by a cast": (
+        lambda t: t.d.join(t.o, t.d.v.cast("string") == t.o.n, "left"),
+        "not by the source's keys",
+    ),
+    "by either": (
+        lambda t: t.d.join(t.o, (t.d.v == t.o.n) | (t.d.i == t.o.n), "left"),
+        "not by the source's keys",
+    ),
+    "except": (lambda t: t.d.select("v").exceptAll(t.o.select("n")), "except"),
+}
+
+
+def _view(d: DataFrame) -> SparkSession:
+    d.createOrReplaceTempView("seen")
+    return d.sparkSession
+
+
+def _elsewhere(d: DataFrame) -> DataFrame:
+    d.sparkSession.sql("CREATE TABLE IF NOT EXISTS derive_elsewhere (v int) USING parquet")
+    return d.sparkSession.table("derive_elsewhere")
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_what_goes_by_keys_is_seen(spark: SparkSession, name: str) -> None:
+    """With the names that the columns have in the result."""
+    transform, how, columns = BY_KEY[name]
+
+    assert Choice(how=cast("Any", how), columns=((0, columns),)) == chosen(spark, transform)
+
+
+@pytest.mark.parametrize("name", BY_THE_OTHER)
+def test_keys_of_a_joined_source_are_followed_to_equal_columns(
+    spark: SparkSession, name: str
+) -> None:
+    """Where no row of it comes out by itself, too."""
+    transform, columns = BY_THE_OTHER[name]
+
+    assert Choice(how="affected keys", columns=((1, columns),)) == chosen(spark, transform, 1)
+
+
+@pytest.mark.parametrize("name", IN_FULL)
+def test_what_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
+    """With the reason."""
+    transform, why = IN_FULL[name]
+    choice = chosen(spark, transform)
+
+    assert "full" == choice.how, name
+    assert why in choice.why
+
+
+@pytest.mark.parametrize("name", OTHER_IN_FULL)
+def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
+    """With the reason."""
+    transform, why = OTHER_IN_FULL[name]
+    choice = chosen(spark, transform, 1)
+
+    assert "full" == choice.how, name
+    assert why in choice.why
+
+
+def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
+    """However Spark numbers its columns; another literal is another transformation."""
+    from pyspark.sql import functions as f
+
+    def told(limit: int) -> str:
+        source = framed(spark, "c int, i int, v int, a array<int>", "c", "i")
+        result = source.frame.where(f.col("v") > limit).withColumn(
+            "b", f.transform("a", lambda x: x + 1)
+        )
+        return shape_of(key_by(result, "c"), [source]).told
+
+    assert told(1) == told(1)
+    assert told(1) != told(2)

@@ -1,0 +1,380 @@
+"""Derived tables are, after every run, what their transformation gives on the sources as they are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from derive.lakes import Lake
+from mirrorlib.cli import main
+from mirrorlib.export.lease import hold_stream
+from mirrorlib.export.registry import Registry
+from mirrorlib.keys.value import Keys
+from mirrorlib.landing.names import parse_name
+from mirrorlib.store import open_store
+from tables import newest_version, read_versions
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.apply.report import Event
+
+ORDERS = "id int, customer int, amount int, note string"
+CUSTOMERS = "id int, name string"
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    """Give a lake with orders and customers."""
+    lake = Lake(spark, tmp_path / "lake")
+    lake.make("orders", ORDERS, "id")
+    lake.make("customers", CUSTOMERS, "id")
+    lake.run(
+        "INSERT INTO {orders} VALUES (1, 1, 10, 'a'), (2, 1, 20, 'b'), (3, 2, 30, NULL), (4, NULL, 5, 'd')",
+        "INSERT INTO {customers} VALUES (1, 'Ann'), (2, 'Bob')",
+    )
+    return lake
+
+
+def large(orders: DataFrame) -> DataFrame:
+    """Transform row by row: filter, rename, compute."""
+    return orders.where("amount >= 10").selectExpr("id AS order", "amount * 2 AS twice", "note")
+
+
+def totals(orders: DataFrame) -> DataFrame:
+    """Add up by a column that is no key."""
+    return orders.groupBy("customer").sum("amount")
+
+
+def named(orders: DataFrame, customers: DataFrame) -> DataFrame:
+    """Join two sources, one of them by another column than its own key."""
+    c = customers.withColumnRenamed("id", "customer")
+    return orders.join(c, "customer", "left").select("id", "customer", "amount", "name")
+
+
+@pytest.mark.smoke
+def test_rows_that_are_transformed_by_themselves_are_taken_from_the_feed(lake: Lake) -> None:
+    """Updates, deletes, inserts, and rows that begin or cease to pass the filter; the keys survive."""
+    first = lake.derive(["orders"], large)
+    assert ("full", "it is made for the first time", 3, 0) == (
+        first.how,
+        first.why,
+        first.added,
+        first.removed,
+    )
+    assert Keys(partition=("order",), primary=("order",)) == first.keys
+    lake.run(
+        "UPDATE {orders} SET amount = 11 WHERE id = 1",
+        "UPDATE {orders} SET amount = 1 WHERE id = 2",
+        "DELETE FROM {orders} WHERE id = 3",
+        "UPDATE {orders} SET amount = 50 WHERE id = 4",
+        "INSERT INTO {orders} VALUES (5, 2, 60, 'e'), (6, 2, 0, 'f')",
+    )
+    second = lake.derive(["orders"], large)
+    version = newest_version(lake.path("out"))
+    third = lake.derive(["orders"], large)
+
+    assert ("row-wise", "", 3, 3) == (second.how, second.why, second.added, second.removed)
+    assert ("nothing new", version) == (third.how, newest_version(lake.path("out")))
+    kept = mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
+    assert (Keys(partition=("order",), primary=("order",)), True) == (kept, kept.unique)
+
+
+@pytest.mark.thorough
+def test_rows_that_stay_the_same_are_not_in_the_feed(lake: Lake) -> None:
+    """Not where the source has touched them, nor where all is computed anew."""
+    lake.derive(["orders"], large)
+    before = newest_version(lake.path("out"))
+    lake.run("UPDATE {orders} SET customer = 9", "UPDATE {orders} SET note = 'z' WHERE id = 1")
+    report = lake.derive(["orders"], large)
+    assert (1, 1) == (report.added, report.removed)
+
+    report = lake.derive(["orders"], large, rebuild=True)
+    assert ("full", "that was asked for", 0, 0) == (
+        report.how,
+        report.why,
+        report.added,
+        report.removed,
+    )
+    feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=before)
+    assert {"delete", "insert"} == {row["_change_type"] for row in feed.collect()}
+    assert 2 == feed.count()
+
+
+def test_a_join_with_another_source_goes_by_the_keys_of_both(lake: Lake) -> None:
+    """A customer's new name reaches the orders of that customer; one that comes, too, and one that goes."""
+    two = {"orders": "orders", "customers": "customers"}
+    lake.derive(two, named)
+    lake.run(
+        "UPDATE {customers} SET name = 'Eve' WHERE id = 1",
+        "DELETE FROM {customers} WHERE id = 2",
+    )
+    report = lake.derive(two, named)
+    assert ("affected keys", "", 3, 3) == (report.how, report.why, report.added, report.removed)
+
+    lake.run(
+        "INSERT INTO {customers} VALUES (3, 'Cid')",
+        "UPDATE {orders} SET customer = 3 WHERE id = 2",
+        "INSERT INTO {orders} VALUES (7, 3, 1, 'g')",
+    )
+    report = lake.derive(two, named)
+    assert ("affected keys", 2, 1) == (report.how, report.added, report.removed)
+    assert (True, True) == tuple(source.changed for source in report.sources)
+
+
+@pytest.mark.thorough
+def test_what_goes_by_no_key_is_computed_in_full(lake: Lake) -> None:
+    """And the report says why; only what is different is written."""
+    lake.derive(["orders"], totals)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    report = lake.derive(["orders"], totals)
+
+    assert ("full", 1, 1) == (report.how, report.added, report.removed)
+    assert "the key columns do not come out" in report.why
+    assert Keys() == report.keys
+
+
+def test_tables_are_derived_of_derived_tables(lake: Lake) -> None:
+    """Bronze, silver, gold: each takes in what the one before has written, by its own feed and keys."""
+    lake.run(
+        'ALTER TABLE {orders} SET TBLPROPERTIES (\'mirrorlib.keys\' = \'{"format": 1, "partition": ["customer", "id"], '
+        '"primary": ["customer", "id"], "deleted": null, "order_by": [], "lost": [], "unique": true}\')'
+    )
+
+    def gold(silver: DataFrame) -> DataFrame:
+        return silver.groupBy("customer").agg({"amount": "sum", "*": "count"})
+
+    def silver(orders: DataFrame) -> DataFrame:
+        return orders.where("amount > 5")
+
+    for round_ in range(2):
+        lake.run(f"INSERT INTO {{orders}} VALUES (1{round_}, 1, 10, 'a')")
+        first = lake.derive(["orders"], silver, "silver")
+        second = lake.derive(["silver"], gold)
+    assert ("row-wise", "affected keys") == (first.how, second.how)
+    assert (1, 1) == (second.added, second.removed)
+    assert Keys(partition=("customer",), lost=("id",)) == second.keys
+
+    with pytest.raises(mirrorlib.KeysLostError):
+        mirrorlib.require_keys(mirrorlib.read_table(lake.spark, lake.path("out")))
+    consumers = mirrorlib.consumers(lake.root)
+    assert {("derive:silver", "orders"), ("derive:out", "silver")} == {
+        (one.consumer, one.table) for one in consumers.streams
+    }
+    assert consumers.ok
+    assert {"current"} == {one.health for one in consumers.streams}
+
+
+@pytest.mark.thorough("plan-*", "done-*", "commit-before")
+@pytest.mark.parametrize(
+    "step, when", [(s, w) for s in ("plan", "commit", "done") for w in ("before", "after")]
+)
+def test_a_run_that_dies_anywhere_is_followed_by_one_that_ends_right(
+    lake: Lake, step: str, when: str
+) -> None:
+    """The same windows, once; nothing is taken in twice."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def die(event: Event) -> None:
+        if (event.step, event.when) == (step, when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirrorlib.derive(
+            lake.spark, "out", [lake.path("orders")], large, lake.path("out"), observe=die
+        )
+    lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'e')")
+    lake.derive(["orders"], large)
+
+    lake.derive(["orders"], large)
+    ours = [v.ours for v in read_versions(lake.path("out")) if v.ours]
+    windows = [one["window"] for one in ours if "window" in one]
+    assert list(range(1, len(windows) + 1)) == windows
+
+
+@pytest.mark.thorough
+def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
+    """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
+    lake.derive(["orders"], large)
+    lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine')")
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
+
+    with pytest.raises(mirrorlib.ForeignWriteError, match="not this derived table"):
+        lake.derive(["orders"], large, "customers")
+    with pytest.raises(mirrorlib.JournalError, match="another derived table of this name"):
+        mirrorlib.derive(lake.spark, "out", lake.path("orders"), large, lake.path("other"))
+
+
+@pytest.mark.thorough
+def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
+    """A new column is added; one that goes makes the table anew; keys are told as they are then."""
+    lake.derive(["orders"], lambda o: o.select("id", "amount"))
+    changed = [
+        (lambda o: o.select("id", "amount", "note"), "its columns change"),
+        (lambda o: o.select("id", "amount", "note").where("id > 1"), "another one than"),
+        (lambda o: o.selectExpr("id + 1 AS id", "note"), "another one than"),
+    ]
+    found = []
+    for number, (transform, why) in enumerate(changed):
+        lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
+        report = lake.derive(["orders"], transform)
+        found.append(report.how)
+        assert why in report.why or "another one than" in report.why
+    assert ["full"] * 3 == found
+    assert Keys() == report.keys
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
+
+
+@pytest.mark.thorough
+def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
+    """By computing all, as is a source that was made anew."""
+    lake.derive(["orders"], large)
+    lake.run(
+        "ALTER TABLE {orders} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')",
+        "UPDATE {orders} SET amount = 77 WHERE id = 1",
+        "ALTER TABLE {orders} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    )
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 1) == (report.how, report.added, report.removed)
+    assert "cannot be read: the feed was off" in report.why
+
+    shutil.rmtree(lake.path("orders"))
+    lake.make("orders", ORDERS, "id")
+    lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", "it, or a source, was made anew since the last run") == (report.how, report.why)
+
+    shutil.rmtree(lake.path("out"))
+    assert "full" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
+def test_a_backfill_is_a_union_and_then_key_by(lake: Lake) -> None:
+    """The recipe: rows of before and rows as they come, together under one key again."""
+    lake.make("silver", ORDERS, "id")
+    lake.run("INSERT INTO {silver} VALUES (1, 1, 10, 'old'), (8, 8, 80, 'older')")
+
+    def both(history: DataFrame, live: DataFrame) -> DataFrame:
+        rows = live.selectExpr("*", "1 AS age").unionByName(history.selectExpr("*", "0 AS age"))
+        keyed = mirrorlib.key_by(rows, "id", cdc=True, order_by="age")
+        return mirrorlib.current_view(keyed)
+
+    two = {"history": "silver", "live": "orders"}
+    first = lake.derive(two, both)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    second = lake.derive(two, both)
+
+    assert Keys(partition=("id",), primary=("id",), order_by=("age",)) == first.keys
+    assert ("affected keys", 1, 1) == (second.how, second.added, second.removed)
+
+
+def test_lineage_tells_every_way_and_where_keys_were_lost(
+    lake: Lake, zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From zones to mirrors to derived tables to consumers."""
+    mirrored = zone.table("bronze", keys=["id"])
+    mirrored.file([{"id": 1, "v": "a"}])
+    mirrorlib.apply(lake.spark, str(zone), lake.root)
+    lake.derive(["bronze"], lambda b: b.selectExpr("id + 1 AS id", "v"))
+    copy = f"delta:{lake.root}.copy"
+    mirrorlib.export(lake.spark, lake.root, ["out"], consumer="c", to=copy, mode="changes")
+    report = mirrorlib.lineage(lake.root)
+
+    assert [
+        ("apply", str(zone), "bronze", ("id",)),
+        ("derive", "bronze", "out", ()),
+        ("export", "out", copy, ()),
+    ] == [
+        (
+            edge.kind,
+            *(t.removeprefix(f"{lake.root}/") for t in (edge.source, edge.target)),
+            edge.keys,
+        )
+        for edge in report.edges
+    ]
+    assert "out: select lost the column id: dropped or overwritten." in report.notes()
+    assert 0 == main(["lineage", str(lake.root)])
+    assert "derive out" in capsys.readouterr().out
+    assert 0 == main(["lineage", str(lake.root), "--json"])
+    assert json.loads(capsys.readouterr().out)["edges"][1]["how"] == "full"
+
+
+@pytest.mark.thorough
+def test_two_runners_do_not_meet(lake: Lake) -> None:
+    """The second is told who is at it, and nothing is planned."""
+    state = open_store(str(lake.root / "_mirrorlib"))
+    with (
+        hold_stream(Registry(state, "derive:out", parse_name("out"))),
+        pytest.raises(mirrorlib.TableBusyError, match="another runner"),
+    ):
+        lake.derive(["orders"], large)
+
+    assert () == mirrorlib.consumers(lake.root).streams
+
+
+@pytest.mark.thorough
+def test_tables_of_a_catalog_need_a_state_folder(lake: Lake) -> None:
+    """With one they are sources and targets like any others."""
+    lake.spark.sql("CREATE SCHEMA IF NOT EXISTS derived")
+    names = "derived.orders", "derived.large"
+    try:
+        lake.spark.sql(
+            f"CREATE TABLE {names[0]} ({ORDERS}) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        )
+        with pytest.raises(mirrorlib.LandingZoneError, match="Say where it lives"):
+            mirrorlib.derive(lake.spark, "large", names[0], large, names[1])
+        for number, how in enumerate(("full", "full", "nothing new")):
+            if number < 2:
+                lake.spark.sql(f"INSERT INTO {names[0]} VALUES ({number}, 1, 10, 'a')")
+            state = lake.root / "state"
+            report = mirrorlib.derive(lake.spark, "large", names[0], large, names[1], state=state)
+            assert how == report.how
+        assert [(0, 20, "a"), (1, 20, "a")] == sorted(
+            map(tuple, lake.spark.table(names[1]).collect())
+        )
+    finally:
+        lake.spark.sql("DROP SCHEMA derived CASCADE")
+
+
+@pytest.mark.thorough
+def test_results_that_no_table_can_hold_are_refused(lake: Lake) -> None:
+    """By column, before anything is written; so are sources that are no two tables."""
+    for transform, column in (
+        (lambda o: o.selectExpr("id", "id AS ID"), "ID"),
+        (lambda o: o.selectExpr("id", "NULL AS nothing"), "nothing"),
+        (lambda o: o.selectExpr("id AS _change_type"), "_change_type"),
+    ):
+        with pytest.raises(mirrorlib.SchemaError, match=f"column {column}"):
+            lake.derive(["orders"], transform)
+    with pytest.raises(mirrorlib.KeysError, match="gives no DataFrame"):
+        lake.derive(["orders"], lambda _: None)
+    for sources in (["orders", "orders"], ["out"]):
+        with pytest.raises(mirrorlib.LandingZoneError, match="named twice, or is the derived"):
+            lake.derive(sources, large)
+    assert not Path(lake.path("out")).exists()
+
+
+@pytest.mark.thorough
+def test_columns_that_cannot_be_compared_are_replaced_as_a_whole(lake: Lake) -> None:
+    """A map: in full each time, and right."""
+
+    def mapped(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "map('a', amount) AS m")
+
+    out = lake.path("out")
+    for number in range(2):
+        lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
+        report = mirrorlib.derive(lake.spark, "out", lake.path("orders"), mapped, out)
+        assert "full" == report.how
+    assert "cannot be compared" in report.why
+    rows = lake.spark.read.format("delta").load(out).where("id = 1").collect()
+    assert [(1, {"a": 1})] == [tuple(row) for row in rows]

@@ -1,0 +1,252 @@
+"""Keys that tables keep: who writes them, what is claimed when they are read, and when nothing is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrorlib.derive.feed import key_feed
+from mirrorlib.export.run import export_tables
+from mirrorlib.feed.keyed import read_table
+from mirrorlib.feed.read import read_feed
+from mirrorlib.keys.foundry import to_foundry_schema
+from mirrorlib.keys.read import explain_keys, keys_of
+from mirrorlib.keys.tags import tag_columns
+from mirrorlib.keys.value import Keys
+from mirrorlib.keys.view import current_view
+from tables import newest_version
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ID = Keys(partition=("id",), primary=("id",), unique=True)
+GROUPED = Keys(partition=("id",))
+
+
+def stored(table: str | Path) -> Keys | None:
+    """Read the property from the table's log."""
+    found = None
+    for path in sorted((Path(table) / "_delta_log").glob("*.json")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            action = json.loads(line)
+            if "metaData" in action:
+                found = action["metaData"]["configuration"].get("mirrorlib.keys")
+    return None if found is None else Keys.from_json(found)
+
+
+def is_tagged(table: str | Path) -> bool:
+    """Say whether a table's log has ever had a tag of ours."""
+    logs = (Path(table) / "_delta_log").glob("*.json")
+    return any("mirrorlib.key\\" in path.read_text(encoding="utf-8") for path in logs)
+
+
+def claimed(spark: SparkSession, table: str | Path) -> tuple[Keys, bool]:
+    """Read a table; give its keys, and whether each occurs once."""
+    keys = keys_of(read_table(spark, table))
+    return keys, keys.unique
+
+
+def plain(spark: SparkSession, path: Path, keys: Keys, columns: str = "id int, v string") -> str:
+    """Make a table with a feed and a property."""
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` ({columns}) USING delta TBLPROPERTIES "
+        f"('delta.enableChangeDataFeed' = 'true', 'delta.columnMapping.mode' = 'name', 'mirrorlib.keys' = '{keys.to_json()}')"
+    )
+    return str(path)
+
+
+@pytest.mark.smoke
+def test_a_mirror_has_the_keys_of_its_metadata(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """One row each where marker 0 is an upsert; a partition key alone where it may double them."""
+    orders = zone.table("orders", keys=["ID"])
+    orders.file([{"id": 1, "v": "a"}], markers=[0])
+    once, twice = f"{target}/once", f"{target}/twice"
+    mirrorlib.apply(spark, str(zone), once, insert_policy="upsert")
+    mirrorlib.apply(spark, str(zone), twice)
+
+    assert (ID, True) == claimed(spark, f"{once}/orders")
+    assert (GROUPED, False) == claimed(spark, f"{twice}/orders")
+    assert 1 == newest_version(f"{once}/orders")
+
+
+def test_a_claim_that_is_given_up_does_not_come_back(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """A batch under the other policy may double keys; one under the first does not undo that."""
+    orders = zone.table("orders", keys=["id"])
+    table = f"{target}/orders"
+    found = []
+    for policy in ("upsert", "upsert", "append", "append", "upsert"):
+        orders.file([{"id": 1, "v": policy}], markers=[0])
+        mirrorlib.apply(spark, str(zone), target, insert_policy=policy)
+        found.append((stored(table), newest_version(table)))
+
+    assert [ID, ID, GROUPED, GROUPED, GROUPED] == [keys for keys, _ in found]
+    # Creating, a commit a batch, and one more where the claim was given up.
+    assert [1, 2, 4, 5, 6] == [version for _, version in found]
+    assert not is_tagged(table)
+
+
+@pytest.mark.thorough
+def test_keys_that_are_declared_later_are_kept_from_then_on(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Rows that were there before may have any."""
+    orders = zone.table("orders")
+    orders.file([{"id": 1, "v": "a"}])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    assert stored(f"{target}/orders") is None
+    orders.metadata(keys=["id"])
+    orders.file([{"id": 1, "v": "b"}], markers=[4])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+
+    assert GROUPED == stored(f"{target}/orders")
+    assert not keys_of(read_table(spark, f"{target}/orders")).primary
+
+
+def test_who_else_writes_takes_the_claim_that_keys_occur_once(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """An append does, an OPTIMIZE does not; and a mirror that allows it gives the claim up for good."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1, "v": "a"}])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    table = f"{target}/orders"
+    spark.sql(f"OPTIMIZE delta.`{table}`")
+    assert (ID, True) == claimed(spark, table)
+
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'other')")
+    assert (GROUPED, False) == claimed(spark, table)
+    assert keys_of(read_table(spark, table, version=1)).unique
+
+    orders.file([{"id": 2, "v": "b"}], markers=[4])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert", allow_foreign_writes=True)
+    assert (GROUPED, False) == claimed(spark, table)
+
+
+@pytest.mark.thorough
+def test_copies_and_histories_have_keys(spark: SparkSession, tmp_path: Path) -> None:
+    """A copy one row each, a history all states of each, a log none; other keys take their place."""
+    table = plain(spark, tmp_path / "source" / "t", Keys(), "id int, k int, v string")
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 1, 'a'), (2, 2, 'b')")
+
+    def export(mode: str, name: str, key: str) -> None:
+        report = export_tables(
+            spark,
+            tmp_path / "source",
+            consumer=name,
+            to=f"delta:{tmp_path / mode}",
+            mode=mode,
+            keys=[key],
+        )
+        assert report.ok, str(report)
+
+    for mode in ("current", "scd2", "changes"):
+        export(mode, mode, "id")
+    assert (ID, True) == claimed(spark, tmp_path / "current" / "t")
+    assert (GROUPED, False) == claimed(spark, tmp_path / "scd2" / "t")
+    assert (Keys(), False) == claimed(spark, tmp_path / "changes" / "t")
+
+    before = newest_version(tmp_path / "current" / "t")
+    for value in ("c", "d"):
+        spark.sql(f"UPDATE delta.`{table}` SET v = '{value}'")
+        export("current", "current", "k")
+    assert Keys(partition=("k",), primary=("k",)) == stored(tmp_path / "current" / "t")
+    assert before + 4 == newest_version(tmp_path / "current" / "t")
+
+
+def test_columns_that_are_gone_leave_no_keys(spark: SparkSession, tmp_path: Path) -> None:
+    """`explain_keys` says why; a name in another case is the same one."""
+    table = plain(spark, tmp_path / "t", Keys(partition=("ID", "k")), "id int, k int, v string")
+    assert Keys(partition=("id", "k")) == keys_of(read_table(spark, table))
+
+    spark.sql(f"ALTER TABLE delta.`{table}` RENAME COLUMN k TO l")
+    rows = read_table(spark, table)
+    assert Keys() == keys_of(rows.where("v > ''"))
+    assert "names are columns which it no longer has" in str(explain_keys(rows.where("v > ''")))
+    assert Keys() == keys_of(read_feed(spark, table, after=-1))
+
+
+def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> None:
+    """And a changelog of it, by default, the same as its primary key; net changes have it, too."""
+    table = plain(spark, tmp_path / "t", GROUPED)
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'a')")
+    spark.sql(f"UPDATE delta.`{table}` SET v = 'b'")
+
+    assert GROUPED == keys_of(read_feed(spark, table, after=-1))
+    assert GROUPED == keys_of(read_feed(spark, table, after=-1, net=True, images="post"))
+    assert GROUPED == keys_of(mirrorlib.stream_feed(spark, table, after=0))
+    changes = key_feed(read_feed(spark, table, after=-1))
+    assert [(1, "b")] == [row[:2] for row in current_view(changes).collect()]
+
+
+def test_dates_and_decimals_can_be_keys_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Mirrors have such; `key_by` and Foundry keep their own lists."""
+    columns = "id decimal(9,2), at date, z timestamp_ntz, v string"
+    keys = Keys(partition=("id", "at", "z"))
+    table = plain(spark, tmp_path / "t", keys, columns)
+    spark.sql(
+        f"INSERT INTO delta.`{table}` VALUES (1.5, date'2024-01-01', timestamp_ntz'2024-01-01', 'a')"
+    )
+
+    assert keys == keys_of(read_table(spark, table).where("v = 'a'"))
+    feed = read_feed(spark, table, after=-1)
+    assert [(Decimal("1.50"), dt.date(2024, 1, 1))] == [
+        row[:2] for row in current_view(key_feed(feed)).collect()
+    ]
+    assert keys == keys_of(mirrorlib.propagate(keys, spark.read.format("delta").load(table)))
+    with pytest.raises(mirrorlib.KeysError, match="a key column cannot have its type"):
+        mirrorlib.key_by(read_table(spark, table), "at")
+    with pytest.raises(mirrorlib.KeysError, match="column z"):
+        to_foundry_schema(read_table(spark, table))
+
+
+@pytest.mark.thorough
+def test_tags_on_disk_count_for_nothing_and_are_not_passed_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whoever wrote them: neither a reader nor a copy has them."""
+    table = str(tmp_path / "source" / "t")
+    rows = tag_columns(spark.createDataFrame([(1, "a")], "id int, v string"), ID, "key_by")
+    rows.write.format("delta").option("delta.enableChangeDataFeed", "true").save(table)
+    assert is_tagged(table)
+    report = export_tables(
+        spark, tmp_path / "source", consumer="c", to=f"delta:{tmp_path / 'copy'}", mode="current"
+    )
+
+    assert report.ok, str(report)
+    assert not is_tagged(tmp_path / "copy" / "t")
+    assert [{}, {}] == [field.metadata for field in read_table(spark, table).schema.fields]
+
+
+def test_a_kept_view_is_read_with_its_keys(spark: SparkSession, tmp_path: Path) -> None:
+    """Tombstones and all; new columns are added, and whoever else writes is refused."""
+    view = str(tmp_path / "view")
+    schema = "id int, gone boolean, at int"
+    for rows, columns in (
+        ([(1, False, 1), (2, True, 1)], schema),
+        ([(3, False, 1, "x")], f"{schema}, v string"),
+    ):
+        changes = mirrorlib.key_by(
+            spark.createDataFrame(rows, columns), "id", cdc=True, deleted="gone", order_by="at"
+        )
+        mirrorlib.maintain_current_view(changes, view)
+    whole = Keys(partition=("id",), primary=("id",), deleted="gone", order_by=("at",))
+
+    assert (whole, False) == claimed(spark, view)
+    assert [1, 3] == sorted(row.id for row in current_view(read_table(spark, view)).collect())
+    assert not is_tagged(view)
+
+    spark.sql(f"DELETE FROM delta.`{view}` WHERE id = 2")
+    assert (GROUPED, False) == claimed(spark, view)
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        mirrorlib.maintain_current_view(changes, view)
