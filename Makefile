@@ -21,15 +21,17 @@ demo: .venv/local.stamp ## See it work on real data
 test: .venv/dev.stamp ## Run the whole suite
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
-check: .venv/dev.stamp ## Lint, formatting, types, import contracts
+check: .venv/dev.stamp ## Lint, formatting, notebooks, types, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python tools/notebooks.py --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: .venv/dev.stamp ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python tools/notebooks.py
 
 torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest -m torture --timeout 0

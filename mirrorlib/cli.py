@@ -7,6 +7,8 @@ Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usa
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import logging
 import os
 import signal
@@ -21,6 +23,7 @@ from mirrorlib.commands import (
     enable_feed,
     export,
     feed,
+    ledger,
     plan,
     publish,
     reset,
@@ -29,7 +32,7 @@ from mirrorlib.commands import (
 )
 from mirrorlib.commands.say import say_error
 from mirrorlib.commands.watch import CutShortError
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, StoppedError
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ examples:
   mirrorlib apply /data/landing /data/tables       bring every table up to date
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
+  mirrorlib ledger /data/tables                    what was applied, batch by batch?
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
@@ -76,6 +80,7 @@ _COMMANDS: Mapping[str, Command] = {
     "apply": apply,
     "plan": plan,
     "status": status,
+    "ledger": ledger,
     "feed": feed,
     "enable-feed": enable_feed,
     "export": export,
@@ -112,6 +117,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
     return OK if well else STOPPED
+
+
+def run_task() -> None:
+    """Run one command as a task of a job, for schedulers that look at errors and not at exit codes.
+
+    Databricks calls a wheel's entry point itself: what it returns is dropped, and leaving the process is a
+    failure whatever the code.
+
+    Raises:
+        StoppedError: the command did not end well; it has said why.
+
+    """
+    try:
+        code = main(sys.argv[1:])
+    except SystemExit as exc:  # argparse, after it has said what is wrong
+        code = exc.code if isinstance(exc.code, int) else USAGE
+    if code:
+        msg = f"mirrorlib {' '.join(sys.argv[1:2])} has not ended well"
+        raise StoppedError(msg, found=f"exit code {code}")
+
+
+def understand(argv: Sequence[str]) -> str:
+    """Say what is wrong with the arguments of a command, "" when it takes them."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            _parser().parse_args(argv)
+    except SystemExit:
+        return said.getvalue().strip().rpartition("error: ")[2]
+    return ""
 
 
 def _parser() -> argparse.ArgumentParser:
