@@ -20,6 +20,7 @@ from mirrorlib.commands import (
     check,
     consumers,
     demo,
+    deploy,
     enable_feed,
     export,
     feed,
@@ -89,6 +90,7 @@ _COMMANDS: Mapping[str, Command] = {
     "check": check,
     "reset": reset,
     "publish": publish,
+    "deploy": deploy,
     "demo": demo,
 }
 
@@ -168,7 +170,9 @@ def _add_command(commands: Commands, name: str, command: Command) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.MORE}".strip()
     )
-    parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g")
+    parser.set_defaults(
+        run=command.run, refuse=parser.error, understand=understand, json=False, memory="2g"
+    )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
     )

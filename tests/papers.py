@@ -60,6 +60,7 @@ class Reader:
     kernel: KernelManager
     folder: Path
     spark: str = ""
+    before: str = ""  # code of a host, which is run before the notebook
 
     def run(self, name: str, **parameters: object) -> Paper:
         """Run a notebook.
@@ -68,7 +69,7 @@ class Reader:
             PapermillExecutionError: a cell has failed.
 
         """
-        self._prepare("%reset -f\nimport gc; gc.collect()")
+        self._prepare(f"%reset -f\n{self.before}")
         out = self.folder / f"{name}.ipynb"
         papermill.execute_notebook(
             FOLDER / f"{name}.ipynb",

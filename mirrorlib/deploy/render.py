@@ -47,6 +47,7 @@ class Rendered:
         target: its name.
         tree: everything, resolved.
         variables: the variables' values.
+        facts: what references may name: workspace paths, resources.
 
     """
 
@@ -54,6 +55,7 @@ class Rendered:
     target: str
     tree: Tree
     variables: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def resources(self, kind: str) -> Mapping[str, Tree]:
         """Return the resources of a kind by their keys."""
@@ -112,7 +114,10 @@ def render(
     facts = _facts(tree, name, who, values)
     whole = _Resolver(facts).resolve({k: v for k, v in tree.items() if k != "variables"})
     resolved = _Resolver(facts).resolve(values)
-    return Rendered(root=bundle.root, target=name, tree=whole, variables=resolved)
+    places = _Resolver(facts).resolve(facts["workspace"])
+    return Rendered(
+        root=bundle.root, target=name, tree=whole, variables=resolved, facts={"workspace": places}
+    )
 
 
 def _values(tree: Tree, chosen: Tree, given: Mapping[str, Any]) -> Tree:
