@@ -23,6 +23,7 @@ from mirrorlib.commands import (
     deploy,
     enable_feed,
     export,
+    fabric_items,
     feed,
     ledger,
     plan,
@@ -57,6 +58,7 @@ examples:
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
+  mirrorlib deploy --target dev                    bring a Databricks workspace to what databricks.yml says
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
 exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage,
@@ -91,6 +93,7 @@ _COMMANDS: Mapping[str, Command] = {
     "reset": reset,
     "publish": publish,
     "deploy": deploy,
+    "fabric-items": fabric_items,
     "demo": demo,
 }
 

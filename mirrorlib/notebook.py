@@ -33,6 +33,8 @@ Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a",
 _FLAGS = {"true": True, "false": False}
 _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
+_ONELAKE = "onelake.dfs.fabric.microsoft.com"
+_LAKEHOUSE = ("Files", "Tables")  # the two folders of a lakehouse
 _TOKEN = "AZURE_STORAGE_TOKEN"  # noqa: S105  # the name of a variable
 
 
@@ -42,6 +44,7 @@ class _Utilities(Protocol):
     notebook: Any
     widgets: Any
     credentials: Any
+    runtime: Any
 
 
 def host_of(names: Mapping[str, object]) -> Host:
@@ -75,7 +78,8 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
         raise ParameterError(msg, next_step=_named(missing))
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
-    return {name: _read(name, value, kinds[name]) for name, value in said.items()}
+    found = {name: _read(name, value, kinds[name]) for name, value in said.items()}
+    return found if utilities is not None else _placed(found, _fabric(names))
 
 
 def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSession:
@@ -126,6 +130,21 @@ def _fabric(names: Mapping[str, Any]) -> _Utilities | None:
     if found is None and importlib.util.find_spec("notebookutils") is not None:
         found = importlib.import_module("notebookutils")
     return found
+
+
+def _placed(given: dict[str, Any], utilities: _Utilities | None) -> dict[str, Any]:
+    """Make OneLake's addresses of `Files/…` and `Tables/…`, which on Fabric mean the notebook's default lakehouse."""
+    if utilities is None:
+        return given
+    about = utilities.runtime.context
+    workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")
+    root = f"abfss://{workspace}@{_ONELAKE}/{about.get('defaultLakehouseId')}"
+    return {
+        name: f"{root}/{value}"
+        if isinstance(value, str) and value.partition("/")[0] in _LAKEHOUSE
+        else value
+        for name, value in given.items()
+    }
 
 
 def _borrow_token(utilities: _Utilities | None) -> None:
