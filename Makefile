@@ -25,6 +25,8 @@ check: .venv/dev.stamp ## Lint, formatting, notebooks, types, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python tools/notebooks.py --check
+	$(BIN)/yamllint --strict databricks.yml bundles
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows bundles/github/deploy.yml
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
