@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 pytest.importorskip("grpc")
+pytest.importorskip("papermill")
 
 import mirrorlib
 from connecting import connect

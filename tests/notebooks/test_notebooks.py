@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+pytest.importorskip("papermill")
+
 import mirrorlib
 from papers import NAMES, Reader, reader
 from tables import read_rows

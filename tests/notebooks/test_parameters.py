@@ -16,6 +16,8 @@ from typing import Any, Literal
 import nbformat
 import pytest
 
+pytest.importorskip("papermill")
+
 import mirrorlib
 from mirrorlib.apply.report import ApplyReport, TableReport
 from mirrorlib.apply.run import apply_zone
