@@ -100,7 +100,7 @@ _COMMANDS: Mapping[str, Command] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.ERROR,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -148,13 +148,14 @@ def understand(argv: Sequence[str]) -> str:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            _parser().parse_args(argv)
+            make_parser().parse_args(argv)
     except SystemExit:
         return said.getvalue().strip().rpartition("error: ")[2]
     return ""
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="mirrorlib",
         description="Apply a landing zone of change files to Delta tables, in order and exactly once.",

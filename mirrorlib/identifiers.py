@@ -5,6 +5,17 @@ The one place that does, for whoever writes or compares names of columns and tab
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_N = TypeVar("_N", bound=_Named)
+
 
 def quote(identifier: str) -> str:
     """Quote a name for Spark SQL; whatever it holds, it stays one identifier."""
@@ -26,6 +37,18 @@ def _fold_character(character: str) -> str:
     capitals = (character.upper(), character.title())
     upper = next((one for one in capitals if len(one) == 1), character)
     return upper.lower()[:1]  # that of a dotted capital I is `i` and a dot above
+
+
+def find_name(names: Iterable[str], name: str) -> str | None:
+    """Find a name among others as Spark does, without regard to case."""
+    folded = fold_name(name)
+    return next((one for one in names if fold_name(one) == folded), None)
+
+
+def find_named(items: Iterable[_N], name: str) -> _N | None:
+    """Find what has a name, as Spark finds columns, without regard to case."""
+    folded = fold_name(name)
+    return next((item for item in items if fold_name(item.name) == folded), None)
 
 
 def folds_of(name: str) -> set[str]:

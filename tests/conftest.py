@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -100,3 +101,12 @@ def zone(tmp_path: Path) -> ZoneWriter:
 def target(tmp_path: Path) -> str:
     """Name a target folder that does not exist yet."""
     return str(tmp_path / "target")
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Put signal handlers back: the command line is meant to have its process to itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

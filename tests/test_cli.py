@@ -18,23 +18,14 @@ from mirrorlib.cli import main
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from tests.zones import ZoneWriter
 
+pytestmark = pytest.mark.usefixtures("signals")
+
 REPOSITORY = Path(__file__).parents[1]
 COMMANDS = ("apply", "plan", "status", "check", "reset", "publish", "demo")
-
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Put signal handlers back: the command line is meant to have its process to itself."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def refused(*arguments: str) -> int | str | None:

@@ -128,11 +128,11 @@ def _apply_batches(
         with work.step("read", clock, files=len(coming.files)):
             coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
         tally.warn(*warnings_of(prepared))
+        untyped = untyped_part(work, prepared)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
-            if untyped_part(work, prepared) or not is_batch(coming, prepared):
+            if untyped or not is_batch(coming, prepared):
                 continue
-        untyped = untyped_part(work, prepared)
         if untyped:
             if coming.barred is not None:
                 return _end_idle(tally, opened, coming, bars, options)

@@ -169,10 +169,11 @@ def next_files(
 
 def _bars_of_doubled(listing: FolderListing) -> dict[str, Bar]:
     """Hold back the files whose numbers others carry too: nobody can say which one is meant."""
-    files = {file.name: file for lane in listing.lanes.values() for file in lane.values()}
     return {
-        name: Bar(etag=files[name].etag, reason=str(error), error=type(error).__name__)
-        for name, error in listing.doubled.items()
+        file.name: Bar(etag=file.etag, reason=str(error), error=type(error).__name__)
+        for lane in (listing.lanes.values() if listing.doubled else ())
+        for file in lane.values()
+        if (error := listing.doubled.get(file.name)) is not None
     }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import find_named, quote
 from mirrorlib.landing.names import find_key
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
@@ -67,7 +67,7 @@ def needs_mapping(name: str) -> bool:
 
 def find_column(columns: Iterable[Column], name: str) -> Column | None:
     """Find a column as Delta does, without regard to case."""
-    return next((column for column in columns if fold_name(column.name) == fold_name(name)), None)
+    return find_named(columns, name)
 
 
 def find_key_column(columns: Iterable[Column], key: str) -> Column | None:

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 def find_doubt(source: Source, plan: Plan) -> str | None:
     """Return the first file of a plan that was replaced or removed since, None when all are as they were."""
-    for planned in plan.files:
-        stored = source.zone.stat(f"{source.folder}/{planned.name}")
-        if stored is None or stored.etag != planned.etag:
-            return planned.name
-    return None
+    return next((planned.name for planned in plan.files if source.find(planned) is None), None)
 
 
 def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:

@@ -8,7 +8,6 @@ something; values of the data are left out.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,12 +34,11 @@ _NOT_NULL = re.compile(
 def find_damage(source: Source, plan: Plan) -> MirrorError | None:
     """Look whether a file of the plan was replaced, has a damaged page, or a moment that Delta cannot hold."""
     for planned in plan.files:
-        stored = source.zone.stat(f"{source.folder}/{planned.name}")
+        file = source.find(planned)
         try:
-            if stored is None or stored.etag != planned.etag:
+            if file is None:
                 msg = "the change file was replaced or removed while it was applied"
                 raise FileChangedError(msg, table=source.table, file=planned.name)
-            file = replace(stored, below=planned.name)
             decode_whole(source, file)
             _see_moments(source, file)
         except FAULTS as fault:

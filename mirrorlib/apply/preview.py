@@ -199,11 +199,11 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         if not coming.files:
             return _with_end(planned, coming, bars, options)
         coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+        untyped = untyped_part(work, prepared)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
-            if untyped_part(work, prepared) or not is_batch(coming, prepared):
+            if untyped or not is_batch(coming, prepared):
                 continue
-        untyped = untyped_part(work, prepared)
         if untyped:
             if coming.barred is not None:
                 return _with_end(planned, coming, bars, options)

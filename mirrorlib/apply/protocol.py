@@ -131,17 +131,16 @@ def _prepare_again(work: Work, plan: Plan) -> Prepared:
     source = _source_of(work, plan)
     files: list[StoredFile] = []
     for planned in plan.files:
-        stored = source.zone.stat(f"{source.folder}/{planned.name}")
-        if stored is None or stored.etag != planned.etag:
-            what = "removed" if stored is None else "replaced"
-            msg = f"the change file was {what} after batch {plan.batch} was planned"
+        file = source.find(planned)
+        if file is None:
+            msg = f"the change file was replaced or removed after batch {plan.batch} was planned"
             raise FileChangedError(
                 msg,
                 table=work.table,
                 file=planned.name,
                 next_step="Leave it in place; the next run reads it as it is then.",
             )
-        files.append(replace(stored, below=planned.name))
+        files.append(file)
     found = find_table(work.spark, work.ref) if plan.before else None
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.record import Policies
-    from mirrorlib.store import Store
+    from mirrorlib.apply.record import PlannedFile, Policies
+    from mirrorlib.store import Store, StoredFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +18,10 @@ class Source:
     table: str
     folder: str
     policies: Policies
+
+    def find(self, planned: PlannedFile) -> StoredFile | None:
+        """Find a file as it was planned; None when it was replaced or removed since."""
+        stored = self.zone.stat(f"{self.folder}/{planned.name}")
+        if stored is None or stored.etag != planned.etag:
+            return None
+        return replace(stored, below=planned.name)

@@ -21,12 +21,12 @@ from mirrorlib.apply.columns import (
 )
 from mirrorlib.apply.log import FileLog, HistoryLog, TableLog
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import find_name, fold_name, quote
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -256,9 +256,10 @@ def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: F
     """Change types in place (Delta type widening), turning the feature on when it is first needed."""
     if found.properties.get("delta.enableTypeWidening") != "true":
         spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    names = [mine.name for mine in found.columns]
     for column in columns:
         spark.sql(
-            f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(_spelled(found, column))} TYPE {column.sql_type}"
+            f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(_spelled(names, column))} TYPE {column.sql_type}"
         )
 
 
@@ -274,7 +275,7 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
     rows = read_table(spark, ref)
     for column in columns:
         old = f.col(quote(column.name))
-        was = rows.schema[_spelled_in(rows.columns, column.name)].dataType
+        was = rows.schema[_spelled(rows.columns, column)].dataType
         kept = old.cast(column.sql_type).cast(was).eqNullSafe(old)
         if (was.simpleString(), column.sql_type) == ("bigint", "double"):
             # Casting back cannot tell: 2^63 as a double comes back as the bigint 2^63 - 1.
@@ -302,12 +303,8 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
     )
 
 
-def _spelled(found: Found, column: Column) -> str:
-    return _spelled_in([mine.name for mine in found.columns], column.name)
-
-
-def _spelled_in(names: Sequence[str], name: str) -> str:
-    return next((mine for mine in names if fold_name(mine) == fold_name(name)), name)
+def _spelled(names: Iterable[str], column: Column) -> str:
+    return find_name(names, column.name) or column.name
 
 
 def _exists(spark: SparkSession, ref: TableRef) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 HELP = "write notebooks, wheel and schedule as Microsoft Fabric items"
 MORE = (
     "A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each --table; "
-    "for git integration, or for fabric-cicd to publish. docs/fabric.md has both."
+    "for git integration, or for fabric-cicd to publish. docs/start/fabric.md has both."
 )
 
 

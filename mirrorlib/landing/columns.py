@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.identifiers import find_named, fold_name, folds_of
 from mirrorlib.landing.names import find_key
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class FileSchema:
 
     def column(self, name: str) -> FileColumn | None:
         """Find a column as Delta does, without regard to case."""
-        return next(
-            (column for column in self.columns if fold_name(column.name) == fold_name(name)), None
-        )
+        return find_named(self.columns, name)
 
     def key(self, name: str) -> FileColumn | None:
         """Find a key column, see `find_key`."""

@@ -216,18 +216,24 @@ def order_by_number(
     """
     lanes: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
-    doubled: dict[str, ChangeFileError] = {}
-    # What came first under a number may have been applied by the time at which the next one came.
-    for file in sorted(seen.files, key=lambda file: (file.modified, file.name)):
+    twins: dict[tuple[str, int], list[StoredFile]] = {}
+    for file in seen.files:
         name = file.name.rpartition("/")[2]
         number = sequence_number(name)
         if number is None or not (extensions is None or extension_of(name) in extensions):
             foreign.append(file.name)
             continue
-        first = lanes.setdefault(partition_of(file.name), {}).setdefault(number, file)
+        lane = partition_of(file.name)
+        first = lanes.setdefault(lane, {}).setdefault(number, file)
         if first is not file:
-            foreign.append(file.name)
-            doubled[first.name] = _two_of(number, first, file, table)
+            twins.setdefault((lane, number), [first]).append(file)
+    doubled: dict[str, ChangeFileError] = {}
+    for (lane, number), files in twins.items():
+        # What came first under a number may have been applied by the time at which the next one came.
+        first, *others = sorted(files, key=lambda file: (file.modified, file.name))
+        lanes[lane][number] = first
+        foreign += [file.name for file in others]
+        doubled[first.name] = _two_of(number, first, others[-1], table)
     ordered = {lane: dict(sorted(lanes[lane].items())) for lane in sorted(lanes)}
     return FolderListing(
         lanes=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)

@@ -174,9 +174,10 @@ def named_twice(names: Sequence[str]) -> str | None:
     """Return the first column name that repeats an earlier one, in whatever case; None when none does."""
     seen: set[str] = set()
     for name in names:
-        if seen & folds_of(name):
+        folds = folds_of(name)
+        if seen & folds:
             return name
-        seen |= folds_of(name)
+        seen |= folds
     return None
 
 

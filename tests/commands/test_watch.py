@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.report import Observer
     from tests.zones import ZoneWriter
 
-
-@pytest.fixture(autouse=True)
-def signals() -> Iterator[None]:
-    """Put signal handlers back: the command line is meant to have its process to itself."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+pytestmark = pytest.mark.usefixtures("signals")
 
 
 def report_on(zone: Path) -> ApplyReport:

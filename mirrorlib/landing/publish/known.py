@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.errors import MirrorError, StoreError
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import find_named, fold_name
 from mirrorlib.landing.footer import open_parquet, read_footer
 from mirrorlib.landing.names import is_ignored, sequence_name
 from mirrorlib.landing.publish.declare import ARROW_TYPES
@@ -71,9 +71,7 @@ class KnownSchema:
 
     def column(self, name: str) -> KnownColumn | None:
         """Find a column as Delta does, without regard to case."""
-        return next(
-            (known for known in self.columns if fold_name(known.name) == fold_name(name)), None
-        )
+        return find_named(self.columns, name)
 
 
 def read_known(zone: Store, folder: str, after: KnownSchema | None = None) -> KnownSchema | None:

@@ -88,7 +88,7 @@ def check_continued(zone: Path, where: str, options: Mapping[str, Any]) -> None:
     assert "fourth" == found[-1], where
 
 
-@pytest.mark.thorough("store-*", "system-no id")
+@pytest.mark.thorough("system-*", "store-no id")
 @pytest.mark.parametrize("options", [WITH_ID, WITHOUT_ID], ids=["id", "no id"])
 @pytest.mark.parametrize("system", [False, True], ids=["store", "system"])
 def test_killed_at_any_step_then_retried_or_continued(

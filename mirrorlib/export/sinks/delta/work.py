@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import OURS
 
 if TYPE_CHECKING:
@@ -146,10 +146,7 @@ class Work:
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
-        found = next(
-            (mine for mine in self.schema.names if fold_name(mine) == fold_name(name)), name
-        )
-        return str(found)
+        return find_name(self.schema.names, name) or name
 
 
 def columns_of(frame: DataFrame) -> list[str]:
