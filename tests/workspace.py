@@ -151,6 +151,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     workspace: Workspace
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # else each answer waits 40 ms for the client to acknowledge its headers
+    )
 
     def _serve(self) -> None:
         url = urlsplit(self.path)

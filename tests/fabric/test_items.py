@@ -175,6 +175,9 @@ class Fabric(BaseHTTPRequestHandler):
     items: dict[str, dict[str, Any]]
     published: list[str]
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # else each answer waits 40 ms for the client to acknowledge its headers
+    )
 
     def _serve(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
