@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 import sysconfig
@@ -20,13 +18,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from papermill.exceptions import PapermillExecutionError
 
-from mirrorlib.deploy.render import Rendered
+from mirrorlib.deploy.build import build_wheel
+from mirrorlib.deploy.read import read_bundle
+from mirrorlib.deploy.render import Rendered, render
 from mirrorlib.deploy.tasks import filled, parameters_of
 from papers import Reader
 
+_SOURCE = (
+    "LICENSE", "README.md", "bundles", "databricks.yml", "examples", "mirrorlib", "notebooks", "pyproject.toml",
+)  # fmt: skip
 _CALL = """
 import importlib.metadata, sys
 package, name, *sys.argv[1:] = sys.argv[1:]
@@ -61,29 +65,16 @@ class Environment:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def make(cls, rendered: Rendered, folder: Path) -> Environment:
-        """Build the wheel by the bundle's own command, and install it."""
+    def make(cls, root: Path, folder: Path) -> Environment:
+        """Build the wheel as a deployment does, beside the clone at *root*, and install it."""
         source = folder / "source"
         source.mkdir()
-        for name in (
-            "mirrorlib",
-            "notebooks",
-            "examples",
-            "pyproject.toml",
-            "README.md",
-            "LICENSE",
-        ):
-            (source / name).symlink_to(rendered.root / name)
-        command = shlex.split(rendered.tree["artifacts"]["wheel"]["build"])
-        assert "python3" == command[0]
+        for name in _SOURCE:
+            (source / name).symlink_to(root / name)
         # The tests' environment has what builds it: nothing is downloaded. (For pip, false is on.)
-        told = {
-            **os.environ,
-            "PIP_NO_BUILD_ISOLATION": "false",
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        }
-        subprocess.run([sys.executable, *command[1:]], cwd=source, env=told, check=True)
-        (wheel,) = (source / "dist").glob("*.whl")
+        told = {"PIP_NO_BUILD_ISOLATION": "false", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        with patch.dict(os.environ, told):
+            wheel = build_wheel(render(read_bundle(source), "staging"))
         home = folder / "environment"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
         python = home / "bin" / "python"
@@ -100,12 +91,19 @@ class Environment:
                 "--no-index",
                 str(wheel),
             ],
-            env=told,
             check=True,
         )
         (site,) = (home / "lib").glob("python*/site-packages")
         (site / "platform.pth").write_text(sysconfig.get_path("purelib") + "\n")
         return cls(python, wheel)
+
+    def where(self, module: str) -> str:
+        """Tell where the environment finds a module."""
+        program = f"import {module}; print({module}.__file__)"
+        done = subprocess.run(
+            [str(self.python), "-I", "-c", program], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
 
     def call(self, package: str, entry_point: str, parameters: list[str]) -> tuple[bool, str]:
         """Call an entry point; say whether it came back, and what it said."""
@@ -122,11 +120,12 @@ class Environment:
 
 @dataclass(slots=True)
 class JobRunner:
-    """Runs jobs: notebooks with *reader*, wheels in *environment*."""
+    """Runs jobs: notebooks with *reader* and the session that *spark* makes there, wheels in *environment*."""
 
     rendered: Rendered
     reader: Reader
     environment: Environment
+    spark: str
 
     def run(self, key: str, **parameters: str) -> list[TaskRun]:
         """Run a job as `run now` does, with other values of its parameters."""
@@ -180,16 +179,15 @@ class JobRunner:
         self, task: dict[str, Any], values: dict[str, str], handed: dict[str, str]
     ) -> TaskRun:
         told = task["notebook_task"]
-        assert not re.search(r"[{}]", str(handed))
         base = {
             name: filled(value, values) for name, value in told.get("base_parameters", {}).items()
         }
         name = Path(told["notebook_path"]).stem
-        self.reader.before = _DBUTILS.format(parameters={**base, **handed})
+        self.reader.before = self.spark + _DBUTILS.format(parameters={**base, **handed})
         try:
             paper = self.reader.run(name)
         except PapermillExecutionError as exc:
-            return TaskRun(task["task_key"], "failed", str(exc))
+            return TaskRun(task["task_key"], "failed", f"{exc.ename}: {exc.evalue}")
         finally:
             self.reader.before = ""
         return TaskRun(task["task_key"], "succeeded", paper.printed)
