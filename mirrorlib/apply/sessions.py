@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -80,6 +80,8 @@ def new_session(spark: SparkSession) -> SparkSession:
     """Make a session with a configuration of its own; a server of Spark Connect has no other way than to clone one."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         clone: SparkSession = spark.cloneSession()  # type: ignore[attr-defined]  # of a Connect client from Spark 4.1 on
+        # Closed when Python is already ending, gRPC would wait for ever for a thread that is no more.
+        finalize(clone, clone.client.close)
         return clone
     return spark.newSession()
 
