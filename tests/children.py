@@ -251,7 +251,7 @@ def kill_at_random(
     *,
     kills: int,
     dice: random.Random,
-    at_once: int = 7,
+    at_once: int = 10,
 ) -> list[str]:
     """Kill runners at random moments, one after another on each target, and all targets come out right all the same.
 

@@ -39,7 +39,7 @@ settings.load_profile("patient")
 def pytest_configure(config: pytest.Config) -> None:
     """Start one Java process for all workers, if there are workers."""
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        config.stash[_JAVA] = shared_java.SharedJava(memory="5g")
+        config.stash[_JAVA] = shared_java.SharedJava(memory="5g", java="-XX:+UseParallelGC")
         os.environ[shared_java.PLACE] = str(config.stash[_JAVA].place)
         os.environ["SPARK_SUBMIT_OPTS"] = SHORT_LIVED  # of the commands that tests run
 

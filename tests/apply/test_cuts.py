@@ -62,6 +62,7 @@ def test_a_key_without_a_type_in_any_file_waits(fresh: Mirror) -> None:
     fresh.assert_failed("ChangeFileError", fresh.file_name(2), "no bytes")
 
 
+@pytest.mark.thorough
 def test_a_column_of_any_name_may_come_with_any_file(fresh: Mirror) -> None:
     """Column mapping is turned on for it, which readers of the feed do not notice, and is warned of."""
     files = [pa.table({"id": [1], "v": ["a"]}), pa.table({"id": [1], "a b": [2], MARKER: [4]})]

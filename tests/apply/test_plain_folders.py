@@ -75,7 +75,7 @@ def ids(spark: SparkSession, target: str) -> list[object]:
     return sorted((row["id"] for row in read_rows(spark, Path(target) / "plain")), key=str)
 
 
-@pytest.mark.thorough("large")
+@pytest.mark.thorough
 @pytest.mark.parametrize("road", ["small", "large"])
 def test_all_formats_at_all_levels_make_one_table_on_both_roads(
     spark: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch, road: str

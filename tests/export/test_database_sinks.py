@@ -338,6 +338,7 @@ class Consumer:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_random_commits_in_random_windows_end_equal_to_the_source(
     spark: SparkSession, tmp_path: Path, make: Callable[[str], Receiver]
 ) -> None:
