@@ -35,6 +35,12 @@ mirrorlib.local_spark(cores=2, memory="2g", conf={LITTLE!r})
 """
 
 
+def cells(name: str) -> list[Any]:
+    """Read a shipped notebook's cells."""
+    found: list[Any] = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Paper:
     """An executed notebook."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
-import nbformat
 import pytest
 
 pytest.importorskip("papermill")
@@ -24,7 +23,7 @@ from mirrorlib.apply.run import apply_zone
 from mirrorlib.errors import ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
 from mirrorlib.notebook import finish, get_spark, host_of, resolve
-from papers import FOLDER, NAMES
+from papers import FOLDER, NAMES, cells
 
 TOOL = Path(__file__).parents[2] / "tools" / "notebooks.py"
 
@@ -216,12 +215,6 @@ def test_a_report_too_long_for_a_host_is_cut_to_a_word() -> None:
 
 
 # The shipped notebooks
-
-
-def cells(name: str) -> list[Any]:
-    """Give a notebook's cells."""
-    found: list[Any] = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
-    return found
 
 
 def defaults(name: str) -> dict[str, object]:
