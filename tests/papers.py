@@ -24,6 +24,11 @@ from little import LITTLE, SHORT_LIVED, child_environment
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+# What a notebook has made, and nothing of Python's own: `%reset` takes `__spec__` too, which imports ask for.
+_FORGET = """
+for _name in [name for name in globals() if name[0] != "_" and name not in ("In", "Out", "get_ipython", "exit", "quit", "open")]:
+    del globals()[_name]
+"""
 _PATIENCE = 240  # seconds a cell may take
 _SHARED = f"""
 import os, shared_java
@@ -75,7 +80,7 @@ class Reader:
             PapermillExecutionError: a cell has failed.
 
         """
-        self._prepare(f"%reset -f\n{self.before}")
+        self._prepare(_FORGET + self.before)
         out = self.folder / f"{name}.ipynb"
         papermill.execute_notebook(
             FOLDER / f"{name}.ipynb",
