@@ -117,6 +117,7 @@ def test_check_landing_zone_shows_findings_and_fails(papers: Reader, zone: ZoneW
     assert "gap" in paper.shown()[-1]
 
 
+@pytest.mark.thorough
 def test_status_draws_what_the_ledger_says(
     spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
