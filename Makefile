@@ -21,15 +21,19 @@ demo: .venv/local.stamp ## See it work on real data
 test: .venv/dev.stamp ## Run the whole suite
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST)
 
-check: .venv/dev.stamp ## Lint, formatting, types, import contracts
+check: .venv/dev.stamp ## Lint, formatting, notebooks, types, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python tools/notebooks.py --check
+	$(BIN)/yamllint --strict databricks.yml bundles
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows bundles/github/deploy.yml
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
 format: .venv/dev.stamp ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python tools/notebooks.py
 
 docs: .venv/dev.stamp ## Build the documentation's site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

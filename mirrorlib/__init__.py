@@ -1,7 +1,9 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `reset` begins a table anew; `read_feed` and `stream_feed` give what changed in a table and
+stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_ledger` draws it), `reset`
+begins a table anew;
+`read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `LandingZoneWriter` publishes into a landing zone
 and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from mirrorlib.derive.report import DeriveReport
     from mirrorlib.derive.run import derive_table as derive
     from mirrorlib.errors import (
+        BundleError,
         ChangeFileError,
         FeedError,
         FeedExpiredError,
@@ -47,7 +50,9 @@ if TYPE_CHECKING:
         MetadataError,
         MirrorError,
         OutcomeUnknownError,
+        ParameterError,
         SchemaError,
+        StoppedError,
         StoreError,
         TableBusyError,
         TableNameError,
@@ -72,15 +77,20 @@ if TYPE_CHECKING:
     from mirrorlib.landing.publish.published import Published
     from mirrorlib.landing.publish.table import LandingTable
     from mirrorlib.landing.publish.writer import LandingZoneWriter
+    from mirrorlib.operate.book import write_ledger
+    from mirrorlib.operate.ledger import LedgerReport
+    from mirrorlib.operate.ledger import read_ledger as ledger
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
+    from mirrorlib.plots import plot_ledger
     from mirrorlib.session import local_spark
     from mirrorlib.version import VERSION as __version__
 
 __all__ = [
     "ApplyReport",
     "BatchReport",
+    "BundleError",
     "ChangeFileError",
     "CheckReport",
     "ConsumersReport",
@@ -102,17 +112,20 @@ __all__ = [
     "LandingTable",
     "LandingZoneError",
     "LandingZoneWriter",
+    "LedgerReport",
     "LineageReport",
     "LocalSparkError",
     "MarkerError",
     "MetadataError",
     "MirrorError",
     "OutcomeUnknownError",
+    "ParameterError",
     "PlanReport",
     "Published",
     "SchemaError",
     "Sink",
     "StatusReport",
+    "StoppedError",
     "StoreError",
     "TableBusyError",
     "TableNameError",
@@ -133,10 +146,12 @@ __all__ = [
     "key_feed",
     "key_statements",
     "keys_of",
+    "ledger",
     "lineage",
     "local_spark",
     "maintain_current_view",
     "plan",
+    "plot_ledger",
     "propagate",
     "read_current_view",
     "read_feed",
@@ -149,6 +164,7 @@ __all__ = [
     "to_foundry_schema",
     "union_keyed",
     "vacuum",
+    "write_ledger",
 ]
 
 _ELSEWHERE = {
@@ -161,6 +177,7 @@ _ELSEWHERE = {
     "ConsumersReport": "mirrorlib.export.consumers:ConsumersReport",
     "Delivery": "mirrorlib.export.sink:Delivery",
     "ExportReport": "mirrorlib.export.report:ExportReport",
+    "LedgerReport": "mirrorlib.operate.ledger:LedgerReport",
     "LandingTable": "mirrorlib.landing.publish.table:LandingTable",
     "LandingZoneWriter": "mirrorlib.landing.publish.writer:LandingZoneWriter",
     "PlanReport": "mirrorlib.apply.report:PlanReport",
@@ -174,8 +191,10 @@ _ELSEWHERE = {
     "drop_consumer": "mirrorlib.export.consumers:drop_consumer",
     "enable_by_default": "mirrorlib.feed.enable:enable_by_default",
     "enable_feed": "mirrorlib.feed.enable:enable_feed",
+    "ledger": "mirrorlib.operate.ledger:read_ledger",
     "local_spark": "mirrorlib.session:local_spark",
     "plan": "mirrorlib.apply.preview:plan_zone",
+    "plot_ledger": "mirrorlib.plots:plot_ledger",
     "read_feed": "mirrorlib.feed.read:read_feed",
     "read_table": "mirrorlib.feed.keyed:read_table",
     "reset": "mirrorlib.apply.reset:reset_table",
@@ -183,6 +202,7 @@ _ELSEWHERE = {
     "status": "mirrorlib.operate.status:read_status",
     "stream_feed": "mirrorlib.feed.stream:stream_feed",
     "vacuum": "mirrorlib.operate.vacuum:vacuum_tables",
+    "write_ledger": "mirrorlib.operate.book:write_ledger",
     "FoundrySchema": "mirrorlib.keys.foundry:FoundrySchema",
     "Keys": "mirrorlib.keys.value:Keys",
     "KeysReport": "mirrorlib.keys.read:KeysReport",

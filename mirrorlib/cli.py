@@ -7,6 +7,8 @@ Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usa
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import logging
 import os
 import signal
@@ -18,9 +20,12 @@ from mirrorlib.commands import (
     check,
     consumers,
     demo,
+    deploy,
     enable_feed,
     export,
+    fabric_items,
     feed,
+    ledger,
     lineage,
     plan,
     publish,
@@ -30,7 +35,7 @@ from mirrorlib.commands import (
 )
 from mirrorlib.commands.say import say_error
 from mirrorlib.commands.watch import CutShortError
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, StoppedError
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -49,11 +54,13 @@ examples:
   mirrorlib apply /data/landing /data/tables       bring every table up to date
   mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
   mirrorlib status /data/tables --json             how does every table stand?
+  mirrorlib ledger /data/tables                    what was applied, batch by batch?
   mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
   mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
   mirrorlib lineage /data/tables                   where do tables come from, and with which keys?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
+  mirrorlib deploy --target dev                    bring a Databricks workspace to what databricks.yml says
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
 exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage,
@@ -78,6 +85,7 @@ _COMMANDS: Mapping[str, Command] = {
     "apply": apply,
     "plan": plan,
     "status": status,
+    "ledger": ledger,
     "feed": feed,
     "enable-feed": enable_feed,
     "export": export,
@@ -87,6 +95,8 @@ _COMMANDS: Mapping[str, Command] = {
     "check": check,
     "reset": reset,
     "publish": publish,
+    "deploy": deploy,
+    "fabric-items": fabric_items,
     "demo": demo,
 }
 
@@ -117,6 +127,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     return OK if well else STOPPED
 
 
+def run_task() -> None:
+    """Run one command as a task of a job, for schedulers that look at errors and not at exit codes.
+
+    Databricks calls a wheel's entry point itself: what it returns is dropped, and leaving the process is a
+    failure whatever the code.
+
+    Raises:
+        StoppedError: the command did not end well; it has said why.
+
+    """
+    try:
+        code = main(sys.argv[1:])
+    except SystemExit as exc:  # argparse, after it has said what is wrong
+        code = exc.code if isinstance(exc.code, int) else USAGE
+    if code:
+        msg = f"mirrorlib {' '.join(sys.argv[1:2])} has not ended well"
+        raise StoppedError(msg, found=f"exit code {code}")
+
+
+def understand(argv: Sequence[str]) -> str:
+    """Say what is wrong with the arguments of a command, "" when it takes them."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            make_parser().parse_args(argv)
+    except SystemExit:
+        return said.getvalue().strip().rpartition("error: ")[2]
+    return ""
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -137,7 +177,9 @@ def _add_command(commands: Commands, name: str, command: Command) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.MORE}".strip()
     )
-    parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g")
+    parser.set_defaults(
+        run=command.run, refuse=parser.error, understand=understand, json=False, memory="2g"
+    )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
     )

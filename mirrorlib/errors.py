@@ -16,6 +16,9 @@ MirrorError
 │   └── FeedExpiredError  the history that was asked for is gone, or was never recorded
 ├── KeysError             keys cannot be declared, read or stated as asked
 │   └── KeysLostError     keys that are needed no longer hold
+├── ParameterError        a parameter of a notebook or a bundle is missing, unknown or of the wrong kind
+├── BundleError           a Databricks bundle cannot be read, rendered or deployed
+├── StoppedError          a run ended with a table that is blocked or failed, where only an error says so
 ├── StoreError            the object store failed or cannot do what is asked
 └── LocalSparkError       a local Spark session cannot be started
 
@@ -239,6 +242,26 @@ class KeysLostError(KeysError):
     """Keys that are needed no longer hold after what was done to the DataFrame."""
 
     advice = "Declare them anew with key_by, after the step that lost them."
+
+
+class ParameterError(MirrorError):
+    """A parameter of a notebook or a bundle is missing, unknown or of the wrong kind."""
+
+    advice = "Correct the parameter."
+    wrong_usage = True
+
+
+class BundleError(MirrorError):
+    """A Databricks bundle cannot be read, rendered or deployed."""
+
+    advice = "Correct the bundle."
+    wrong_usage = True
+
+
+class StoppedError(MirrorError):
+    """A run ended with something blocked or failed, where a return value would not be looked at."""
+
+    advice = "Its report, above, says what to do."
 
 
 class StoreError(MirrorError):

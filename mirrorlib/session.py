@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 NO_CONF: Mapping[str, str] = MappingProxyType({})
 
+_PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
 _INSTALL_LOCAL = "Run `pip install 'mirrorlib[local]'`."
 _INSTALL_JAVA = (
     f"Install Java {OLDEST_JAVA} or newer "
@@ -78,6 +79,19 @@ def local_spark(
         except PySparkRuntimeError as exc:
             msg = "Java started, but Spark did not"
             raise LocalSparkError(msg, next_step=_last_words(said)) from exc
+
+
+def platform_spark() -> SparkSession | None:
+    """Return the session of the platform that this process was started by, None on a machine of one's own.
+
+    A Databricks task has its runtime's variable, a Spark application a gateway, and a client of Spark
+    Connect the address of its server.
+    """
+    if not any(os.environ.get(name) for name in _PLATFORMS):
+        return None
+    from pyspark.sql import SparkSession  # an extra, which a platform brings
+
+    return SparkSession.builder.getOrCreate()
 
 
 def _confs(cores: int, memory: str) -> dict[str, str]:

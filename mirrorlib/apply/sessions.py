@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,11 +69,21 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
     try:
         session = idle.pop()
     except IndexError:
-        session = spark.newSession()
+        session = new_session(spark)
         for name, value in _CONF.items():
             session.conf.set(name, value)
     yield session
     idle.append(session)  # not after an error, which may have left something behind
+
+
+def new_session(spark: SparkSession) -> SparkSession:
+    """Make a session with a configuration of its own; a server of Spark Connect has no other way than to clone one."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        clone: SparkSession = spark.cloneSession()  # type: ignore[attr-defined]  # of a Connect client from Spark 4.1 on
+        # Closed when Python is already ending, gRPC would wait for ever for a thread that is no more.
+        finalize(clone, clone.client.close)
+        return clone
+    return spark.newSession()
 
 
 def file_reader(spark: SparkSession, ddl: str | StructType) -> DataFrameReader:

@@ -1,4 +1,4 @@
-"""Start the local Spark that a command needs, with connectors for the stores that it was given."""
+"""Give a command its Spark: the platform's that runs it, else a local one that reaches the stores it was given."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 
 def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
-    """Start it; a zone, target, state, or a place *more*, in an object store costs a download the first time."""
-    from mirrorlib.session import local_spark
+    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time."""
+    from mirrorlib.session import local_spark, platform_spark
 
+    if (session := platform_spark()) is not None:
+        return session
     places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
     return local_spark(memory=arguments.memory, stores=[place for place in places if place])

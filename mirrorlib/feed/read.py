@@ -15,7 +15,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirrorlib.apply.keyed import grouping_columns
-from mirrorlib.apply.sessions import READS_WHOLE, configured
+from mirrorlib.apply.sessions import READS_WHOLE, configured, new_session
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
@@ -186,7 +186,7 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
 
 def _own_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     """Make a session that finds the same tables under the same names."""
-    own = spark.newSession()
+    own = new_session(spark)
     for name in _CARRIED:
         own.conf.set(name, spark.conf.get(name) or "")
     for name, value in conf.items():

@@ -13,6 +13,7 @@ import obstore.store
 from mirrorlib.errors import LandingZoneError, first_line
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
+from mirrorlib.store.volumes import is_volume, open_volume
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +42,8 @@ PathOrUrl: TypeAlias = str | os.PathLike[str]  # a local path, or the URL of a p
 def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Store:
     """Return the store for a local path, a `file:` URL, or any URL that obstore knows (`s3://`, `abfss://`, `gs://` …).
 
+    `dbfs:/Volumes/…` is a Databricks volume, through its API: its mount, `/Volumes/…`, has no put-if-absent.
+
     Args:
         url: Where the files lie.
         options: What obstore is told of an object store beside its URL: credentials, an endpoint.
@@ -50,6 +53,8 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
 
     """
     url = os.fspath(url)
+    if is_volume(url):
+        return open_volume(url, options)
     scheme = urlsplit(url).scheme
     if scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))

@@ -32,7 +32,6 @@ from mirrorlib.landing.names import (
 from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
 from mirrorlib.landing.publish.lanes import check_partition_names
 from mirrorlib.landing.publish.table import LandingTable
-from mirrorlib.landing.publish.volumes import is_volume, open_volume
 from mirrorlib.store import Store, open_store
 
 
@@ -112,8 +111,7 @@ class LandingZoneWriter:
 def _open(landing_zone: str | Path | Store, options: Mapping[str, str] | None) -> Store:
     if not isinstance(landing_zone, str | Path):
         return landing_zone
-    url = str(landing_zone)
-    return open_volume(url, options) if is_volume(url) else open_store(url, options)
+    return open_store(landing_zone, options)
 
 
 def _checked_name(text: str) -> TableName:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pyarrow as pa
@@ -16,12 +17,16 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
+import mirrorlib
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.publish.volumes import is_volume, open_volume
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import Store
+from mirrorlib.store.volumes import is_volume, open_volume
 from promises import check_promises
 from publishing import Fault, FaultyStore, batch, batches, publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 VOLUME = "/Volumes/main/default/landing"
 FILES, FOLDERS = "/api/2.0/fs/files", "/api/2.0/fs/directories"
@@ -80,6 +85,9 @@ class Handler(BaseHTTPRequestHandler):
     """The Files API, as far as its documentation goes."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # else each answer waits 40 ms for the client to acknowledge its headers
+    )
     volume: Volume
 
     def _serve(self) -> None:
@@ -199,6 +207,31 @@ def test_a_store_in_a_volume_keeps_every_promise(store: Store) -> None:
 
 
 @pytest.mark.thorough
+def test_a_zone_and_a_journal_in_volumes_are_as_good_as_folders(
+    volume: Volume,
+    options: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+    tmp_path: Path,
+) -> None:
+    """`apply` reads the one and keeps the other, each batch once; so do `status` and `ledger`."""
+    monkeypatch.setenv("DATABRICKS_HOST", options["host"])
+    monkeypatch.setenv("DATABRICKS_TOKEN", options["token"])
+    zone, state, target = f"dbfs:{VOLUME}/zone", f"dbfs:{VOLUME}/state", str(tmp_path / "tables")
+    orders = LandingZoneWriter(zone).table("orders", keys=["id"])
+    orders.upsert(batch("one"))
+
+    first = mirrorlib.apply(spark, zone, target, state=state)
+    again = mirrorlib.apply(spark, zone, target, state=state)
+
+    assert ([1], [0]) == tuple(
+        [table.total("files") for table in report.tables] for report in (first, again)
+    )
+    assert f"{VOLUME}/state/state.json" in volume.files
+    assert ["current"] == [table.state for table in mirrorlib.status(target, state=state).tables]
+    assert [1] == [one.batch for one in mirrorlib.ledger(target, state=state).batches]
+
+
 def test_a_lost_answer_publishes_nothing_twice(store: Store) -> None:
     """At every call, as on every other store."""
     for at in range(1, 40):

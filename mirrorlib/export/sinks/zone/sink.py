@@ -43,7 +43,6 @@ from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.footer import open_parquet
 from mirrorlib.landing.names import parse_name
 from mirrorlib.landing.publish.claims import Place
-from mirrorlib.landing.publish.volumes import is_volume, open_volume
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import Store, open_store
 
@@ -147,7 +146,7 @@ def open_sink(address: str, mode: str) -> ZoneSink:
     if not address:
         msg = "a landing zone is a folder or a URL"
         raise LandingZoneError(msg, next_step="Give zone:URL.")
-    return ZoneSink(open_volume(address) if is_volume(address) else open_store(address))
+    return ZoneSink(open_store(address))
 
 
 def _place(stream: Stream) -> Place:

@@ -1,4 +1,4 @@
-"""Reach a Databricks Unity Catalog volume from outside a workspace, through databricks-sdk's Files API.
+"""Reach a Databricks Unity Catalog volume, from inside or outside a workspace, through databricks-sdk's Files API.
 
 In: `dbfs:/Volumes/catalog/schema/volume/…` (or `volumes:/Volumes/…`) and what the SDK's client takes:
 host, token, profile …; without any, its own configuration and environment. Out: a `Store`. Promises:
@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
-from mirrorlib.store import Folder, Store, StoredFile
+from mirrorlib.store.protocol import Folder, Store, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

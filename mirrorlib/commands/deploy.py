@@ -1,0 +1,118 @@
+"""`mirrorlib deploy`: bring a Databricks workspace to what a bundle says, without the Databricks CLI."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirrorlib.commands.arguments import add_json, seconds
+from mirrorlib.commands.say import say_report
+
+if TYPE_CHECKING:
+    from mirrorlib.deploy.push import DeployReport
+    from mirrorlib.deploy.render import Rendered, User
+
+HELP = "bring a Databricks workspace to what a bundle says"
+MORE = (
+    "For whoever has no Databricks CLI: checks the bundle, uploads wheel and notebooks, makes schemas and volumes "
+    "that are not there, creates or updates the jobs. Host and credentials as databricks-sdk finds them."
+)
+_HOUR = 3600.0
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `deploy` takes."""
+    command.add_argument(
+        "bundle",
+        metavar="BUNDLE",
+        nargs="?",
+        default=".",
+        help="folder of databricks.yml (default: .)",
+    )
+    command.add_argument("--target", metavar="NAME", help="default: the bundle's default target")
+    command.add_argument(
+        "--var",
+        type=_assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="the value of a variable; may be repeated",
+    )
+    command.add_argument(
+        "--check", action="store_true", help="only check the bundle; needs no workspace"
+    )
+    command.add_argument("--wheel", type=Path, metavar="PATH", help="send this one; do not build")
+    command.add_argument(
+        "--run", dest="job", metavar="JOB", help="then run this job, and wait for its end"
+    )
+    command.add_argument(
+        "--param",
+        type=_assignment,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a parameter of that run; may be repeated",
+    )
+    command.add_argument(
+        "--timeout",
+        type=seconds,
+        default=_HOUR,
+        metavar="SECONDS",
+        help="how long to wait for it (default: 3600)",
+    )
+    add_json(command)
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Check, send, and run when asked to."""
+    from mirrorlib.deploy.build import build_wheel
+    from mirrorlib.deploy.push import connect_workspace, push, run_job
+    from mirrorlib.deploy.render import User  # the one above is for types
+
+    if arguments.param and not arguments.job:
+        arguments.refuse("argument --param: means nothing without --run")
+    if arguments.check:
+        rendered = _rendered(arguments, User())
+        say_report(_nothing_sent(rendered), as_json=arguments.json)
+        return True
+    client = connect_workspace()
+    rendered = _rendered(arguments, User(name=str(client.current_user.me().user_name)))
+    report = push(client, rendered, arguments.wheel or build_wheel(rendered))
+    if arguments.job:
+        patience = timedelta(seconds=arguments.timeout)
+        report = run_job(client, report, arguments.job, dict(arguments.param), patience)
+    say_report(report, as_json=arguments.json)
+    return report.ok
+
+
+def _rendered(arguments: argparse.Namespace, user: User) -> Rendered:
+    """Render the target, and refuse one with faults."""
+    from mirrorlib.deploy.check import require_sound
+    from mirrorlib.deploy.read import read_bundle
+    from mirrorlib.deploy.render import render
+
+    bundle = read_bundle(arguments.bundle)
+    rendered = render(bundle, arguments.target, variables=dict(arguments.var), user=user)
+    require_sound(rendered, arguments.understand)
+    return rendered
+
+
+def _nothing_sent(rendered: Rendered) -> DeployReport:
+    from mirrorlib.deploy.push import DeployReport, Sent
+
+    sent = [
+        Sent(kind=kind, name=key, place="-", done="sound")
+        for kind in rendered.tree.get("resources", {})
+        for key in rendered.resources(kind)
+    ]
+    return DeployReport(target=rendered.target, sent=tuple(sent))
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        msg = f"{text!r} is not NAME=VALUE"
+        raise argparse.ArgumentTypeError(msg)
+    return name, value

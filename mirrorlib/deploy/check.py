@@ -1,0 +1,123 @@
+"""Find in a rendered bundle what the workspace would refuse, and what would go wrong there without a word.
+
+In: `Rendered`. Out: `Fault`s. Not to be found without a workspace: grants, quotas, cluster policies, how an
+environment is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirrorlib.deploy.fields import field_faults
+from mirrorlib.deploy.policy import policy_faults
+from mirrorlib.deploy.references import reference_faults
+from mirrorlib.deploy.tasks import task_faults
+from mirrorlib.errors import BundleError, first_few
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlib.deploy.read import Tree
+    from mirrorlib.deploy.render import Rendered
+
+Understand = Callable[
+    ["Sequence[str]"], str
+]  # says what is wrong with a wheel's arguments, "" when nothing is
+_OURS = {  # what a bundle says of a resource beside what the workspace's API knows
+    "jobs": {"permissions", "lifecycle"},
+    "schemas": {"grants", "lifecycle"},
+    "volumes": {"grants", "lifecycle"},
+    "dashboards": {"permissions", "lifecycle", "file_path", "dataset_catalog", "dataset_schema"},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that is wrong: which resource, and what."""
+
+    resource: str
+    what: str
+
+    def __str__(self) -> str:
+        """Say both."""
+        return f"{self.resource}: {self.what}"
+
+
+def check_bundle(rendered: Rendered, understand: Understand) -> tuple[Fault, ...]:
+    """Check a rendered target.
+
+    Args:
+        rendered: the target.
+        understand: tells what is wrong with arguments of the wheel's entry point.
+
+    """
+    return tuple(_faults(rendered, understand))
+
+
+def require_sound(rendered: Rendered, understand: Understand) -> None:
+    """Refuse a target with faults.
+
+    Raises:
+        BundleError: there are some; the first are named.
+
+    """
+    faults = check_bundle(rendered, understand)
+    if faults:
+        msg = f"the target {rendered.target} has {len(faults)} faults"
+        raise BundleError(msg, found=first_few(str(fault) for fault in faults))
+
+
+def _faults(rendered: Rendered, understand: Understand) -> Iterator[Fault]:
+    for kind in rendered.tree.get("resources", {}):
+        for key, resource in rendered.resources(kind).items():
+            for what in _resource_faults(rendered.root, kind, resource):
+                yield Fault(resource=f"{kind}.{key}", what=what)
+    for key, job in rendered.jobs.items():
+        for what in (
+            *reference_faults(job, rendered.jobs),
+            *task_faults(rendered.root, job, understand),
+            *policy_faults(rendered, job),
+        ):
+            yield Fault(resource=f"jobs.{key}", what=what)
+    if rendered.production and "root_path" not in rendered.tree.get("workspace", {}):
+        yield Fault(resource="workspace", what="a production target has to say its root_path")
+
+
+def _resource_faults(root: Path, kind: str, resource: Tree) -> Iterator[str]:
+    """Hold a resource to the SDK's class, and what is ours to what is there."""
+    told = {name: value for name, value in resource.items() if name not in _OURS.get(kind, ())}
+    known = _class_of(kind)
+    if known is None:
+        yield f"the checker knows no resources of the kind {kind}"
+    elif isinstance(known, type):
+        yield from field_faults(known, told, kind)
+    else:
+        yield from (f"{kind} has no field {name}" for name in told if name not in known)
+    path = resource.get("file_path")
+    if path is not None and not (root / path).is_file():
+        yield f"there is no file {path}"
+
+
+def _class_of(kind: str) -> type | frozenset[str] | None:
+    """Return the SDK's class of a resource, or the parameters of the call that makes it."""
+    try:
+        from databricks.sdk.service import catalog, dashboards, jobs
+    except ImportError as exc:
+        msg = "a bundle cannot be checked without databricks-sdk"
+        step = "Install it: pip install 'mirrorlib[databricks]'."
+        raise BundleError(msg, next_step=step) from exc
+    classes: dict[str, type | frozenset[str]] = {
+        "jobs": jobs.JobSettings,
+        "dashboards": dashboards.Dashboard,
+        "schemas": _parameters(catalog.SchemasAPI.create),
+        "volumes": _parameters(catalog.VolumesAPI.create),
+    }
+    return classes.get(kind)
+
+
+def _parameters(call: Callable[..., object]) -> frozenset[str]:
+    code = call.__code__
+    return frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])

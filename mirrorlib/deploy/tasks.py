@@ -1,0 +1,145 @@
+"""Hold tasks to what they run: a notebook's cell of parameters, a wheel's entry points and arguments.
+
+In: a rendered job and the bundle's folder. Out: sentences about what does not fit.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.deploy.references import all_tasks, dynamic_references
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mirrorlib.deploy.read import Tree
+
+_SOURCE = "# Databricks notebook source"
+_NEEDED = ""  # what a parameter without a default is in its cell
+_TASKS = ("notebook_task", "python_wheel_task", "for_each_task", "condition_task", "run_job_task")
+
+
+def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str]) -> Iterator[str]:
+    """Say which tasks cannot run what they name."""
+    for task in all_tasks(job):
+        name = task.get("task_key")
+        kinds = [kind for kind in _TASKS if kind in task]
+        if len(kinds) != 1:
+            yield f"the task {name} has to be of one kind, not of {len(kinds)}"
+        if "notebook_task" in task:
+            yield from (f"the task {name}: {what}" for what in _notebook_faults(root, job, task))
+        if "python_wheel_task" in task:
+            yield from (
+                f"the task {name}: {what}" for what in _wheel_faults(root, job, task, understand)
+            )
+
+
+def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:
+    if "environment_key" in task:
+        yield "a notebook task takes no environment_key; on serverless it cannot be handed the wheel"
+    told = task["notebook_task"]
+    path = root / str(told.get("notebook_path", ""))
+    cell = read_parameters(path)
+    if cell is None:
+        yield f"{told.get('notebook_path')} is not there, or is no notebook"
+        return
+    base = told.get("base_parameters", {})
+    for name in base:
+        if name not in cell:
+            yield f"{path.name} has no parameter {name} in its cell of parameters"
+    handed = {one.get("name") for one in job.get("parameters", [])}
+    for name in sorted(handed & set(base)):
+        yield f"the job's parameter {name} counts for more than the task's of the same name"
+    used = {ref.removeprefix("job.parameters.") for ref in dynamic_references(job.get("tasks", []))}
+    for name in sorted(handed - set(cell) - used):
+        yield f"{path.name} has no parameter {name}, which the job hands over"
+    for name in needed_parameters(path):
+        if name not in handed | set(base):
+            yield f"{path.name} needs the parameter {name}, which nobody hands over"
+
+
+def _wheel_faults(
+    root: Path, job: Tree, task: Tree, understand: Callable[[Sequence[str]], str]
+) -> Iterator[str]:
+    if "libraries" in task and "environment_key" in task:
+        yield "a task of an environment takes no libraries"
+    told = task["python_wheel_task"]
+    project = _project(root)
+    if told.get("package_name") != project.get("name"):
+        yield f"the wheel is of {project.get('name')}, not of {told.get('package_name')}"
+    if told.get("entry_point") not in project.get("scripts", {}):
+        yield f"{told.get('entry_point')} is no entry point of [project.scripts]"
+        return
+    defaults = parameters_of(job)
+    wrong = understand([filled(str(one), defaults) for one in told.get("parameters", [])])
+    if wrong:
+        yield f"its parameters are not understood: {wrong}"
+
+
+def parameters_of(job: Tree) -> dict[str, str]:
+    """Return what references to a job's parameters stand for when nobody sets them."""
+    told = job.get("parameters", [])
+    return {f"job.parameters.{one.get('name')}": str(one.get("default", "")) for one in told}
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Put values in the place of references between double braces; one that is not known becomes a word."""
+    return re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", lambda found: values.get(found[1], "value"), text)
+
+
+def _project(root: Path) -> dict[str, Any]:
+    path = root / "pyproject.toml"
+    if not path.is_file():
+        return {}
+    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
+    return found
+
+
+def read_parameters(path: Path) -> dict[str, object] | None:
+    """Read the cell of parameters without running it; None when there is no such notebook."""
+    if path.suffix == ".py":
+        is_notebook = path.is_file() and path.read_text(encoding="utf-8").startswith(_SOURCE)
+        return {} if is_notebook else None
+    cells = _cells(path)
+    if cells is None:
+        return None
+    source = "\n".join(
+        _source(cell) for cell in cells if "parameters" in cell.get("metadata", {}).get("tags", ())
+    )
+    return {
+        ast.unparse(one.targets[0]): ast.literal_eval(one.value)
+        for one in ast.parse(source).body
+        if isinstance(one, ast.Assign)
+    }
+
+
+def needed_parameters(path: Path) -> list[str]:
+    """Name the parameters that are a plain `str` where a notebook resolves them, and empty in its cell."""
+    cell = read_parameters(path) or {}
+    kinds = {
+        str(one.arg): ast.unparse(one.value)
+        for source in (_source(part) for part in _cells(path) or [] if part["cell_type"] == "code")
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("resolve")
+        for one in call.keywords
+    }
+    return [name for name, value in cell.items() if value == _NEEDED and kinds.get(name) == "str"]
+
+
+def _cells(path: Path) -> list[dict[str, Any]] | None:
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return cells if isinstance(cells, list) else None
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source", "")
+    return source if isinstance(source, str) else "".join(source)

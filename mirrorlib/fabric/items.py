@@ -1,0 +1,199 @@
+"""Write Fabric items: a lakehouse, an environment with the wheel, the notebooks, and pipelines that run them.
+
+In: a folder and the wheel. Out: one folder an item, as git integration and fabric-cicd read them. Promise:
+the same input gives the same bytes; ids are made of names, so items that were published stay the same ones.
+Folders of other items are left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.fabric.pipelines import THIS_WORKSPACE, pipeline_content, schedules
+from mirrorlib.fabric.source import notebook_source
+from mirrorlib.tabular import Report
+
+ALL_TABLES = ("*",)
+_PLATFORM = "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/platformProperties/2.0.0/schema.json"
+_NAMESPACE = uuid.UUID("3f2d3c5e-3a86-4c4b-9a3e-52a2a3c3f7d1")  # of our ids, whatever it is
+_HOME = "mirrorlib"
+_NOTEBOOKS = {  # the tour starts a Spark of its own
+    "initial_load": "Load every table of a landing zone for the first time.",
+    "incremental_apply": "Apply new change files, each exactly once.",
+    "export_feed": "Deliver the change feed to one consumer.",
+    "check_landing_zone": "Review a landing zone as a strict reader.",
+    "status": "Show how tables stand, and what was applied.",
+}
+_PIPELINES = ("initial_load", "incremental_apply")
+_SCHEDULED = "incremental_apply"
+# In the default lakehouse; the notebooks make OneLake's addresses of these.
+_PLACES = {"landing_zone": "Files/landing", "target": "Tables", "state": "Files/mirrorlib"}
+_COMPUTE = "enable_native_execution_engine: false\nruntime_version: 1.3\n"
+_PACKAGES = (
+    "dependencies:\n  - pip:\n      - obstore>=0.4\n"  # what the runtime has not; it has pyarrow
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One item: its type, its name, and the files of its folder."""
+
+    type: str
+    name: str
+    what: str
+    files: Mapping[str, str | bytes]
+
+    @property
+    def folder(self) -> str:
+        """Return the folder's name."""
+        return f"{self.name}.{self.type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ItemsReport(Report):
+    """Which items were written."""
+
+    folder: str
+    items: tuple[tuple[str, str], ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say that they are written."""
+        return True
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("item", "type")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row an item."""
+        return list(self.items)
+
+
+def write_items(
+    folder: str | Path,
+    wheel: str | Path,
+    *,
+    tables: Sequence[str] = ALL_TABLES,
+    every: int | None = None,
+) -> ItemsReport:
+    """Write every item.
+
+    Args:
+        folder: where to; items of ours that are there are written anew.
+        wheel: what the environment holds.
+        tables: names or globs that the pipelines go through, a run each.
+        every: minutes between two runs of the incremental apply; without them its schedule is switched off.
+
+    Raises:
+        LandingZoneError: there is no such wheel, or the notebooks are not installed.
+
+    """
+    root, file = Path(folder), Path(wheel)
+    if not file.is_file() or file.suffix != ".whl":
+        msg = "there is no such wheel"
+        step = "Build one: python3 -m pip wheel --no-deps --wheel-dir dist ."
+        raise LandingZoneError(msg, found=str(wheel), next_step=step)
+    items = (
+        _lakehouse(),
+        _environment(file),
+        *(_notebook(name, what) for name, what in _NOTEBOOKS.items()),
+        *(_pipeline(name, tables, every) for name in _PIPELINES),
+    )
+    for item in items:
+        _write(root, item)
+    told = tuple((item.name, item.type) for item in items)
+    return ItemsReport(folder=str(root), items=told)
+
+
+def item_id(kind: str, name: str) -> str:
+    """Return an item's id, the same every time."""
+    return str(uuid.uuid5(_NAMESPACE, f"{kind}/{name}"))
+
+
+def find_notebooks() -> Path:
+    """Find the notebooks: inside an installed wheel, or in a clone.
+
+    Raises:
+        LandingZoneError: they are in neither.
+
+    """
+    package = Path(__file__).parents[1]
+    for folder in (package / "_notebooks", package.parent / "notebooks"):
+        if (folder / f"{_SCHEDULED}.ipynb").exists():
+            return folder
+    msg = "the notebooks are not installed"
+    raise LandingZoneError(msg, next_step="Install mirrorlib again, or work in a clone.")
+
+
+def _lakehouse() -> Item:
+    metadata = _json({"defaultSchema": "dbo"})
+    what = "The landing zone, the tables and the journal."
+    return Item(
+        type="Lakehouse", name=_HOME, what=what, files={"lakehouse.metadata.json": metadata}
+    )
+
+
+def _environment(wheel: Path) -> Item:
+    files: dict[str, str | bytes] = {
+        f"Libraries/CustomLibraries/{wheel.name}": wheel.read_bytes(),
+        "Libraries/PublicLibraries/environment.yml": _PACKAGES,
+        "Setting/Sparkcompute.yml": _COMPUTE,
+    }
+    return Item(type="Environment", name=_HOME, what="The wheel.", files=files)
+
+
+def _notebook(name: str, what: str) -> Item:
+    cells = json.loads((find_notebooks() / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    bound = {
+        "lakehouse": {
+            "default_lakehouse": item_id("Lakehouse", _HOME),
+            "default_lakehouse_name": _HOME,
+            "default_lakehouse_workspace_id": THIS_WORKSPACE,
+        },
+        "environment": {
+            "environmentId": item_id("Environment", _HOME),
+            "workspaceId": THIS_WORKSPACE,
+        },
+    }
+    files = {"notebook-content.py": notebook_source(cells, bound)}
+    return Item(type="Notebook", name=_title(name), what=what, files=files)
+
+
+def _pipeline(name: str, tables: Sequence[str], every: int | None) -> Item:
+    notebook = item_id("Notebook", _title(name))
+    files = {"pipeline-content.json": _json(pipeline_content(name, notebook, _PLACES, tables))}
+    if name == _SCHEDULED:
+        files[".schedules"] = _json(schedules(every))
+    return Item(type="DataPipeline", name=_title(name), what=_NOTEBOOKS[name], files=files)
+
+
+def _title(name: str) -> str:
+    return f"{_HOME} {name.replace('_', ' ')}"
+
+
+def _write(root: Path, item: Item) -> None:
+    """Write an item's folder anew."""
+    folder = root / item.folder
+    if folder.exists():
+        shutil.rmtree(folder)
+    platform: dict[str, Any] = {
+        "$schema": _PLATFORM,
+        "metadata": {"type": item.type, "displayName": item.name, "description": item.what},
+        "config": {"version": "2.0", "logicalId": item_id(item.type, item.name)},
+    }
+    for name, content in {".platform": _json(platform), **item.files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,218 @@
+"""Keep the ledger, and what happened to tables, in two Delta tables that dashboards can read.
+
+In: a target, and a place for `mirrorlib_ledger` (a row for each batch that has ended) and
+`mirrorlib_events` (a row for each time that a table was found in another state, or with another
+reason, than the time before). Out: `BookReport`. Promise: a batch is in the ledger once, however often
+and by however many it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.apply.job import jvm_process
+from mirrorlib.apply.lock import lock_table
+from mirrorlib.apply.table import find_table, read_table
+from mirrorlib.apply.target import Target
+from mirrorlib.export.sinks.delta.place import open_place
+from mirrorlib.landing.names import parse_name
+from mirrorlib.operate.ledger import newest_batches
+from mirrorlib.operate.status import read_status
+from mirrorlib.store import open_store
+from mirrorlib.tabular import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.table import TableRef
+    from mirrorlib.export.sinks.delta.place import Place
+    from mirrorlib.operate.ledger import Applied
+    from mirrorlib.operate.status import StatusReport, TableStatus
+    from mirrorlib.store import PathOrUrl, Store
+
+LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
+LEDGER_COLUMNS = (
+    "target string, table string, life int, batch bigint, outcome string, kind string, files int, bytes bigint, "
+    "first_file string, last_file string, inserts bigint, updates bigint, deletes bigint, upserts bigint, "
+    "version bigint, seconds double, seconds_by_stage map<string,double>, waited_seconds double, "
+    "planned_at timestamp, finished_at timestamp, cause string"
+)
+EVENT_COLUMNS = (
+    "target string, table string, state string, reason string, file string, since timestamp, seen_at timestamp, "
+    "position string, version bigint, unapplied bigint, waiting_seconds double"
+)
+Value = str | int | float | dict[str, float] | datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """How many rows a table was given."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BookReport(Report):
+    """What was written down."""
+
+    tables: tuple[Written, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say that it is written."""
+        return True
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of the table that the report prints as."""
+        return ("table", "new rows")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [(one.table, f"{one.rows:,}") for one in self.tables]
+
+
+def write_ledger(
+    spark: SparkSession,
+    target: PathOrUrl,
+    to: str,
+    *,
+    catalog: str | None = None,
+    state: PathOrUrl | None = None,
+) -> BookReport:
+    """Write down what has happened since the last time: batches that have ended, tables in another state.
+
+    Args:
+        spark: any Spark with Delta.
+        target: as for `apply`.
+        to: where the two tables go: a path or URL, or `catalog.schema`.
+        catalog: as for `apply`.
+        state: as for `apply`.
+
+    Raises:
+        JournalError: nothing has ever been applied to this target.
+        LandingZoneError: *to* is no place for tables.
+
+    """
+    place = open_place(to)
+    status = read_status(target, catalog=catalog, state=state)
+    journals = open_store(Target.of(target, catalog=catalog, state=state).state)
+    ledger, events = (place.refer(name) for name in (LEDGER, EVENTS))
+    with _hold(spark, place):
+        _create(spark, ledger, LEDGER_COLUMNS)
+        _create(spark, events, EVENT_COLUMNS)
+        batches = list(_new_batches(spark, ledger, status, journals))
+        _merge(spark, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
+        happened = _new_events(spark, events, status)
+        _merge(spark, events, happened, EVENT_COLUMNS, by=("target", "table", "seen_at"))
+    return BookReport(
+        tables=(
+            Written(table=LEDGER, rows=len(batches)),
+            Written(table=EVENTS, rows=len(happened)),
+        )
+    )
+
+
+@contextlib.contextmanager
+def _hold(spark: SparkSession, place: Place) -> Iterator[None]:
+    """Keep other Java processes off, where Delta does not: on a local file system."""
+    if place.target.catalog is not None:
+        yield
+        return
+    state = open_store(place.target.state)
+    with lock_table(
+        spark, place.target, state, parse_name(LEDGER), jvm_process(spark), lambda: False
+    ):
+        yield
+
+
+def _create(spark: SparkSession, ref: TableRef, columns: str) -> None:
+    if find_table(spark, ref) is None:
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({columns}) USING delta")
+
+
+def _new_batches(
+    spark: SparkSession, ledger: TableRef, status: StatusReport, state: Store
+) -> Iterator[tuple[Value, ...]]:
+    """Read each table's journal back to what the ledger has."""
+    known = _newest(spark, ledger, status, "life", "batch")
+    for table in status.tables:
+        last = known.get(table.table, (0, 0))
+        for batch in newest_batches(state, parse_name(table.table)):
+            if (batch.life, batch.batch) <= last:
+                break
+            yield _ledger_row(status.target, batch)
+
+
+def _new_events(
+    spark: SparkSession, events: TableRef, status: StatusReport
+) -> list[tuple[Value, ...]]:
+    """Choose the tables that are not as they were when they were last written down."""
+    known = _newest(spark, events, status, "seen_at", "state", "reason")
+    now = datetime.now(UTC)
+    return [
+        _event_row(status.target, table, now)
+        for table in status.tables
+        if known.get(table.table, ())[1:] != (table.state, table.reason)
+    ]
+
+
+def _newest(
+    spark: SparkSession, ref: TableRef, status: StatusReport, *columns: str
+) -> dict[str, tuple[Any, ...]]:
+    """Return the greatest row of each table of a target, compared column by column."""
+    from pyspark.sql import functions as f
+
+    mine = read_table(spark, ref).where(f.col("target") == f.lit(status.target))
+    newest = mine.groupBy("table").agg(f.max(f.struct(*columns)).alias("newest"))
+    return {row["table"]: tuple(row["newest"]) for row in newest.collect()}
+
+
+def _merge(
+    spark: SparkSession,
+    ref: TableRef,
+    rows: Sequence[tuple[Value, ...]],
+    columns: str,
+    *,
+    by: Sequence[str],
+) -> None:
+    """Add rows that are not there, in one commit; none without rows."""
+    if not rows:
+        return
+    source = f"_mirror_{uuid.uuid4().hex}"
+    same = " AND ".join(f"t.{name} = s.{name}" for name in by)
+    spark.createDataFrame(rows, columns).createOrReplaceTempView(source)
+    try:
+        spark.sql(
+            f"MERGE INTO {ref.sql} AS t USING {source} AS s ON {same} WHEN NOT MATCHED THEN INSERT *"
+        )
+    finally:
+        spark.catalog.dropTempView(source)
+
+
+def _ledger_row(target: str, batch: Applied) -> tuple[Value, ...]:
+    told = {**asdict(batch), "target": target, "seconds_by_stage": dict(batch.seconds)}
+    told["seconds"] = float(sum(batch.seconds.values()))
+    for moment in ("planned_at", "finished_at"):
+        told[moment] = _moment(told[moment])
+    return tuple(told[name] for name in _names(LEDGER_COLUMNS))
+
+
+def _event_row(target: str, table: TableStatus, now: datetime) -> tuple[Value, ...]:
+    told = {**asdict(table), "target": target, "seen_at": now, "since": _moment(table.since)}
+    told["position"] = None if table.position is None else str(table.position)
+    return tuple(told[name] for name in _names(EVENT_COLUMNS))
+
+
+def _names(columns: str) -> list[str]:
+    return [column.split()[0] for column in columns.split(", ")]
+
+
+def _moment(said: str | None) -> datetime | None:
+    return datetime.fromisoformat(said) if said else None

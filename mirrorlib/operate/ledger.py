@@ -1,0 +1,231 @@
+"""The ledger: what a target has applied, batch by batch, as its journal has it.
+
+In: a target. Out: `LedgerReport`, newest batches first for each table; needs no Spark and writes
+nothing. `book.py` writes the same rows into Delta tables, for dashboards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.target import Target
+from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.landing.names import TableName, matches
+from mirrorlib.store import open_store
+from mirrorlib.tabular import Report, duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlib.apply.record import Done, Life, Plan
+    from mirrorlib.store import PathOrUrl, Store
+
+LAST = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """One batch that has ended.
+
+    Attributes:
+        table: "dbo/orders".
+        life: which life of the table folder it belongs to, 1 for the first.
+        batch: its number in that life.
+        outcome: applied or void.
+        kind: append, matched-only, merge, overwrite or empty.
+        files: how many change files.
+        bytes: their size.
+        first_file: the first of them.
+        last_file: the last of them.
+        inserts: change rows by marker.
+        updates: change rows by marker.
+        deletes: change rows by marker.
+        upserts: change rows by marker.
+        version: the Delta version of its commit.
+        seconds: per stage.
+        waited_seconds: how old the oldest of its files was when it ended, None where nobody wrote that down.
+        planned_at: when its folder was listed, ISO 8601.
+        finished_at: when it ended, ISO 8601.
+        cause: what voided it.
+
+    """
+
+    table: str
+    life: int
+    batch: int
+    outcome: str
+    kind: str
+    files: int
+    bytes: int
+    first_file: str
+    last_file: str
+    inserts: int
+    updates: int
+    deletes: int
+    upserts: int
+    version: int
+    seconds: Mapping[str, float]
+    waited_seconds: float | None
+    planned_at: str
+    finished_at: str
+    cause: str | None
+
+    @property
+    def rows(self) -> int:
+        """Return the change rows of its files."""
+        return self.inserts + self.updates + self.deletes + self.upserts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LedgerReport(Report):
+    """The newest batches of every table of a target."""
+
+    target: str
+    batches: tuple[Applied, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say that history is history."""
+        return True
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of the table that the report prints as."""
+        return (
+            "table",
+            "batch",
+            "finished",
+            "files",
+            "insert",
+            "update",
+            "delete",
+            "upsert",
+            "version",
+            "seconds",
+            "waited",
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a batch."""
+        return [_row(batch) for batch in self.batches]
+
+    def notes(self) -> list[str]:
+        """Say why batches were voided."""
+        return [
+            f"{one.table}: batch {one.batch} was voided: {one.cause}"
+            for one in self.batches
+            if one.outcome == "void"
+        ]
+
+
+def read_ledger(
+    target: PathOrUrl,
+    *,
+    tables: Sequence[str] = (),
+    catalog: str | None = None,
+    state: PathOrUrl | None = None,
+    last: int = LAST,
+) -> LedgerReport:
+    """Read the newest batches of every table of a target.
+
+    Args:
+        target: as for `apply`.
+        tables: names or globs; empty is all of them.
+        catalog: as for `apply`.
+        state: as for `apply`.
+        last: how many batches a table.
+
+    Raises:
+        JournalError: nothing has ever been applied to this target, or its journal cannot be read.
+        LandingZoneError: *last* is no number from 1 on.
+
+    """
+    if last < 1:
+        msg = "a ledger has at least one batch a table"
+        raise LandingZoneError(msg, found=last, next_step="Give a whole number from 1 on.")
+    tables = (tables,) if isinstance(tables, str) else tables
+    places = Target.of(target, catalog=catalog, state=state)
+    store = open_store(places.state)
+    found = [
+        batch
+        for name in _tables_of(store)
+        if matches(name, tables)
+        for batch in islice(newest_batches(store, name), last)
+    ]
+    return LedgerReport(target=places.shown, batches=tuple(found))
+
+
+def newest_batches(state: Store, name: TableName) -> Iterator[Applied]:
+    """Read a table's batches that have ended, newest first, one by one as they are asked for."""
+    journal = Journal(state, name)
+    for life in reversed(journal.lives()):
+        newest = journal.newest(life)
+        if newest is None:
+            continue
+        if newest.done is not None:
+            yield _applied(name, life, newest.plan, newest.done)
+        for number in range(newest.plan.batch - 1, 0, -1):
+            entry = journal.entry(life, number)
+            if entry.done is not None:
+                yield _applied(name, life, entry.plan, entry.done)
+
+
+def _tables_of(state: Store) -> list[TableName]:
+    listed = state.list_folder("journal")
+    if listed is None:
+        msg = "nothing has been applied to this target yet"
+        step = "Start with: mirrorlib apply LANDING_ZONE TARGET"
+        raise JournalError(msg, found=state.url, next_step=step)
+    return sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
+
+
+def _applied(name: TableName, life: Life, plan: Plan, done: Done) -> Applied:
+    cause = done.cause or {}
+    return Applied(
+        table=name.shown,
+        life=life.ordinal,
+        batch=plan.batch,
+        outcome=done.outcome,
+        kind=done.kind,
+        files=len(plan.files),
+        bytes=plan.bytes,
+        first_file=plan.files[0].name,
+        last_file=plan.files[-1].name,
+        inserts=done.rows.get("inserts", 0),
+        updates=done.rows.get("updates", 0),
+        deletes=done.rows.get("deletes", 0),
+        upserts=done.rows.get("upserts", 0),
+        version=done.version,
+        seconds=dict(done.seconds),
+        waited_seconds=_waited(plan, done),
+        planned_at=plan.listed_at,
+        finished_at=done.finished_at,
+        cause=str(cause.get("reason", "")) or None,
+    )
+
+
+def _waited(plan: Plan, done: Done) -> float | None:
+    """Return how old the oldest file was when the batch ended."""
+    written = [file.modified for file in plan.files if file.modified]
+    if not written or not done.finished_at:
+        return None
+    ended = datetime.fromisoformat(done.finished_at)
+    oldest = min(datetime.fromisoformat(moment) for moment in written)
+    return round(max((ended - oldest).total_seconds(), 0.0), 1)
+
+
+def _row(batch: Applied) -> tuple[str, ...]:
+    counts = (batch.files, batch.inserts, batch.updates, batch.deletes, batch.upserts)
+    return (
+        batch.table,
+        str(batch.batch),
+        batch.finished_at[:19].replace("T", " "),
+        *(f"{count:,}" for count in counts),
+        str(batch.version),
+        f"{sum(batch.seconds.values()):.1f}",
+        "-" if batch.waited_seconds is None else duration(batch.waited_seconds),
+    )

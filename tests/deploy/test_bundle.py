@@ -1,0 +1,221 @@
+"""The bundle that ships is sound for every target, and a checker that finds nothing would find what is broken."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("databricks.sdk")
+
+from mirrorlib.cli import understand
+from mirrorlib.deploy.check import check_bundle
+from mirrorlib.deploy.read import read_bundle
+from mirrorlib.deploy.render import User, render, target_names
+from mirrorlib.errors import BundleError
+from mirrorlib.operate.book import EVENT_COLUMNS, EVENTS, LEDGER, LEDGER_COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+TARGETS = ["dev", "staging", "prod"]
+APPLY, EXPORT, MAIN = "bundles/incremental_apply.yml", "bundles/export_feed.yml", "databricks.yml"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Copy what ships, to be broken."""
+    for folder in ("bundles", "notebooks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    for file in (MAIN, "pyproject.toml"):
+        shutil.copy(ROOT / file, tmp_path / file)
+    return tmp_path
+
+
+def change(bundle: Path, file: str, old: str, new: str) -> None:
+    """Replace one text of one file."""
+    text = (bundle / file).read_text()
+    assert 1 <= text.count(old)
+    (bundle / file).write_text(text.replace(old, new, 1))
+
+
+def faults(bundle: Path, target: str = "prod") -> list[str]:
+    """Check a target."""
+    return [str(fault) for fault in check_bundle(render(read_bundle(bundle), target), understand)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_is_sound(target: str) -> None:
+    """Nothing is unresolved, unknown, or against a rule."""
+    rendered = render(read_bundle(ROOT), target)
+
+    assert () == check_bundle(rendered, understand)
+    assert "${" not in json.dumps(rendered.tree)
+
+
+def test_the_targets_and_the_jobs_are_those_that_the_documents_name() -> None:
+    """The default comes first."""
+    found = read_bundle(ROOT)
+
+    assert TARGETS == target_names(found)
+    assert {"initial_load", "incremental_apply", "export_feed", "check", "status"} == set(
+        render(found).jobs
+    )
+
+
+def test_development_is_named_after_its_developer_and_paused() -> None:
+    """So are the schemas, and what refers to them."""
+    jobs = render(read_bundle(ROOT), "dev", user=User(name="ann.lee@example.com")).jobs
+    job = jobs["incremental_apply"]
+
+    assert "[dev ann_lee] mirrorlib incremental apply" == job["name"]
+    assert {"PAUSED"} == {
+        job[kind]["pause_status"]
+        for job in jobs.values()
+        for kind in ("trigger", "schedule")
+        if kind in job
+    }
+    assert "/Volumes/dev/dev_ann_lee_mirrors/landing/" == job["trigger"]["file_arrival"]["url"]
+    assert "dev_ann_lee_mirrors" in [parameter["default"] for parameter in job["parameters"]]
+
+
+def test_production_runs_as_its_service_principal_and_is_not_paused() -> None:
+    """Each target has one of its own."""
+    staging, prod = (render(read_bundle(ROOT), target) for target in ("staging", "prod"))
+
+    assert staging.tree["run_as"] != prod.tree["run_as"]
+    assert "pause_status" not in prod.jobs["incremental_apply"]["trigger"]
+    assert {"interval": 1, "unit": "HOURS"} == staging.jobs["incremental_apply"]["trigger"][
+        "periodic"
+    ]
+
+
+def test_a_given_value_wins_over_the_targets_and_the_default() -> None:
+    """As --var does."""
+    rendered = render(
+        read_bundle(ROOT), "prod", variables={"catalog": "other", "tables": '["dbo/orders"]'}
+    )
+
+    assert (
+        "/Volumes/other/mirrors/landing/"
+        == rendered.jobs["incremental_apply"]["trigger"]["file_arrival"]["url"]
+    )
+    assert {"name": "each", "default": '["dbo/orders"]'} in rendered.jobs["initial_load"][
+        "parameters"
+    ]
+
+
+def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
+    """Neither schemas nor volumes."""
+    rendered = render(read_bundle(ROOT), "prod")
+
+    for kind in ("schemas", "volumes"):
+        assert all(
+            one["lifecycle"] == {"prevent_destroy": True}
+            for one in rendered.resources(kind).values()
+        )
+
+
+@pytest.mark.parametrize(
+    "file, old, new, told",
+    [
+        (APPLY, "notebook_task:", "notebok_task:", "jobs.tasks[1].for_each_task.task has no field notebok_task"),
+        (MAIN, "unit: HOURS", "unit: HOUR", "unit has to be one of DAYS, HOURS, MINUTES, WEEKS"),
+        (APPLY, "timeout_seconds: 14400", "timeout_seconds: soon", "jobs.timeout_seconds has to be of type int, not 'soon'"),
+        (APPLY, "right: classic", "", "condition_task lacks the field right"),
+        ("bundles/storage.yml", "volume_type:", "volume_kind:", "volumes has no field volume_kind"),
+        ("bundles/storage.yml", "mirrors.lvdash.json", "mirror.lvdash.json", "there is no file bundles/mirror.lvdash.json"),
+        (APPLY, 'task_key: compute, outcome: "true"', 'task_key: computed, outcome: "true"', "the task classic depends on computed"),
+        (APPLY, "job_cluster_key: main\n              libraries", "job_cluster_key: mine\n              libraries", "runs on the job cluster mine"),
+        (APPLY, "environment_key: main\n              disable", "environment_key: mine\n              disable", "runs in the environment mine"),
+        (APPLY, "parameters.landing_zone}}", "parameters.zone}}", "{{job.parameters.zone}} names no parameter"),
+        (APPLY, 'inputs: "{{job.parameters.each}}"', 'inputs: "{{tasks.plan.values.tables}}"', "{{tasks.plan.values.tables}} names no task"),
+        (APPLY, 'inputs: "{{job.parameters.each}}"', "inputs: a, b", "neither a JSON list nor one reference: a, b"),
+        (APPLY, 'inputs: "{{job.parameters.each}}"', "inputs: [a, b]", "inputs has to be of type str"),
+        (MAIN, "'[\"*\"]'", "'*'", "the parameter each, which classic goes through, is no JSON list"),
+        (APPLY, "          for_each_task:", "          max_retries: 1\n          for_each_task:", "classic has max_retries, which belongs to the task inside"),
+        (APPLY, "task_key: serverless_each", "task_key: classic_each", "two tasks are called classic_each"),
+        (APPLY, "incremental_apply.ipynb", "apply.ipynb", "notebooks/apply.ipynb is not there, or is no notebook"),
+        (APPLY, 'tables: "{{input}}"', 'table: "{{input}}"', "incremental_apply.ipynb has no parameter table"),
+        (APPLY, "{name: each,", "{name: tables,", "the job's parameter tables counts for more than the task's"),
+        (APPLY, "- {name: each,", "- {name: colour, default: red}\n        - {name: each,", "no parameter colour, which the job hands over"),
+        (EXPORT, '        - {name: consumer, default: "${var.consumer}"}\n', "", "export_feed.ipynb needs the parameter consumer"),
+        (APPLY, "              notebook_task:", "              environment_key: main\n              notebook_task:", "a notebook task takes no environment_key"),
+        (APPLY, "package_name: mirrorlib", "package_name: mirrors", "the wheel is of mirrorlib, not of mirrors"),
+        (APPLY, "entry_point: mirrorlib-task", "entry_point: task", "task is no entry point of [project.scripts]"),
+        (APPLY, '"--table={{input}}"', '"--tabel={{input}}"', "its parameters are not understood: unrecognized arguments: --tabel"),
+        (EXPORT, 'name: mode, default: "current"', 'name: mode, default: "newest"', "argument --mode: invalid choice: 'newest'"),
+        (APPLY, "max_concurrent_runs: 1", "max_concurrent_runs: 2", "max_concurrent_runs has to be 1"),
+        (APPLY, "      timeout_seconds: 14400\n", "", "a production job needs timeout_seconds"),
+        (APPLY, "on_failure: ${var.notify}", "on_success: ${var.notify}", "needs somebody who is told of failures"),
+        (MAIN, "    run_as:\n      service_principal_name: 00000000-0000-0000-0000-000000000002\n", "", "a production job needs run_as"),
+        (MAIN, "    workspace:\n      root_path: /Workspace/Users/00000000-0000-0000-0000-000000000002/.bundle/${bundle.name}/${bundle.target}\n", "", "has to say its root_path"),
+        (APPLY, "      trigger: $", '      schedule: {quartz_cron_expression: "0 0 6 * * ?", timezone_id: UTC}\n      trigger: $', "a job has one of schedule and trigger"),
+        ("bundles/check.yml", "0 0 6 * * ?", "0 6 * * *", "0 6 * * * is no Quartz expression"),
+        (MAIN, "landing.volume_path}/", "landing.volume_path}", "the url of file_arrival has to end in /"),
+        (MAIN, "min_time_between_triggers_seconds: 60", "min_time_between_triggers_seconds: 5", "has to be 60 or more"),
+    ],
+)  # fmt: skip
+def test_what_is_broken_is_found(bundle: Path, file: str, old: str, new: str, told: str) -> None:
+    """Each is something that a workspace refuses late, or that goes wrong without a word."""
+    change(bundle, file, old, new)
+
+    found = faults(bundle, "staging" if "HOURS" in old else "prod")
+
+    assert [] != [fault for fault in found if told in fault], found
+
+
+@pytest.mark.parametrize(
+    "file, old, new, told",
+    [
+        (APPLY, "      queue:", "      name: twice\n      queue:", "bundles/incremental_apply.yml, line 10: the key name stands twice"),
+        (EXPORT, "    export_feed:", "    incremental_apply:", "stands in another file too"),
+        (MAIN, "bundles/*.yml", "bundle/*.yml", "an include matches no file (found bundle/*.yml)"),
+        (MAIN, "bundles/*.yml", "bundles/**/*.yml", "an include with ** is not read recursively"),
+        (APPLY, "${var.apply_trigger}", "${var.trigger}", "a reference leads nowhere (found ${var.trigger})"),
+        (APPLY, "schemas.mirrors.name", "schemas.mirror.name", "a reference leads nowhere (found ${resources.schemas.mirror.name})"),
+        (MAIN, "      catalog: prod", "      catalogue: prod", "a variable is set that is not declared (found catalogue)"),
+        (MAIN, "      catalog: prod", "      schema: prod", "the variable catalog has no value"),
+        (MAIN, "    default: landing\n", "    default: ${var.landing_volume}\n", "in a circle"),
+        (APPLY, "      queue:", "     queue:", "the bundle's file is no YAML"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_rendered_says_why(
+    bundle: Path, file: str, old: str, new: str, told: str
+) -> None:
+    """With the file and what was found."""
+    change(bundle, file, old, new)
+
+    with pytest.raises(BundleError) as caught:
+        render(read_bundle(bundle), "prod")
+
+    assert told in str(caught.value)
+
+
+def test_a_target_that_is_not_there_is_named_with_those_that_are() -> None:
+    """A typing error deploys nothing."""
+    with pytest.raises(BundleError, match=r"production.*dev, staging, prod"):
+        render(read_bundle(ROOT), "production")
+
+
+def test_the_dashboards_queries_run_on_the_tables_that_the_status_job_keeps(
+    spark: SparkSession,
+) -> None:
+    """Each shows the columns that its widgets name."""
+    for name, columns in ((LEDGER, LEDGER_COLUMNS), (EVENTS, EVENT_COLUMNS)):
+        spark.createDataFrame([], columns).createOrReplaceTempView(name)
+    dashboard = json.loads((ROOT / "bundles" / "mirrors.lvdash.json").read_text())
+
+    found = {
+        one["name"]: spark.sql("".join(one["queryLines"])).columns for one in dashboard["datasets"]
+    }
+
+    for page in dashboard["pages"]:
+        for part in page["layout"]:
+            for query in part["widget"]["queries"]:
+                for field in query["query"]["fields"]:
+                    assert field["expression"].split("`")[1] in found[query["query"]["datasetName"]]

@@ -1,0 +1,188 @@
+"""The bundle's jobs do what the library does: rendered as they ship, run on this machine, table by table compared."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("databricks.sdk")
+pytest.importorskip("grpc")
+pytest.importorskip("papermill")
+
+import mirrorlib
+import shared_java
+from connecting import connect
+from job_runner import Environment, JobRunner, TaskRun
+from mirrorlib.deploy.read import read_bundle
+from mirrorlib.deploy.render import Rendered, render
+from papers import reader
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = "bundle_jobs"
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    """Build the wheel and install it, once."""
+    return Environment.make(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder in which kernels write."""
+    return tmp_path_factory.mktemp("kernel")
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> ZoneWriter:
+    """Publish two tables."""
+    zone = ZoneWriter(tmp_path / "zone")
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    orders.file([{"id": 1, "v": "A"}, {"id": 2, "v": None}], markers=[1, 2])
+    zone.table("items", keys=["id"]).file([{"id": 7}])
+    return zone
+
+
+@pytest.fixture
+def rendered(spark: SparkSession, zone: ZoneWriter, tmp_path: Path) -> Iterator[Rendered]:
+    """Render staging with this machine's places for the workspace's."""
+    spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    spark.sql(f"CREATE SCHEMA {SCHEMA} LOCATION '{tmp_path}/tables'")
+    yield render(
+        read_bundle(ROOT),
+        "staging",
+        variables={
+            "catalog": "spark_catalog",
+            "schema": SCHEMA,
+            "landing_zone": str(zone),
+            "state_path": str(tmp_path / "state"),
+            "export_to": f"delta:{tmp_path}/copies",
+        },
+    )
+    spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+
+
+@pytest.fixture
+def runner(
+    spark: SparkSession, rendered: Rendered, environment: Environment, home: Path
+) -> Iterator[JobRunner]:
+    """Give a runner whose kernel and whose wheel both reach the tests' Spark, the wheel as a client of Spark Connect."""
+    connect(spark).stop()
+    java = spark.sparkContext._jvm
+    assert java is not None
+    port = java.org.apache.spark.SparkEnv.get().conf().get("spark.connect.grpc.binding.port")
+    remote = f"sc://localhost:{port}"
+    environment.variables = {"SPARK_REMOTE": remote}
+    session = "from pyspark.sql import SparkSession\nspark = SparkSession.builder."
+    with reader(home) as papers:
+        if os.environ.get(shared_java.PLACE):  # else the kernel is a client too
+            papers.start_spark()
+            session += "getOrCreate()\n"
+        else:
+            session += f"remote({remote!r}).getOrCreate()\n"
+        yield JobRunner(rendered, papers, environment, session)
+
+
+def states(runs: list[TaskRun]) -> dict[str, str]:
+    """Give each task's state."""
+    return {run.task: run.state for run in runs}
+
+
+def rows(spark: SparkSession, table: str) -> list[dict[str, object]]:
+    """Read a table of the job's schema."""
+    return [row.asDict() for row in spark.table(f"spark_catalog.{SCHEMA}.{table}").collect()]
+
+
+def test_the_wheels_tasks_leave_the_tables_that_apply_leaves(
+    spark: SparkSession, runner: JobRunner, zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """One run for all tables; the notebooks' tasks are left out."""
+    runs = runner.run("incremental_apply", compute="serverless")
+    mirrorlib.apply(spark, str(zone), tmp_path / "other")
+
+    expected = {"compute": "false", "classic": "excluded", "serverless_each[0]": "succeeded"}
+    assert expected == states(runs), runs[-1].said
+    for table, path in (("orders", "dbo/orders"), ("items", "items")):
+        other = spark.read.format("delta").load(f"{tmp_path}/other/{path}")
+        assert [row.asDict() for row in other.collect()] == rows(spark, table)
+
+
+def test_the_environment_holds_the_wheel_and_not_the_clone(environment: Environment) -> None:
+    """With the notebooks and the demo's data in it."""
+    said = environment.call("mirrorlib", "mirrorlib-task", ["--version"])
+    names = zipfile.ZipFile(environment.wheel).namelist()
+
+    assert (True, f"mirrorlib {mirrorlib.__version__}\n") == said
+    assert "mirrorlib/_notebooks/incremental_apply.ipynb" in names
+    assert environment.python.parents[1] in Path(environment.where("mirrorlib")).parents
+
+
+@pytest.mark.thorough
+def test_the_notebooks_tasks_leave_the_same_tables(spark: SparkSession, runner: JobRunner) -> None:
+    """A run for each name; the wheel's tasks are left out."""
+    runs = runner.run("incremental_apply", compute="classic", each='["dbo/orders", "items"]')
+
+    assert {
+        "compute": "true",
+        "classic_each[0]": "succeeded",
+        "classic_each[1]": "succeeded",
+        "serverless": "excluded",
+    } == states(runs)
+    assert [[{"id": 1, "v": "A"}], [{"id": 7}]] == [
+        rows(spark, name) for name in ("orders", "items")
+    ]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "compute, task", [("classic", "classic_each"), ("serverless", "serverless_each")]
+)
+def test_a_stopped_table_fails_its_task(
+    spark: SparkSession, runner: JobRunner, zone: ZoneWriter, compute: str, task: str
+) -> None:
+    """The others are applied; what is said names the table."""
+    zone.table("items").file([{"id": 8}], number=3)
+
+    *_, classic, serverless = runner.run("incremental_apply", compute=compute)
+
+    ended = classic if compute == "classic" else serverless
+    assert (f"{task}[0]", "failed") == (ended.task, ended.state)
+    assert "StoppedError" in ended.said
+    assert "items is blocked" in ended.said
+    assert [{"id": 1, "v": "A"}] == rows(spark, "orders")
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("compute", ["classic", "serverless"])
+def test_every_job_runs_one_after_the_other(
+    spark: SparkSession, runner: JobRunner, tmp_path: Path, compute: str
+) -> None:
+    """Load, check, export, and the ledger that the dashboard reads."""
+    book = str(tmp_path / "book")
+    done = {
+        key: runner.run(key, compute=compute, **more)
+        for key, more in {
+            "check": {},
+            "initial_load": {},
+            "export_feed": {},
+            "incremental_apply": {},
+            "status": {"to": book},
+        }.items()
+    }
+
+    assert {} == {key: runs for key, runs in done.items() if "failed" in states(runs).values()}
+    copied = spark.read.format("delta").load(str(tmp_path / "copies" / "orders"))
+    assert rows(spark, "orders") == [row.asDict() for row in copied.collect()]
+    ledger = spark.read.format("delta").load(f"{book}/mirrorlib_ledger")
+    assert 2 == ledger.count()

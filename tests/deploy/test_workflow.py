@@ -1,0 +1,49 @@
+"""The workflow that users copy: every action pinned, a federated login only where it deploys, targets that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mirrorlib.deploy.read import read_bundle
+from mirrorlib.deploy.render import target_names
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "bundles" / "github" / "deploy.yml").read_text()
+FLOW: dict[str, Any] = yaml.safe_load(TEXT)
+
+
+def test_every_action_is_pinned_by_its_commit() -> None:
+    """A tag may be moved; its name stands behind the commit, for people."""
+    used = re.findall(r"uses: (\S+)(.*)", TEXT)
+
+    assert used
+    assert [] == [
+        use
+        for use, said in used
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", use) or " # v" not in said
+    ]
+
+
+def test_only_the_deploying_job_may_log_in() -> None:
+    """And it waits for the check, and never runs for a pull request."""
+    jobs = FLOW["jobs"]
+
+    assert ["deploy"] == [name for name, job in jobs.items() if "id-token" in job["permissions"]]
+    assert {} == FLOW["permissions"]
+    assert ("check", "github.event_name != 'pull_request'") == (
+        jobs["deploy"]["needs"],
+        jobs["deploy"]["if"],
+    )
+    assert "secrets." not in TEXT
+
+
+def test_its_targets_are_the_bundles() -> None:
+    """Those that are not for one developer."""
+    offered = FLOW["on"]["workflow_dispatch"]["inputs"]["target"]["options"]
+
+    assert set(offered) == set(target_names(read_bundle(ROOT))) - {"dev"}
+    assert set(re.findall(r"--check --target (\w+)", TEXT)) == set(offered)

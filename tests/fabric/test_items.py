@@ -1,0 +1,276 @@
+"""Fabric items: the same bytes every time, every id one of theirs, and published by fabric-cicd as they are."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from mirrorlib.cli import main
+from mirrorlib.deploy.tasks import read_parameters
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.fabric.items import item_id, write_items
+from mirrorlib.notebook import resolve
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+HERE = "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """Give a file that stands for the wheel."""
+    path = tmp_path / "mirrorlib-0.1.0-py3-none-any.whl"
+    path.write_bytes(b"a wheel")
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read every file of a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_items_are_the_same_every_time_and_leave_others_alone(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Written again, over an older generation, beside items of somebody else's."""
+    out, other = tmp_path / "out", tmp_path / "other"
+    (out / "Theirs.Notebook").mkdir(parents=True)
+    (out / "mirrorlib status.Notebook").mkdir()
+    (out / "mirrorlib status.Notebook" / "old.py").touch()
+
+    code = main(["fabric-items", str(out), "--wheel", str(wheel), "--every", "5"])
+    write_items(other, wheel, every=5)
+
+    assert (0, contents(out)) == (code, contents(other))
+    assert (out / "Theirs.Notebook").exists()
+    assert "mirrorlib incremental apply" in capsys.readouterr().out
+
+
+def test_every_id_is_that_of_an_item_or_means_this_workspace(wheel: Path, tmp_path: Path) -> None:
+    """Any other would be one of the workspace in which it was made."""
+    write_items(tmp_path / "out", wheel)
+    known = {
+        json.loads(path.read_text())["config"]["logicalId"]
+        for path in (tmp_path / "out").glob("*/.platform")
+    }
+
+    found = {
+        guid
+        for content in contents(tmp_path / "out").values()
+        for guid in GUID.findall(content.decode())
+    }
+
+    assert 9 == len(known)
+    assert found <= {*known, HERE}
+
+
+@pytest.mark.parametrize(
+    "name", ["initial_load", "incremental_apply", "export_feed", "check_landing_zone", "status"]
+)
+def test_a_notebook_says_the_same_in_fabrics_form(wheel: Path, tmp_path: Path, name: str) -> None:
+    """Cell by cell, one of them that of the parameters; it is Python."""
+    write_items(tmp_path / "out", wheel)
+    text = (
+        tmp_path / "out" / f"mirrorlib {name.replace('_', ' ')}.Notebook" / "notebook-content.py"
+    ).read_text()
+
+    ast.parse(text)
+    cells = [
+        cell
+        for cell in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    found = re.findall(
+        r"^# (PARAMETERS CELL|CELL) \*{20}\n\n(.*?)\n\n# METADATA", text, re.DOTALL | re.MULTILINE
+    )
+    assert ["".join(cell["source"]) for cell in cells] == [source for _, source in found]
+    assert ["PARAMETERS CELL", *["CELL"] * (len(cells) - 1)] == [kind for kind, _ in found]
+    assert f'"environmentId": "{item_id("Environment", "mirrorlib")}"' in text
+
+
+@pytest.mark.parametrize("name", ["initial_load", "incremental_apply"])
+def test_a_pipeline_hands_a_notebook_what_its_cell_knows(
+    wheel: Path, tmp_path: Path, name: str
+) -> None:
+    """For each name or glob once; everything that it names is a parameter of the pipeline."""
+    write_items(tmp_path / "out", wheel, tables=["dbo/*"])
+    told = json.loads(
+        (
+            tmp_path
+            / "out"
+            / f"mirrorlib {name.replace('_', ' ')}.DataPipeline"
+            / "pipeline-content.json"
+        ).read_text()
+    )
+    (loop,) = told["properties"]["activities"]
+    (run,) = loop["typeProperties"]["activities"]
+
+    handed = run["typeProperties"]["parameters"]
+    assert set(handed) <= set(read_parameters(NOTEBOOKS / f"{name}.ipynb") or {})
+    assert "@item()" == handed["tables"]["value"]["value"]
+    parameters = told["properties"]["parameters"]
+    assert ["dbo/*"] == parameters["tables"]["defaultValue"]
+    assert {*handed} == {*parameters}
+    assert (
+        item_id("Notebook", f"mirrorlib {name.replace('_', ' ')}")
+        == run["typeProperties"]["notebookId"]
+    )
+
+
+@pytest.mark.parametrize("every, expected", [(None, (False, 15)), (5, (True, 5))])
+def test_nothing_is_scheduled_unless_it_is_asked_for(
+    wheel: Path, tmp_path: Path, every: int | None, expected: tuple[bool, int]
+) -> None:
+    """A schedule that begins before there is a landing zone would only fail."""
+    write_items(tmp_path / "out", wheel, every=every)
+    (told,) = json.loads(
+        (tmp_path / "out" / "mirrorlib incremental apply.DataPipeline" / ".schedules").read_text()
+    )["schedules"]
+
+    assert expected == (told["enabled"], told["configuration"]["interval"])
+
+
+def test_a_wheel_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Before anything is written."""
+    with pytest.raises(LandingZoneError, match="pip wheel"):
+        write_items(tmp_path / "out", tmp_path / "none.whl")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_places_in_the_default_lakehouse_become_onelakes_addresses() -> None:
+    """On Fabric only; names that begin alike are names."""
+    context = {"currentWorkspaceId": "w", "defaultLakehouseId": "l"}
+    names = {
+        "notebookutils": SimpleNamespace(runtime=SimpleNamespace(context=context)),
+        "a": "Files/landing",
+        "b": "Tables",
+        "c": "Filesystem",
+        "d": 3,
+    }
+
+    found = resolve(names, a=str, b=str, c=str, d=int)
+
+    root = "abfss://w@onelake.dfs.fabric.microsoft.com/l"
+    assert {"a": f"{root}/Files/landing", "b": f"{root}/Tables", "c": "Filesystem", "d": 3} == found
+
+
+class Fabric(BaseHTTPRequestHandler):
+    """As much of Fabric's API as a publication asks for."""
+
+    items: dict[str, dict[str, Any]]
+    published: list[str]
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # else each answer waits 40 ms for the client to acknowledge its headers
+    )
+
+    def _serve(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        path = urlsplit(self.path).path
+        status, said = self._answer(path, body)
+        told = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def _answer(self, path: str, body: Any) -> tuple[int, Any]:
+        if self.command == "POST" and path.endswith("/items"):
+            made = f"11111111-1111-1111-1111-{len(self.items):012d}"
+            self.items[made] = {"description": "", "folderId": "", **body, "id": made}
+            return 201, self.items[made]
+        if self.command == "POST" and path.endswith("/updateDefinition"):
+            self.items[path.split("/")[-2]].update(body)
+            return 200, {}
+        if path.endswith("/publish"):
+            self.published.append(path.split("/")[-3])
+            return 200, {}
+        if path.endswith("/items"):
+            return 200, {
+                "value": [
+                    {name: value for name, value in item.items() if name != "definition"}
+                    for item in self.items.values()
+                ]
+            }
+        if "/lakehouses/" in path:
+            return 200, {
+                "properties": {
+                    "sqlEndpointProperties": {
+                        "connectionString": "x",
+                        "id": "y",
+                        "provisioningStatus": "Success",
+                    }
+                }
+            }
+        if path.endswith(("/folders", "/environments/")):
+            return 200, {"value": []}
+        return 200, {"value": [], "displayName": "workspace", "capacityId": "c", "properties": {}}
+
+    do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815  # the base's names
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")  # its dependencies warn of each other
+def test_fabric_cicd_publishes_them_and_they_name_each_other(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library itself, to an API on this machine: what arrives has the ids that the workspace gave."""
+    pytest.importorskip("fabric_cicd")
+    from fabric_cicd import FabricWorkspace, constants, publish_all_items
+
+    write_items(tmp_path / "out", wheel)
+    handler = type("Served", (Fabric,), {"items": {}, "published": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    for name in ("DEFAULT_API_ROOT_URL", "FABRIC_API_ROOT_URL"):
+        monkeypatch.setattr(constants, name, f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("FABRIC_CICD_RETRY_API_MAX_DURATION_SECONDS", "10")
+    claims = base64.urlsafe_b64encode(b'{"exp": 9999999999, "upn": "someone"}').decode().rstrip("=")
+    token = SimpleNamespace(token=f"e30.{claims}.x", expires_on=9_999_999_999)
+    credential = SimpleNamespace(get_token=lambda *_, **__: token)
+    try:
+        workspace = FabricWorkspace(
+            workspace_id="22222222-2222-2222-2222-222222222222",
+            repository_directory=str(tmp_path / "out"),
+            item_type_in_scope=["Lakehouse", "Environment", "Notebook", "DataPipeline"],
+            token_credential=credential,
+        )
+        publish_all_items(workspace)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+    items = {(item["type"], item["displayName"]): item for item in handler.items.values()}
+    assert 9 == len(items)
+    pipeline = items["DataPipeline", "mirrorlib incremental apply"]
+    parts = {
+        part["path"]: base64.b64decode(part["payload"]).decode()
+        for part in pipeline["definition"]["parts"]
+    }
+    assert items["Notebook", "mirrorlib incremental apply"]["id"] in parts["pipeline-content.json"]
+    notebook = items["Notebook", "mirrorlib status"]
+    text = "".join(
+        base64.b64decode(part["payload"]).decode() for part in notebook["definition"]["parts"]
+    )
+    assert items["Lakehouse", "mirrorlib"]["id"] in text
+    assert items["Environment", "mirrorlib"]["id"] in text
+    assert [items["Environment", "mirrorlib"]["id"]] == handler.published

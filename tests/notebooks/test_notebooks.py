@@ -1,0 +1,174 @@
+"""Every notebook runs as it ships, does what the library does, shows its report, and fails where a table is stopped."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("papermill")
+
+import mirrorlib
+from papers import NAMES, Reader, reader
+from tables import read_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+TRIED = {"initial_load", "incremental_apply", "export_feed", "check_landing_zone", "status", "tour"}
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Start one kernel for all notebooks."""
+    with reader(tmp_path_factory.mktemp("papers")) as one:
+        yield one
+
+
+def publish(zone: ZoneWriter) -> None:
+    """Publish two tables."""
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    orders.file([{"id": 1, "v": "A"}, {"id": 2, "v": None}], markers=[1, 2])
+    zone.table("items", keys=["id"]).file([{"id": 7}])
+
+
+def test_every_notebook_is_run_here() -> None:
+    """A notebook that is added is tried too."""
+    assert TRIED == set(NAMES)
+
+
+def test_incremental_apply_leaves_the_tables_that_apply_leaves(
+    spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """The report is shown as text and as a table; the same zone applied by the library gives the same rows."""
+    publish(zone)
+    papers.start_spark()
+
+    paper = papers.run("incremental_apply", landing_zone=str(zone), target=target, max_files=1)
+    mirrorlib.apply(spark, str(zone), tmp_path / "other")
+
+    for table, rows in {"dbo/orders": [{"id": 1, "v": "A"}], "items": [{"id": 7}]}.items():
+        assert rows == read_rows(spark, f"{target}/{table}")
+        assert rows == read_rows(spark, tmp_path / "other" / table)
+    (shown,) = paper.shown()
+    assert ["table", "dbo/orders", "items"] == sorted(
+        (line.split()[0] for line in shown.splitlines() if line[0] != "-"),
+        key=lambda word: (word != "table", word),
+    )
+    assert "<table>" in paper.shown("text/html")[0]
+    assert f"mirrorlib {mirrorlib.__version__}, Spark {spark.version}, local" in paper.printed
+
+
+def test_a_stopped_table_is_shown_and_then_fails_the_run(
+    papers: Reader, zone: ZoneWriter, target: str
+) -> None:
+    """Other tables are applied; the last cell raises, after the cell that shows the report."""
+    publish(zone)
+    zone.table("items").file([{"id": 8}], number=3)
+    papers.start_spark()
+
+    error, paper = papers.fail("incremental_apply", landing_zone=str(zone), target=target)
+
+    assert ("StoppedError", 1) == (error.ename.rpartition(".")[2], len(paper.shown()))
+    assert "items is blocked" in error.evalue
+    assert "blocked" in paper.shown()[0]
+    assert {"dbo/orders": "current", "items": "blocked"} == {
+        table.table: table.state for table in mirrorlib.status(target).tables
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong, told",
+    [
+        ({"landing_zone": ""}, "the parameter landing_zone has to be a text that is not empty"),
+        (
+            {"evolution": "any"},
+            "the parameter evolution has to be one of widen, add, strict (found str 'any')",
+        ),
+    ],
+)
+def test_a_wrong_parameter_stops_the_run_before_anything_is_touched(
+    papers: Reader, zone: ZoneWriter, target: str, wrong: dict[str, str], told: str
+) -> None:
+    """It is named, with what is expected and what was found."""
+    given = {"landing_zone": str(zone), "target": target, **wrong}
+
+    error, _ = papers.fail("initial_load", **given)
+
+    assert told in error.evalue
+    assert not Path(target).exists()
+
+
+def test_check_landing_zone_shows_findings_and_fails(papers: Reader, zone: ZoneWriter) -> None:
+    """It needs no Spark."""
+    publish(zone)
+    papers.run("check_landing_zone", landing_zone=str(zone), tables="dbo/*")
+    zone.table("items").file([{"id": 8}], number=3)
+
+    error, paper = papers.fail("check_landing_zone", landing_zone=str(zone))
+
+    assert "StoppedError" in error.ename
+    assert "gap" in paper.shown()[-1]
+
+
+@pytest.mark.thorough
+def test_status_draws_what_the_ledger_says(
+    spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """Two reports and a picture; asked to, it keeps the ledger in tables."""
+    publish(zone)
+    mirrorlib.apply(spark, str(zone), target)
+    papers.start_spark()
+
+    paper = papers.run("status", target=target, to=str(tmp_path / "book"))
+
+    (png,) = paper.shown("image/png")
+    assert b"\x89PNG" == base64.b64decode(png)[:4]
+    assert ["dbo/orders", "items"] == sorted(
+        row["table"] for row in read_rows(spark, tmp_path / "book" / "mirrorlib_ledger")
+    )
+    assert str(mirrorlib.ledger(target)) in paper.shown()
+
+
+@pytest.mark.thorough
+def test_the_initial_load_and_the_export_deliver_every_row(
+    spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """A consumer of the loaded tables has the same rows, and nothing new the second time."""
+    publish(zone)
+    papers.start_spark()
+    given = {
+        "target": target,
+        "consumer": "lake",
+        "to": f"delta:{tmp_path}/copy",
+        "mode": "current",
+    }
+
+    papers.run("initial_load", landing_zone=str(zone), target=target, parallelism="1")
+    papers.run("export_feed", **given)
+    again = papers.run("export_feed", tables='["items"]', **given)
+
+    assert [{"id": 1, "v": "A"}] == read_rows(spark, tmp_path / "copy" / "dbo" / "orders")
+    assert "items" in again.shown()[0]
+    assert "orders" not in again.shown()[0]
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
+    """From change files to a consumer, on real data, with nothing prepared."""
+    papers.start_spark()
+
+    paper = papers.run("tour", folder=str(tmp_path))
+
+    assert "92,481 rows" in paper.printed
+    assert ["update_preimage", "update_postimage"] == [
+        word for word in ("update_preimage", "update_postimage") if paper.printed.count(word) == 3
+    ]
+    assert 1 == len(paper.shown("image/png"))

@@ -1,0 +1,345 @@
+"""Parameters are read strictly, whoever hands them over; each notebook passes on what its library function takes."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+
+pytest.importorskip("papermill")
+
+import mirrorlib
+from mirrorlib.apply.report import ApplyReport, TableReport
+from mirrorlib.apply.run import apply_zone
+from mirrorlib.errors import ParameterError, StoppedError
+from mirrorlib.export.run import export_tables
+from mirrorlib.notebook import finish, get_spark, host_of, resolve
+from papers import FOLDER, NAMES, cells
+
+TOOL = Path(__file__).parents[2] / "tools" / "notebooks.py"
+
+
+def report(*states: Any) -> ApplyReport:
+    """Give a report of tables in these states."""
+    tables = tuple(
+        TableReport(
+            table=f"t{place}",
+            state=state,
+            reason="" if state == "current" else "something is wrong.",
+        )
+        for place, state in enumerate(states)
+    )
+    return ApplyReport(landing_zone="zone", target="target", tables=tables, seconds=1.0)
+
+
+@dataclass
+class Widgets:
+    """Databricks' widgets: text, and a job's value counts for more than the default."""
+
+    job: dict[str, str]
+    made: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, default: str) -> None:
+        """Make one."""
+        assert isinstance(default, str)
+        self.made[name] = self.job.get(name, default)
+
+    def get(self, name: str) -> str:
+        """Return its value."""
+        return self.made[name]
+
+
+def databricks(job: dict[str, str], **cell: object) -> tuple[dict[str, Any], list[str]]:
+    """Give the names of a notebook on Databricks, and what it has exited with."""
+    exits: list[str] = []
+    names = {
+        "dbutils": SimpleNamespace(
+            widgets=Widgets(job), notebook=SimpleNamespace(exit=exits.append)
+        ),
+        **cell,
+    }
+    return names, exits
+
+
+# Kinds
+
+
+@pytest.mark.parametrize(
+    "value, kind, expected",
+    [
+        ("a", str, "a"),
+        (" /data \n", str, "/data"),
+        ("", str | None, None),
+        (None, str | None, None),
+        ("a", str | None, "a"),
+        ("7", int, 7),
+        (7, int, 7),
+        ("-1", int, -1),
+        ("", int | None, None),
+        ("7", int | None, 7),
+        ("2.5", float, 2.5),
+        (2, float, 2.0),
+        ("True", bool, True),
+        ("false", bool, False),
+        (False, bool, False),
+        ("keep", Literal["utc", "keep"], "keep"),
+        ("", Literal["move", "delete"] | None, None),
+        ("now", Literal["snapshot", "now"] | int, "now"),
+        ("12", Literal["snapshot", "now"] | int, 12),
+        ("[]", list[str], []),
+        ("", list[str], []),
+        ("dbo/*", list[str], ["dbo/*"]),
+        ('["a", "b"]', list[str], ["a", "b"]),
+        (["a"], list[str], ["a"]),
+    ],
+)
+def test_a_value_and_its_text_are_read_alike(value: object, kind: object, expected: object) -> None:
+    """Databricks hands over text, Fabric and papermill text or values."""
+    found = resolve({"given": value}, given=kind)["given"]
+
+    assert (expected, type(expected)) == (found, type(found))
+
+
+@pytest.mark.parametrize(
+    "value, kind, told",
+    [
+        ("", str, "a text that is not empty (found str '')"),
+        (3, str, "a text that is not empty (found int 3)"),
+        ("7.0", int, "a whole number (found str '7.0')"),
+        (True, int, "a whole number (found bool True)"),
+        ("x", int | None, "a whole number (found str 'x')"),
+        (False, float, "a number (found bool False)"),
+        ("nan", float, "a number (found str 'nan')"),
+        ("yes", bool, "true or false (found str 'yes')"),
+        (1, bool, "true or false (found int 1)"),
+        ("", bool, "true or false (found str '')"),
+        ("Keep", Literal["utc", "keep"], "one of utc, keep (found str 'Keep')"),
+        (
+            "soon",
+            Literal["snapshot", "now"] | int,
+            "one of snapshot, now or a whole number (found str 'soon')",
+        ),
+        ('["a", 1]', list[str], "a JSON list of texts"),
+        ('["a"', list[str], "a JSON list of texts"),
+        (7, list[str], "a JSON list of texts"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_expected(
+    value: object, kind: object, told: str
+) -> None:
+    """Nothing is guessed: "yes" is no flag, 1 neither."""
+    with pytest.raises(ParameterError) as caught:
+        resolve({"given": value}, given=kind)
+
+    assert f"the parameter given has to be {told}" in str(caught.value)
+
+
+def test_a_parameter_that_the_cell_lacks_is_named() -> None:
+    """As when a host has thrown the cell away."""
+    with pytest.raises(ParameterError, match=r"does not set it.*Add b, c"):
+        resolve({"a": 1}, a=int, b=int, c=int)
+
+
+# Hosts
+
+
+def test_on_databricks_a_widget_counts_for_more_than_the_cell() -> None:
+    """The cell's values are the widgets' defaults, as text."""
+    names, _ = databricks(
+        {"strict": "true", "last": "5"}, target="t", strict=False, last=100, note=None
+    )
+
+    found = resolve(names, target=str, strict=bool, last=int, note=str | None)
+
+    assert {"target": "t", "strict": True, "last": 5, "note": None} == found
+    assert "databricks" == host_of(names)
+
+
+def test_on_databricks_the_report_is_the_notebooks_value() -> None:
+    """As JSON, for the task that comes next."""
+    names, exits = databricks({})
+
+    finish(names, report("current"))
+
+    assert [json.loads(json.dumps(report("current").to_dict()))] == [
+        json.loads(value) for value in exits
+    ]
+
+
+def test_a_report_that_is_not_well_is_no_value_but_an_error() -> None:
+    """An exit would make the run a success."""
+    names, exits = databricks({})
+
+    with pytest.raises(StoppedError, match=r"t1 is failed: something is wrong"):
+        finish(names, report("current", "failed"))
+
+    assert [] == exits
+
+
+def test_on_fabric_onelake_is_opened_with_the_notebooks_own_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unless the environment says who opens it."""
+    asked: list[str] = []
+
+    def token(audience: str) -> str:
+        asked.append(audience)
+        return "a token"
+
+    utilities = SimpleNamespace(credentials=SimpleNamespace(getToken=token))
+    names = {"notebookutils": utilities, "spark": SimpleNamespace(version="3.5.5")}
+    monkeypatch.delenv("AZURE_STORAGE_TOKEN", raising=False)
+
+    assert names["spark"] is get_spark(names, {})
+    assert ("fabric", ["storage"]) == (host_of(names), asked)
+    get_spark(names, {})
+    assert ["storage"] == asked
+
+
+def test_a_report_too_long_for_a_host_is_cut_to_a_word() -> None:
+    """The cell before has shown it whole."""
+    names, exits = databricks({})
+
+    finish(names, report(*["current"] * 20_000))
+
+    assert ['{"ok": true}'] == exits
+
+
+# The shipped notebooks
+
+
+def defaults(name: str) -> dict[str, object]:
+    """Read the cell of parameters, without running it."""
+    (cell,) = (cell for cell in cells(name) if "parameters" in cell.metadata.get("tags", ()))
+    return {
+        ast.unparse(statement.targets[0]): ast.literal_eval(statement.value)
+        for statement in ast.parse(cell.source).body
+        if isinstance(statement, ast.Assign)
+    }
+
+
+def kinds(name: str) -> dict[str, Any]:
+    """Find the kinds that a notebook asks for."""
+    (call,) = (
+        node
+        for cell in cells(name)
+        if cell.cell_type == "code"
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "notebook.resolve"
+    )
+    return {
+        str(one.arg): eval(ast.unparse(one.value), {"Literal": Literal})  # noqa: S307  # our own notebooks
+        for one in call.keywords
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_has_a_kind_and_a_default_of_that_kind(name: str) -> None:
+    """But for places, which have no default."""
+    assert [*defaults(name)] == [*kinds(name)]
+    for parameter, default in defaults(name).items():
+        if parameter in {"landing_zone", "target", "consumer"} or (name, parameter) == (
+            "export_feed",
+            "to",
+        ):
+            assert "" == default
+        else:
+            resolve({parameter: default}, **{parameter: kinds(name)[parameter]})
+
+
+@pytest.mark.parametrize(
+    "name, function",
+    [
+        ("initial_load", apply_zone),
+        ("incremental_apply", apply_zone),
+        ("export_feed", export_tables),
+        ("check_landing_zone", mirrorlib.check),
+    ],
+)
+def test_a_notebooks_parameters_are_its_functions(
+    name: str, function: Callable[..., object]
+) -> None:
+    """Their names, and what is done when nobody sets them."""
+    known = inspect.signature(function).parameters
+
+    for parameter, value in resolve(
+        {**defaults(name), "landing_zone": "z", "target": "t", "consumer": "c", "to": "x"},
+        **kinds(name),
+    ).items():
+        usual = known[parameter].default
+        assert (
+            usual is inspect.Parameter.empty
+            or parameter == "to"
+            or (usual or None) == (value or None)
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_notebook_ends_in_a_cell_that_may_fail(name: str) -> None:
+    """Alone, as Fabric asks for: what exits takes the place of a cell's output."""
+    assert "notebook.finish(globals(), report)" == cells(name)[-1].source
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebooks_have_no_magic(name: str) -> None:
+    """Fabric's pipelines allow few, and none is the same everywhere."""
+    for cell in cells(name):
+        if cell.cell_type == "code":
+            ast.parse(cell.source)
+
+
+# Their form
+
+
+def test_notebooks_are_in_their_one_form(tmp_path: Path) -> None:
+    """Outputs, counts, other ids and other metadata are found, and removed; the form is the same every time."""
+    clean = (FOLDER / "status.ipynb").read_text()
+    dirty = json.loads(clean)
+    code = next(cell for cell in dirty["cells"] if cell["cell_type"] == "code")
+    code["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "secret"}]
+    code["execution_count"], code["id"] = 7, "other"
+    dirty["metadata"]["papermill"] = {"version": "2"}
+    path = tmp_path / "status.ipynb"
+    path.write_text(json.dumps(dirty))
+
+    checked = subprocess.run(
+        [sys.executable, str(TOOL), "--check", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    repaired = subprocess.run(
+        [sys.executable, str(TOOL), str(path)], capture_output=True, text=True, check=False
+    )
+
+    assert (1, 0) == (checked.returncode, repaired.returncode)
+    assert "make format" in checked.stderr
+    assert clean == path.read_text()
+
+
+def test_a_notebook_with_two_cells_of_parameters_is_refused(tmp_path: Path) -> None:
+    """Papermill would take the first, Fabric another."""
+    twice = json.loads((FOLDER / "status.ipynb").read_text())
+    for cell in twice["cells"]:
+        cell["metadata"] = {"tags": ["parameters"]}
+    path = tmp_path / "status.ipynb"
+    path.write_text(json.dumps(twice))
+
+    checked = subprocess.run(
+        [sys.executable, str(TOOL), "--check", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 1 == checked.returncode
+    assert "cells are tagged parameters" in checked.stderr

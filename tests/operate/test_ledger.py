@@ -1,0 +1,102 @@
+"""The ledger says what was applied, batch by batch; kept in Delta tables it holds each batch once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrorlib.cli import main
+from mirrorlib.errors import JournalError, LandingZoneError
+from tables import newest_version, read_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+
+def publish(zone: ZoneWriter) -> None:
+    """Publish two files of one table."""
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    orders.file([{"id": 1}, {"id": 2}, {"id": 3}])
+    orders.file([{"id": 1}, {"id": 2}, {"id": 4}], markers=[2, 1, 4])
+
+
+def test_batches_come_newest_first_with_their_rows_by_marker(
+    spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each with its files, its version, its stages and how long its oldest file had to wait; on the command line too."""
+    publish(zone)
+    applied = mirrorlib.apply(spark, str(zone), target, max_files=1)
+
+    found = mirrorlib.ledger(target)
+
+    assert [(2, 1), (1, 0)] == [
+        (one.batch, applied.tables[0].batches.index(done))
+        for one, done in zip(found.batches, reversed(applied.tables[0].batches), strict=True)
+    ]
+    assert [(0, 1, 1, 1), (3, 0, 0, 0)] == [
+        (one.inserts, one.updates, one.deletes, one.upserts) for one in found.batches
+    ]
+    assert [dict(done.seconds) for done in reversed(applied.tables[0].batches)] == [
+        one.seconds for one in found.batches
+    ]
+    assert all(one.waited_seconds is not None and one.waited_seconds > 0 for one in found.batches)
+    assert [2] == [one.batch for one in mirrorlib.ledger(target, last=1).batches]
+    assert () == mirrorlib.ledger(target, tables=["other"]).batches
+    assert 0 == main(["ledger", target, "--json"])
+    assert json.loads(json.dumps(found.to_dict())) == json.loads(capsys.readouterr().out)
+
+
+def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """Written again, nothing is added; what has been applied since is; so is a table that has stopped."""
+    publish(zone)
+    orders = zone.table("orders", keys=["id"], schema="dbo")
+    place = str(tmp_path / "book")
+    mirrorlib.apply(spark, str(zone), target, max_files=1)
+
+    first = mirrorlib.write_ledger(spark, target, place)
+    again = mirrorlib.write_ledger(spark, target, place)
+    orders.file([{"id": 9}], number=3)
+    mirrorlib.apply(spark, str(zone), target)
+    orders.file([{"id": 9}], number=5)
+    mirrorlib.apply(spark, str(zone), target)
+    later = mirrorlib.write_ledger(spark, target, place)
+
+    assert [[2, 1], [0, 0], [1, 1]] == [
+        [one.rows for one in report.tables] for report in (first, again, later)
+    ]
+    rows = sorted(read_rows(spark, f"{place}/mirrorlib_ledger"), key=lambda row: row["batch"])
+    assert [("dbo/orders", 1, 3), ("dbo/orders", 2, 3), ("dbo/orders", 3, 1)] == [
+        (
+            row["table"],
+            row["batch"],
+            row["inserts"] + row["updates"] + row["deletes"] + row["upserts"],
+        )
+        for row in rows
+    ]
+    assert all(
+        row["seconds"] == pytest.approx(sum(row["seconds_by_stage"].values())) for row in rows
+    )
+    events = sorted(read_rows(spark, f"{place}/mirrorlib_events"), key=lambda row: row["seen_at"])
+    assert ["current", "blocked"] == [row["state"] for row in events]
+    assert 2 == newest_version(f"{place}/mirrorlib_ledger")
+
+
+@pytest.mark.parametrize("last", [0, -1])
+def test_a_ledger_of_no_batches_is_refused(target: str, last: int) -> None:
+    """It would look like a target without history."""
+    with pytest.raises(LandingZoneError, match="from 1 on"):
+        mirrorlib.ledger(target, last=last)
+
+
+def test_a_target_without_history_says_how_it_gets_one(target: str) -> None:
+    """There is no empty ledger that could be taken for a healthy one."""
+    with pytest.raises(JournalError, match="mirrorlib apply"):
+        mirrorlib.ledger(target)
