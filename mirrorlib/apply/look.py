@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.landing.metadata import METADATA_NAME, parse_metadata
+from mirrorlib.landing.metadata import METADATA_NAME
+from mirrorlib.landing.metadata_reading import parse_metadata
 from mirrorlib.landing.names import partition_of, sequence_number
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 

@@ -19,7 +19,8 @@ from mirrorlib.landing.listing import (
     see_folder,
     see_partitions,
 )
-from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, as_published, parse_metadata
+from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, as_published
+from mirrorlib.landing.metadata_reading import parse_metadata
 from mirrorlib.landing.names import extension_of, plain_name, sequence_number
 from mirrorlib.landing.plain import (
     PLAIN_DIALECT,

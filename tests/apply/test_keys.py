@@ -13,7 +13,7 @@ from mirrorlib.apply.options import Options
 from mirrorlib.apply.prepare import prepare_files
 from mirrorlib.apply.source import Source
 from mirrorlib.landing.check.zone import check_zone
-from mirrorlib.landing.metadata import parse_metadata
+from mirrorlib.landing.metadata_reading import parse_metadata
 from mirrorlib.landing.names import sequence_name
 from mirrorlib.store import open_store
 from tests.zones import ZoneWriter

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.lenient import Json, read_lenient
-from mirrorlib.landing.metadata import DefinedColumn, TableMetadata, as_published, parse_metadata
+from mirrorlib.landing.metadata import DefinedColumn, TableMetadata, as_published
+from mirrorlib.landing.metadata_reading import parse_metadata
 
 
 def parsed(text: str | bytes) -> TableMetadata:

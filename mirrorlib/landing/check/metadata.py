@@ -14,7 +14,8 @@ from mirrorlib.errors import MetadataError
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.lenient import read_lenient
-from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, as_published, parse_metadata
+from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, as_published
+from mirrorlib.landing.metadata_reading import parse_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,12 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.metadata import (
-    METADATA_NAME,
-    DefinedColumn,
-    TableMetadata,
-    parse_metadata,
-)
+from mirrorlib.landing.metadata import METADATA_NAME, DefinedColumn, TableMetadata
+from mirrorlib.landing.metadata_reading import parse_metadata
 from mirrorlib.landing.partner import PARTNER_FILE
 from mirrorlib.landing.publish.checks import Fitted, fit_rows
 from mirrorlib.landing.publish.claims import Content, Place

@@ -1,0 +1,278 @@
+"""Read a table folder's `_metadata.json`.
+
+In: the file's bytes. Out: `TableMetadata`, with everything that had to be repaired named in it.
+Names are compared case-insensitively and values are read as leniently as publishers write them;
+what stays ambiguous is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeVar
+
+from mirrorlib.errors import MetadataError
+from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.lenient import Json, Members, NotJsonError, read_lenient
+from mirrorlib.landing.metadata import (
+    DETECTION_NAMES,
+    METADATA_NAME,
+    DefinedColumn,
+    Detection,
+    FileFormat,
+    TableMetadata,
+)
+
+_DETECTIONS: Mapping[str, Detection] = {
+    name.casefold(): detection for detection, name in DETECTION_NAMES.items()
+}
+_FILE_FORMATS: Mapping[str, FileFormat] = {
+    "parquet": "parquet",
+    "csv": "delimited",
+    "delimitedtext": "delimited",
+}
+_PROPERTIES = frozenset(
+    {
+        "keycolumns",
+        "filedetectionstrategy",
+        "isupsertdefaultrowmarker",
+        "fileformat",
+        "fileextension",
+        "fileformattypeproperties",
+        "schemadefinition",
+        "conditionalupdatecolumn",
+        "ispartitionenabled",
+    }
+)
+_OF_TEXT = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
+_FORMAT_PROPERTIES: Mapping[str, str] = {
+    name.casefold(): name
+    for name in (
+        "FirstRowAsHeader",
+        "RowSeparator",
+        "ColumnSeparator",
+        "QuoteCharacter",
+        "EscapeCharacter",
+        "NullValue",
+        "Encoding",
+    )
+}
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Properties by case-folded name, and where to note repairs."""
+
+    table: str
+    values: Mapping[str, Json]
+    repairs: list[str]
+
+
+def parse_metadata(data: bytes, table: str) -> TableMetadata:
+    """Read the bytes of `_metadata.json`.
+
+    Args:
+        data: The whole file.
+        table: The table's name, for messages.
+
+    Raises:
+        MetadataError: it is empty, no repair makes it JSON, or a property contradicts itself or
+            means nothing.
+    """
+    repairs: list[str] = []
+    members = _members(data, table, repairs)
+    reading = _Reading(table, _by_name(members, table, repairs), repairs)
+    properties, unknown_properties = _format_properties(reading)
+    file_format, assumed = _file_format(reading)
+    keys = _key_columns(reading)
+    return TableMetadata(
+        key_columns=tuple(keys),
+        blank_keys=MappingProxyType({name: told for name, told in keys.items() if name != told}),
+        detection=_choice(reading, "fileDetectionStrategy", _DETECTIONS) or "sequential",
+        upsert_default=_flag(reading, "isUpsertDefaultRowMarker"),
+        file_format=file_format,
+        file_extension=_file_extension(reading),
+        format_properties=properties,
+        schema_definition=_schema_definition(reading),
+        partitioned=_flag(
+            reading, "isPartitionEnabled", text=True
+        ),  # seen so, and documented nowhere
+        conditional_update=_text(reading, "ConditionalUpdateColumn"),
+        repairs=tuple(repairs),
+        assumed=assumed,
+        unknown=_unknown(members, _PROPERTIES) + unknown_properties,
+    )
+
+
+def _members(data: bytes, table: str, repairs: list[str]) -> Members:
+    if not data.strip():
+        msg = "it is empty"
+        raise _refusal(table, msg, next_step="Publish it whole; the next run reads it again.")
+    try:
+        value, repaired = read_lenient(data)
+    except NotJsonError as exc:
+        msg = f"it is not JSON: line {exc.line}, column {exc.column}: {exc.reason}"
+        raise _refusal(table, msg, found=exc.found) from exc
+    if not isinstance(value, tuple):
+        msg = "it is not a JSON object"
+        raise _refusal(table, msg, found=_kind(value))
+    repairs.extend(repaired)
+    return value
+
+
+def _by_name(members: Members, table: str, repairs: list[str]) -> dict[str, Json]:
+    """Give values by case-folded name; a name given twice must say the same twice."""
+    values: dict[str, Json] = {}
+    for name, value in members:
+        folded = name.strip().casefold()
+        if folded in values and values[folded] != value:
+            msg = f"the property {name!r} is given twice, with different values"
+            raise _refusal(table, msg)
+        if folded in values:
+            repairs.append(f"the property {name!r} is given twice")
+        values[folded] = value
+    return values
+
+
+def _unknown(members: Members, known: Container[str]) -> tuple[str, ...]:
+    return tuple(name for name, _ in members if name.strip().casefold() not in known)
+
+
+def _key_columns(reading: _Reading) -> dict[str, str]:
+    """Give the key columns, each by its name without surrounding blanks as it is stated."""
+    value = reading.values.get("keycolumns")
+    if isinstance(value, str):
+        reading.repairs.append("keyColumns is a single string")
+        value = [value]
+    if value is None:
+        return {}
+    if not isinstance(value, list):
+        raise _wrong(reading, "keyColumns", value, "a list of column names")
+    folded: set[str] = set()
+    names: dict[str, str] = {}
+    for item in value:
+        if not isinstance(item, str):
+            raise _wrong(reading, "keyColumns", item, "a list of column names")
+        name = item.strip()
+        if name != item:
+            reading.repairs.append(f"blanks around the key column {name!r}")
+        if not name:
+            reading.repairs.append("an empty name in keyColumns")
+        elif fold_name(name) in folded:
+            reading.repairs.append(f"the key column {name!r} is named twice")
+        else:
+            folded.add(fold_name(name))
+            names[name] = item
+    return names
+
+
+def _choice(reading: _Reading, name: str, choices: Mapping[str, _T]) -> _T | None:
+    value = _text(reading, name)
+    if value is None:
+        return None
+    if value.casefold() not in choices:
+        msg = f"the value of {name!r} is not known"
+        raise _refusal(reading.table, msg, found=value)
+    return choices[value.casefold()]
+
+
+def _text(reading: _Reading, name: str) -> str | None:
+    """Give a property's text without surrounding blanks; None when it is missing, null or blank."""
+    value = reading.values.get(name.casefold())
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise _wrong(reading, name, value, "a string")
+    return value.strip() or None
+
+
+def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
+    """Read true or false; written as text it counts as repaired, unless *text* says that this is usual."""
+    value = reading.values.get(name.casefold())
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    if isinstance(value, str) and value.strip().casefold() in {"true", "false", ""}:
+        if not text:
+            reading.repairs.append(f"{name} is a string")
+        return value.strip().casefold() == "true"
+    raise _wrong(reading, name, value, "true or false")
+
+
+def _file_format(reading: _Reading) -> tuple[FileFormat | None, tuple[str, ...]]:
+    """Give the format, and what was assumed: where delimited text is described it is CSV, Microsoft's default."""
+    stated = _choice(reading, "FileFormat", _FILE_FORMATS)
+    told = [name for name in _OF_TEXT if reading.values.get(name.casefold()) is not None]
+    if stated or not told or (_file_extension(reading) or "").lower() == "parquet":
+        return stated, ()
+    return "delimited", (f"it states no FileFormat, and {told[0]} is of delimited text: CSV",)
+
+
+def _file_extension(reading: _Reading) -> str | None:
+    text = _text(reading, "FileExtension")
+    return None if text is None else text.removeprefix("*").removeprefix(".") or None
+
+
+def _format_properties(reading: _Reading) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Give the stated format properties by Microsoft's names, and the names that mean nothing."""
+    value = reading.values.get("fileformattypeproperties")
+    if value is None:
+        return MappingProxyType({}), ()
+    if not isinstance(value, tuple):
+        raise _wrong(reading, "FileFormatTypeProperties", value, "an object")
+    stated: dict[str, str] = {}
+    for folded, item in _by_name(value, reading.table, reading.repairs).items():
+        if folded in _FORMAT_PROPERTIES and isinstance(item, str | bool):
+            stated[_FORMAT_PROPERTIES[folded]] = (
+                item if isinstance(item, str) else str(item).lower()
+            )
+        elif folded in _FORMAT_PROPERTIES and item is not None:
+            raise _wrong(reading, _FORMAT_PROPERTIES[folded], item, "a string")
+    return MappingProxyType(stated), _unknown(value, _FORMAT_PROPERTIES)
+
+
+def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
+    value = reading.values.get("schemadefinition")
+    if value is None:
+        return ()
+    if not isinstance(value, tuple):
+        raise _wrong(reading, "SchemaDefinition", value, "an object")
+    columns = _by_name(value, reading.table, reading.repairs).get("columns")
+    if columns is None:
+        return ()
+    if not isinstance(columns, list):
+        raise _wrong(reading, "SchemaDefinition.Columns", columns, "a list")
+    return tuple(_defined_column(reading, column) for column in columns)
+
+
+def _defined_column(reading: _Reading, column: Json) -> DefinedColumn:
+    if not isinstance(column, tuple):
+        raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
+    inner = _Reading(
+        reading.table, _by_name(column, reading.table, reading.repairs), reading.repairs
+    )
+    name, data_type = inner.values.get("name"), _text(inner, "DataType")
+    if not isinstance(name, str) or not name:
+        raise _wrong(reading, "SchemaDefinition.Columns.Name", name, "a column name")
+    nullable = None if inner.values.get("isnullable") is None else _flag(inner, "IsNullable")
+    return DefinedColumn(name=name, data_type=data_type or "", nullable=nullable)
+
+
+def _wrong(reading: _Reading, name: str, value: Json, expected: str) -> MetadataError:
+    return _refusal(reading.table, f"the property {name!r} is not {expected}", found=_kind(value))
+
+
+def _refusal(
+    table: str, reason: str, *, found: str | None = None, next_step: str | None = None
+) -> MetadataError:
+    return MetadataError(reason, table=table, file=METADATA_NAME, found=found, next_step=next_step)
+
+
+def _kind(value: Json) -> str:
+    """Name the kind of a JSON value, as JSON does."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    kinds = {str: "a string", float: "a number", list: "an array", tuple: "an object"}
+    return kinds.get(type(value), "null")
