@@ -98,7 +98,10 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         version=version,
         metadata=read_metadata(told["metaData"]) if "metaData" in told else None,
         changes=changes,
-        forgotten=changes and merge and {inserted, updated, deleted} == {"0"},
+        forgotten=changes
+        and merge
+        and {inserted, updated, deleted} == {"0"}
+        and (bool(images) or not _is_copy(actions)),  # every change but a plain append has images
         rows=_rows(metrics) if changes else 0,
         pairs=changes
         and not (merge and "0" in {inserted, deleted})
@@ -117,6 +120,26 @@ def read_metadata(action: Mapping[str, Any]) -> Metadata:
         schema=json.loads(action["schemaString"]),
         properties=dict(properties),  # a checkpoint has a list of pairs
     )
+
+
+def _is_copy(actions: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether as many rows come as go: a MERGE writes files again in which no clause of it applies to a row."""
+    rows = 0
+    for action in actions:
+        for kind, sign in (("add", 1), ("remove", -1)):
+            if kind in action:
+                live = _live(action[kind])
+                if live is None:
+                    return False
+                rows += sign * live
+    return rows == 0
+
+
+def _live(file: Mapping[str, Any]) -> int | None:
+    """Count the rows of a file that its deletion vector leaves; None where its statistics do not tell."""
+    count = json.loads(file.get("stats") or "{}").get("numRecords")
+    vector = file.get("deletionVector") or {}
+    return None if count is None else int(count) - int(vector.get("cardinality", 0))
 
 
 def _paths(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:

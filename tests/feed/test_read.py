@@ -226,6 +226,26 @@ def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
         table.read(after=4)
 
 
+def test_a_merge_that_writes_files_again_and_changes_nothing_is_none(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As where each clause has a condition that no row meets; rows that a deletion vector hides do not count."""
+    vectors = "'delta.enableDeletionVectors' ="
+    table = Table(spark, tmp_path / "t", "id bigint, v string", f"{FEED}, {vectors} 'true'").run(
+        "INSERT INTO {t} SELECT /*+ COALESCE(1) */ * FROM VALUES (1L, 'a'), (2L, 'b')",
+        "DELETE FROM {t} WHERE id = 1",
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ({vectors} 'false')",
+        "MERGE INTO {t} t USING (SELECT 7L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.v = 'z' THEN DELETE",
+        "INSERT INTO {t} VALUES (3, 'c')",
+    )
+    merged = Path(table.log(4)).read_text("utf-8")
+    assert '"operation":"MERGE"' in merged
+    assert '"remove"' in merged
+
+    assert [(5, "insert", 3, "c")] == told(table.read(after=3))
+
+
 def test_columns_come_go_and_widen_within_a_window(spark: SparkSession, tmp_path: Path) -> None:
     """Each stretch is read with its own schema and told in the last one's."""
     table = Table(
