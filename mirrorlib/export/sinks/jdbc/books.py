@@ -16,7 +16,6 @@ from mirrorlib.export.sinks.jdbc.database import POSITIONS, TABLES
 if TYPE_CHECKING:
     from mirrorlib.export.record import Plan, Stream
     from mirrorlib.export.sinks.jdbc.database import Place, Session
-    from mirrorlib.export.sinks.jdbc.layout import Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,31 +109,29 @@ def hold_row(session: Session, place: Place) -> None:
     )  # fmt: skip
 
 
-def write(session: Session, stream: Stream, plan: Plan, shape: Shape) -> None:
+def write(session: Session, place: Place, record: Record, plan: Plan) -> None:
     """Write down what the table has now, and that the stream has come so far."""
-    hold_row(session, shape.place)
-    columns = json.dumps(shape.known)
-    keys = json.dumps([column.name for column in shape.columns if column.key])
+    hold_row(session, place)
     values = (
-        stream.table,
-        stream.consumer,
-        stream.uuid,
-        plan.table_id,
-        shape.version,
-        columns,
-        keys,
+        record.source,
+        record.consumer,
+        record.stream,
+        record.table_id,
+        record.version,
+        json.dumps(record.columns),
+        json.dumps(record.keys),
     )
     names = ("source_table", "consumer", "stream", "table_id", "delta_version", "columns", "keys")
     told = ", ".join(f"{name} = {session.mark}" for name in (*names, "updated_at"))
     session.run(
         f"UPDATE {TABLES} SET {told} WHERE name = {session.mark}",  # noqa: S608  # constants
-        *values, now(), shape.place.sql,
+        *values, now(), place.sql,
     )  # fmt: skip
     session.run(
         f"DELETE FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants
-        stream.uuid,
+        record.stream,
     )
     session.run(
         f"INSERT INTO {POSITIONS} VALUES ({', '.join([session.mark] * 6)})",  # noqa: S608  # constants
-        stream.uuid, stream.consumer, stream.table, plan.number, plan.until, now(),
+        record.stream, record.consumer, record.source, plan.number, plan.until, now(),
     )  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from mirrorlib.errors import FeedError, JournalError, SchemaError, TableNameError, first_few
+from mirrorlib.export.sinks.jdbc.books import Record
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON, kind_of, widens
 from mirrorlib.feed.net import FEED_COLUMNS
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.export.record import Plan, Stream
     from mirrorlib.export.sink import Delivery
-    from mirrorlib.export.sinks.jdbc.books import Held, Record
+    from mirrorlib.export.sinks.jdbc.books import Held
     from mirrorlib.export.sinks.jdbc.database import Place, Session
 
 
@@ -85,6 +86,18 @@ class Shape:
     def fields(self) -> tuple[Field, ...]:
         """Return all columns as the database's."""
         return tuple(column.field for column in self.columns)
+
+    def record(self, stream: Stream, plan: Plan) -> Record:
+        """Say what is known of the table once the window is in it."""
+        return Record(
+            source=stream.table,
+            consumer=stream.consumer,
+            stream=stream.uuid,
+            table_id=plan.table_id,
+            version=self.version,
+            columns=self.known,
+            keys=self.keys,
+        )
 
 
 def read_columns(delivery: Delivery) -> tuple[Column, ...]:

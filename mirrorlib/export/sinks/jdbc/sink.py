@@ -119,7 +119,7 @@ class DatabaseSink:
                 raise _overtaken(stream)
             apply = replace_rows if plan.kind == "snapshot" else change_rows
             apply(session, shape, staged, stream.table)
-            write(session, stream, plan, shape)
+            write(session, shape.place, shape.record(stream, plan), plan)
             session.commit()
 
 
