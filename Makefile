@@ -45,7 +45,7 @@ bench: .venv/dev.stamp ## Measure against the MERGE recipe; takes a while
 	$(BIN)/python -m benchmarks
 
 smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
-	$(BIN35)/pytest -m smoke $(PYTEST)
+	$(BIN35)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
 
 clean: ## Remove the environments and what the tools left behind
 	rm -rf .venv .venv35 .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -103,6 +103,7 @@ def rows(spark: SparkSession, table: str) -> list[dict[str, object]]:
     return [row.asDict() for row in spark.table(f"spark_catalog.{SCHEMA}.{table}").collect()]
 
 
+@pytest.mark.thorough
 def test_the_wheels_tasks_leave_the_tables_that_apply_leaves(
     spark: SparkSession, runner: JobRunner, zone: ZoneWriter, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_rows_that_stay_the_same_are_not_in_the_feed(lake: Lake) -> None:
     assert 2 == feed.count()
 
 
+@pytest.mark.thorough
 def test_a_join_with_another_source_goes_by_the_keys_of_both(lake: Lake) -> None:
     """A customer's new name reaches the orders of that customer; one that comes, too, and one that goes."""
     two = {"orders": "orders", "customers": "customers"}

@@ -60,6 +60,7 @@ def end_well(history: History, receivers: Sequence[Receiver]) -> None:
 # At random moments
 
 
+@pytest.mark.thorough
 @pytest.mark.torture
 def test_killed_at_random_moments_every_receiver_ends_equal_to_the_source(
     spark: SparkSession, tmp_path: Path
