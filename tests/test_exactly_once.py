@@ -185,6 +185,7 @@ def test_killed_at_random_moments_every_file_has_one_effect(
     assert RANDOM_KILLS <= len(moments)
 
 
+@pytest.mark.thorough
 def test_two_runners_started_at_once_share_the_work_and_every_file_has_one_effect(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -240,7 +240,7 @@ def side_by_side(
 # Random commits in random windows
 
 
-@pytest.mark.thorough("keyless")
+@pytest.mark.thorough
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "keyless"])
 def test_random_commits_in_random_windows_equal_the_oracle(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keyed: bool
