@@ -107,12 +107,17 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         nodes = nodes_above(root, [one.marker for one in framed])
         told = _hash(root, framed)
         why = _trouble(result, root, nodes, framed)
-        reaches = tuple(reach_of(root, one.marker, one.key_columns) for one in framed)
+        reaches = tuple(reach_of(root, one.marker, _kinds(one)) for one in framed)
     except UnreadablePlanError as exc:
         return Shape(told="", why=f"its plan cannot be relied on: {exc}")
     return Shape(
         told=told, reaches=reaches, outputs=tuple(zip(numbers, names, strict=True)), why=why
     )
+
+
+def _kinds(source: Framed) -> dict[str, str]:
+    schema = source.frame.schema
+    return {name: schema[name].dataType.simpleString() for name in source.key_columns}
 
 
 def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:

@@ -183,6 +183,18 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
         ),
         "window functions brings",
     ),
+    "value under a key's name": (
+        lambda t: _view(t.d).sql(
+            "WITH x AS (SELECT coalesce(v, c, 0) AS c FROM seen) SELECT c, count(*) FROM x GROUP BY c"
+        ),
+        "do not come out",
+    ),
+    "cast in a view": (
+        lambda t: _view(t.d.selectExpr("CAST(c AS tinyint) AS c")).sql(
+            "SELECT c, count(*) FROM seen GROUP BY c"
+        ),
+        "do not come out",
+    ),
     "rollup": (lambda t: t.d.rollup("c").count(), "not known"),
     "full join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "full"), "FullOuter"),
     "rand": (lambda t: t.d.where(t.f.rand() > 2), "rand gives another value each time"),
