@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirrorlib.derive.frames import Framed
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
-_CONSTANT = frozenset({"LocalRelation", "OneRowRelation", "Range"})
+_CONSTANT = frozenset({"OneRowRelation", "Range"})  # of a LocalRelation no plan shows the rows
 _OF_THE_MOMENT = frozenset(
     {
         "current_catalog",

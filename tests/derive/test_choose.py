@@ -201,6 +201,12 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
     "now": (lambda t: t.d.withColumn("t", t.f.current_timestamp()), "current_timestamp gives"),
     "udf": (lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v")), "function of a user's"),
     "read": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no source"),
+    "rows written down": (
+        lambda t: t.d.join(
+            t.d.sparkSession.sql("SELECT * FROM VALUES (1, 'a') AS t(v, name)"), "v"
+        ),
+        "reads something that is no source",
+    ),
     "in pandas": (lambda t: t.d.mapInPandas(lambda rows: rows, t.d.schema), "function of a user's"),
 }
 OTHER_IN_FULL: dict[str, tuple[Transform, str]] = {
