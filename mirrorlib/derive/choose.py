@@ -13,14 +13,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
+from mirrorlib.derive.local import Reach, is_mark, nodes_above, outputs_of, reach_of
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
 from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -181,6 +181,22 @@ def _trouble(result: DataFrame, root: Node, nodes: Sequence[Node], framed: Seque
     return f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
 
 
+def _used(source: Node, numbers: Mapping[str, str]) -> str:
+    """Say which columns of a source the operators above it use, so that no two are taken for one another.
+
+    Raises:
+        UnreadablePlanError: they cannot be told apart.
+
+    """
+    outputs = outputs_of(source)
+    if not outputs:
+        msg = "the columns of a source cannot be told apart"
+        raise UnreadablePlanError(msg)
+    return ", ".join(
+        f"{name}{numbers[told]}" for name, number in outputs if (told := f"#{number}") in numbers
+    )
+
+
 def _hash(root: Node, framed: Sequence[Framed]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
     numbers: dict[str, str] = {}
@@ -190,10 +206,11 @@ def _hash(root: Node, framed: Sequence[Framed]) -> str:
     while waiting:
         node, depth = waiting.pop()
         mark = node.text.strip() if node.operator == "SubqueryAlias" else ""
-        text = f"source {marks[mark]}" if mark in marks else f"{node.operator}{node.text}"
-        text = _NAMED.sub("", text)
+        if mark in marks:
+            lines.append(f"{depth} source {marks[mark]} {_used(node.children[0], numbers)}")
+            continue
+        text = _NAMED.sub("", f"{node.operator}{node.text}")
         text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
         lines.append(f"{depth} {text}")
-        if mark not in marks:
-            waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
+        waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]

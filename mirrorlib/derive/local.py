@@ -188,7 +188,7 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
 
     Of several with a key's values one is followed: in rows of the other inputs they need not be equal.
     """
-    first, own = _outputs(node.children[0]), _outputs(node.children[side])
+    first, own = outputs_of(node.children[0]), outputs_of(node.children[side])
     if not first or len(first) != len(own):
         return "the columns of a union cannot be told apart"
     for name, column in list(followed.items()):
@@ -200,7 +200,7 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
     return ""
 
 
-def _outputs(node: Node) -> list[Column]:
+def outputs_of(node: Node) -> list[Column]:
     """Return the columns that an operator gives, in their order; none where they cannot be told."""
     while node.operator != "Project":
         if node.operator not in _SAME_COLUMNS or not node.children:

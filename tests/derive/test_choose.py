@@ -291,3 +291,22 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
 
     assert told(1) == told(1)
     assert told(1) != told(2)
+
+
+def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None:
+    """By their source, where two have the name, and where a name looks like one that Spark makes up."""
+
+    def told(transform: Callable[[DataFrame, DataFrame], DataFrame], more: str = "") -> str:
+        d, o = (
+            framed(spark, f"c int, x_1 int, x_2 int{more}", "c"),
+            framed(spark, "n int, x_1 int", "n"),
+        )
+        return shape_of(transform(d.frame, o.frame), [d, o]).told
+
+    def taken(d: DataFrame, o: DataFrame, *, left: bool, name: str = "x_1") -> DataFrame:
+        return d.join(o, d.c == o.n).select("c", (d if left else o)[name].alias("x"))
+
+    mine = told(lambda d, o: taken(d, o, left=True))
+    assert mine == told(lambda d, o: taken(d, o, left=True), ", new string")
+    assert mine != told(lambda d, o: taken(d, o, left=False))
+    assert mine != told(lambda d, o: taken(d, o, left=True, name="x_2"))
