@@ -210,6 +210,10 @@ def _hash(root: Node, framed: Sequence[Framed]) -> str:
             lines.append(f"{depth} source {marks[mark]} {_used(node.children[0], numbers)}")
             continue
         text = _NAMED.sub("", f"{node.operator}{node.text}")
+        if (
+            node.operator == "CTERelationRef"
+        ):  # its number counts the session's, and what it refers to is below
+            text = text.partition(",")[2]
         text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
         lines.append(f"{depth} {text}")
         waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]

@@ -287,6 +287,8 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
         result = source.frame.where(f.col("v") > limit).withColumn(
             "b", f.transform("a", lambda x: x + 1)
         )
+        result.createOrReplaceTempView("seen")
+        result = spark.sql("WITH x AS (SELECT * FROM seen) SELECT c, i, b FROM x")
         return shape_of(key_by(result, "c"), [source]).told
 
     assert told(1) == told(1)
