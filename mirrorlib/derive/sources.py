@@ -19,6 +19,7 @@ from mirrorlib.errors import FeedError, JournalError, LandingZoneError
 from mirrorlib.export.record import Done, Entry, Plan, position_of, table_id_of
 from mirrorlib.export.registry import Registry
 from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.schemas import keeps
 from mirrorlib.feed.window import NOTHING, open_window
 from mirrorlib.store import open_store
 
@@ -274,12 +275,13 @@ def open_windows(
     for source, plan in zip(sources, planned.plans, strict=True):
         if _table_id(source) != plan.table_id:
             return f"{source.place.shown} was made anew"
+        commits, shown = source.table.commits, source.place.shown
         try:
-            windows.append(
-                open_window(source.table.commits, source.place.shown, plan.after, plan.until)
-            )
+            windows.append(open_window(commits, shown, plan.after, plan.until))
+            if not keeps(commits.metadata_at(plan.after), commits.metadata_at(plan.until)):
+                return f"the columns of {shown} have become others"
         except FeedError as exc:
-            return f"the changes of {source.place.shown} cannot be read: {exc.reason}"
+            return f"the changes of {shown} cannot be read: {exc.reason}"
     return tuple(windows)
 
 

@@ -234,6 +234,59 @@ def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
 
 
+@pytest.mark.parametrize(
+    "before, statements",
+    [
+        pytest.param(
+            "'delta.columnMapping.mode' = 'name'",
+            [
+                "ALTER TABLE {orders} RENAME COLUMN customer TO was",
+                "ALTER TABLE {orders} RENAME COLUMN amount TO customer",
+                "ALTER TABLE {orders} RENAME COLUMN was TO amount",
+            ],
+            id="exchanged",
+        ),
+        pytest.param(
+            "'delta.columnMapping.mode' = 'name'",
+            [
+                "ALTER TABLE {orders} DROP COLUMN amount",
+                "ALTER TABLE {orders} ADD COLUMN amount int",
+                "UPDATE {orders} SET note = 'z' WHERE id = 1",
+            ],
+            id="dropped",
+        ),
+        pytest.param(
+            "'delta.enableTypeWidening' = 'true'",
+            [
+                "ALTER TABLE {orders} ALTER COLUMN part TYPE double",
+                "UPDATE {orders} SET note = 'z' WHERE id = 1",
+            ],
+            id="widened",
+        ),
+    ],
+)
+@pytest.mark.thorough("dropped", "widened")
+def test_columns_of_a_source_that_become_others_concern_all_of_its_rows(
+    lake: Lake, before: str, statements: list[str]
+) -> None:
+    """Though no commit has touched them: a name that means another column, a type that reads otherwise."""
+
+    def read(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "customer", "amount", "CAST(part AS string) AS part")
+
+    lake.run(
+        f"ALTER TABLE {{orders}} SET TBLPROPERTIES ({before})",
+        "ALTER TABLE {orders} ADD COLUMN part float",
+        "UPDATE {orders} SET part = 0.1",
+    )
+    lake.derive(["orders"], read)
+    lake.run(*statements)
+    report = lake.derive(["orders"], read)
+
+    assert "full" == report.how
+    assert "have become others" in report.why
+
+
 @pytest.mark.thorough
 def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
     """By computing all, as is a source that was made anew."""
