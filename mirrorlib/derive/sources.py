@@ -92,7 +92,8 @@ def open_sources(
     """Open the sources.
 
     Raises:
-        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder.
+        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder; or two
+            would have one place for their progress.
         FeedError: there is no such Delta table.
 
     """
@@ -104,7 +105,14 @@ def open_sources(
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         check_state(place)
-        seen[place.address] = place.shown
+        kept = f"{place.state} {place.ref.name}"
+        if kept in seen:
+            msg = f"in one state folder {seen[kept]} and this source have the same name"
+            step = "Give one of them another name, or derive a table of another name from it first."
+            raise LandingZoneError(
+                msg, table=place.shown, found=str(place.ref.name), next_step=step
+            )
+        seen |= {place.address: place.shown, kept: place.shown}
     return tuple(
         Source(
             name=key,
