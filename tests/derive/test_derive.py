@@ -214,6 +214,24 @@ def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
         mirrorlib.derive(lake.spark, "out", lake.path("orders"), large, lake.path("other"))
 
 
+def test_a_write_that_comes_while_rows_are_computed_does_not_pass_unnoticed(lake: Lake) -> None:
+    """Delta lets both commits be: nobody claims keys that occur once then, and the next run refuses."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def meddle(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            lake.foreign("INSERT INTO {out} VALUES (1, 1, 'mine')")
+
+    mirrorlib.derive(
+        lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=meddle
+    )
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out"))).primary
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
+
+
 @pytest.mark.thorough
 def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     """A new column is added; one that goes makes the table anew; keys are told as they are then."""
