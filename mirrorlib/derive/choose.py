@@ -17,7 +17,7 @@ from mirrorlib.derive.local import Reach, is_mark, nodes_above, outputs_of, reac
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
-from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
+from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +61,25 @@ _OF_THE_MOMENT = frozenset(
     }
 )
 _NUMBER = re.compile(r"#\d+")
+# Columns by an alias, variables of lambdas, queries in expressions.
+_GIVEN = re.compile(
+    r"(?: AS .*?|lambda \w+|[- ](?:subquery|exists|list))#(\d+)(?=L?(?:-T\d+ms)?(?:, |[\],) ]|$))",
+    re.DOTALL,
+)
+_RANGE = re.compile(r"\bid(#\d+)")  # what a range calls its column, without printing it itself
+# Operators in which texts may stand; others list columns.
+_TEXTS = frozenset(
+    {
+        "Aggregate",
+        "Filter",
+        "Generate",
+        "Join",
+        "Project",
+        "RepartitionByExpression",
+        "Sort",
+        "Window",
+    }
+)
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
 
 
@@ -181,6 +200,22 @@ def _trouble(result: DataFrame, root: Node, nodes: Sequence[Node], framed: Seque
     return f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
 
 
+def _given(root: Node) -> set[str]:
+    """Return the numbers that Spark has given; others, as in `'order #7'`, are part of a text."""
+    nodes = list(walk(root))
+    ranges = any(node.operator == "Range" for node in nodes)
+    found: set[str] = set()
+    for node in nodes:
+        if node.operator not in _TEXTS:
+            found.update(_NUMBER.findall(node.text))
+        if node.operator == "Generate":
+            found.update(_NUMBER.findall(node.text.rpartition("[")[2]))
+        if ranges:
+            found.update(_RANGE.findall(node.text))
+        found.update(f"#{number}" for number in _GIVEN.findall(node.text))
+    return found
+
+
 def _used(source: Node, numbers: Mapping[str, str]) -> str:
     """Say which columns of a source the operators above it use, so that no two are taken for one another.
 
@@ -200,6 +235,7 @@ def _used(source: Node, numbers: Mapping[str, str]) -> str:
 def _hash(root: Node, framed: Sequence[Framed]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
     numbers: dict[str, str] = {}
+    given = _given(root)
     marks = {one.marker: str(place) for place, one in enumerate(framed)}
     lines: list[str] = []
     waiting = [(root, 0)]
@@ -210,11 +246,11 @@ def _hash(root: Node, framed: Sequence[Framed]) -> str:
             lines.append(f"{depth} source {marks[mark]} {_used(node.children[0], numbers)}")
             continue
         text = _NAMED.sub("", f"{node.operator}{node.text}")
-        if (
-            node.operator == "CTERelationRef"
-        ):  # its number counts the session's, and what it refers to is below
+        if node.operator == "CTERelationRef":  # the session counts them; what it means is below
             text = text.partition(",")[2]
-        text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
+        text = _NUMBER.sub(
+            lambda m: numbers.setdefault(m[0], f"#{len(numbers)}") if m[0] in given else m[0], text
+        )
         lines.append(f"{depth} {text}")
         waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]

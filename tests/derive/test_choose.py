@@ -312,3 +312,5 @@ def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None
     assert mine == told(lambda d, o: taken(d, o, left=True), ", new string")
     assert mine != told(lambda d, o: taken(d, o, left=False))
     assert mine != told(lambda d, o: taken(d, o, left=True, name="x_2"))
+    first, second = (told(lambda d, _, n=n: d.where(f"'order #{n}' <> 'a'")) for n in (1, 2))
+    assert first != second
