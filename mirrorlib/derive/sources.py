@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import new_attempt, now
 from mirrorlib.derive.place import find_place
-from mirrorlib.errors import FeedError, JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.export.record import Done, Entry, Plan, position_of, table_id_of
 from mirrorlib.export.registry import Registry
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.feed.schemas import keeps
-from mirrorlib.feed.window import NOTHING, open_window
+from mirrorlib.feed.window import NOTHING
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from mirrorlib.derive.place import Place
     from mirrorlib.export.record import Outcome, Stream
     from mirrorlib.feed.place import FeedTable
-    from mirrorlib.feed.window import Window
     from mirrorlib.store import PathOrUrl
 
 CONSUMER = "derive:"
@@ -54,6 +52,12 @@ class Source:
     place: Place
     table: FeedTable
     registry: Registry
+
+    @property
+    def table_id(self) -> str:
+        """Return the id that the table has now."""
+        commits = self.table.commits
+        return commits.metadata_at(commits.newest).id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +175,7 @@ def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
                 "mode": MODE,
                 "net": False,
                 "start_at": None,
-                "table_id": _table_id(source),
+                "table_id": source.table_id,
                 "on_expired": "snapshot",
             },
             1 if stream is None else stream.ordinal + 1,
@@ -220,7 +224,7 @@ def next_round(
     old = [position_of(stream, e) for stream, e in zip(streams, entries, strict=True)]
     new = [source.table.commits.newest for source in sources]
     same = [
-        table_id_of(stream, entry) == _table_id(source)
+        table_id_of(stream, entry) == source.table_id
         for source, stream, entry in zip(sources, streams, entries, strict=True)
     ]
     if old == new and all(same) and not wanted:
@@ -244,7 +248,7 @@ def _planned(source: Source, stream: Stream, entry: Entry | None) -> Plan:
         after=NOTHING if position is None else position,
         until=commits.newest,
         until_at=commits.written_at(commits.newest).isoformat(),
-        table_id=_table_id(source),
+        table_id=source.table_id,
         keys=(),
         planned_at=now(),
     )
@@ -258,41 +262,3 @@ def end_round(
     done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
     for source, stream in zip(sources, planned.streams, strict=True):
         source.registry.write_done(stream, planned.number, done)
-
-
-def open_windows(
-    sources: Sequence[Source], planned: Round, told: Sequence[Mapping[str, object]]
-) -> tuple[Window, ...] | str:
-    """Open the windows that lead on from what a derived table holds, or say why they do not.
-
-    Args:
-        sources: the sources.
-        planned: the round.
-        told: what the table's last commit says of each source.
-
-    """
-    held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in told]
-    wanted = [(plan.stream, plan.after, plan.table_id) for plan in planned.plans]
-    if any(plan.kind == "snapshot" for plan in planned.plans):
-        return "it is made for the first time, or its progress was reset"
-    if [stream for stream, _, _ in held] != [stream for stream, _, _ in wanted]:
-        return "its sources are not those of the last run"
-    if held != wanted:
-        return "it, or a source, was made anew since the last run"
-    windows = []
-    for source, plan in zip(sources, planned.plans, strict=True):
-        if _table_id(source) != plan.table_id:
-            return f"{source.place.shown} was made anew"
-        commits, shown = source.table.commits, source.place.shown
-        try:
-            windows.append(open_window(commits, shown, plan.after, plan.until))
-            if not keeps(commits.metadata_at(plan.after), commits.metadata_at(plan.until)):
-                return f"the columns of {shown} have become others"
-        except FeedError as exc:
-            return f"the changes of {shown} cannot be read: {exc.reason}"
-    return tuple(windows)
-
-
-def _table_id(source: Source) -> str:
-    commits = source.table.commits
-    return commits.metadata_at(commits.newest).id

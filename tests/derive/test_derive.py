@@ -200,6 +200,27 @@ def test_a_run_that_dies_anywhere_is_followed_by_one_that_ends_right(
 
 
 @pytest.mark.thorough
+def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
+    """The versions that the dead run has planned mean nothing any more; the newest ones take their place."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11", "UPDATE {orders} SET amount = 12")
+
+    def die(event: Event) -> None:
+        if event.step == "commit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirrorlib.derive(
+            lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=die
+        )
+    shutil.rmtree(lake.path("orders"))
+    lake.make("orders", ORDERS, "id")
+    lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 3) == (report.how, report.added, report.removed)
+
+
+@pytest.mark.thorough
 def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
     """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
     lake.derive(["orders"], large)
