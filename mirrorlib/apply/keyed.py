@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 KEYS_PROPERTY = "mirrorlib.keys"
 VIEW_PROPERTY = "mirrorlib.view"  # a current view with its tombstones: one row for each key
 CLAIMED = "keys"  # in what a plan says of the one before it
+ON = (
+    "on"  # in what a derived table's commit says: the newest version there was when it was computed
+)
 
 
 def keys_property(keys: Keys) -> dict[str, str]:

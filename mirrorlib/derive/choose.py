@@ -13,21 +13,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
+from mirrorlib.derive.local import Reach, is_mark, nodes_above, outputs_of, reach_of
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
-from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan
+from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from mirrorlib.derive.frames import Framed
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
-_CONSTANT = frozenset({"LocalRelation", "OneRowRelation", "Range"})
+_CONSTANT = frozenset({"OneRowRelation", "Range"})  # of a LocalRelation no plan shows the rows
 _OF_THE_MOMENT = frozenset(
     {
         "current_catalog",
@@ -61,6 +61,25 @@ _OF_THE_MOMENT = frozenset(
     }
 )
 _NUMBER = re.compile(r"#\d+")
+# Columns by an alias, variables of lambdas, queries in expressions.
+_GIVEN = re.compile(
+    r"(?: AS .*?|lambda \w+|[- ](?:subquery|exists|list))#(\d+)(?=L?(?:-T\d+ms)?(?:, |[\],) ]|$))",
+    re.DOTALL,
+)
+_RANGE = re.compile(r"\bid(#\d+)")  # what a range calls its column, without printing it itself
+# Operators in which texts may stand; others list columns.
+_TEXTS = frozenset(
+    {
+        "Aggregate",
+        "Filter",
+        "Generate",
+        "Join",
+        "Project",
+        "RepartitionByExpression",
+        "Sort",
+        "Window",
+    }
+)
 _NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
 
 
@@ -107,12 +126,17 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         nodes = nodes_above(root, [one.marker for one in framed])
         told = _hash(root, framed)
         why = _trouble(result, root, nodes, framed)
-        reaches = tuple(reach_of(root, one.marker, one.key_columns) for one in framed)
+        reaches = tuple(reach_of(root, one.marker, _kinds(one)) for one in framed)
     except UnreadablePlanError as exc:
         return Shape(told="", why=f"its plan cannot be relied on: {exc}")
     return Shape(
         told=told, reaches=reaches, outputs=tuple(zip(numbers, names, strict=True)), why=why
     )
+
+
+def _kinds(source: Framed) -> dict[str, str]:
+    schema = source.frame.schema
+    return {name: schema[name].dataType.simpleString() for name in source.key_columns}
 
 
 def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:
@@ -176,19 +200,57 @@ def _trouble(result: DataFrame, root: Node, nodes: Sequence[Node], framed: Seque
     return f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
 
 
+def _given(root: Node) -> set[str]:
+    """Return the numbers that Spark has given; others, as in `'order #7'`, are part of a text."""
+    nodes = list(walk(root))
+    ranges = any(node.operator == "Range" for node in nodes)
+    found: set[str] = set()
+    for node in nodes:
+        if node.operator not in _TEXTS:
+            found.update(_NUMBER.findall(node.text))
+        if node.operator == "Generate":
+            found.update(_NUMBER.findall(node.text.rpartition("[")[2]))
+        if ranges:
+            found.update(_RANGE.findall(node.text))
+        found.update(f"#{number}" for number in _GIVEN.findall(node.text))
+    return found
+
+
+def _used(source: Node, numbers: Mapping[str, str]) -> str:
+    """Say which columns of a source the operators above it use, so that no two are taken for one another.
+
+    Raises:
+        UnreadablePlanError: they cannot be told apart.
+
+    """
+    outputs = outputs_of(source)
+    if not outputs:
+        msg = "the columns of a source cannot be told apart"
+        raise UnreadablePlanError(msg)
+    return ", ".join(
+        f"{name}{numbers[told]}" for name, number in outputs if (told := f"#{number}") in numbers
+    )
+
+
 def _hash(root: Node, framed: Sequence[Framed]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
     numbers: dict[str, str] = {}
+    given = _given(root)
     marks = {one.marker: str(place) for place, one in enumerate(framed)}
     lines: list[str] = []
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
         mark = node.text.strip() if node.operator == "SubqueryAlias" else ""
-        text = f"source {marks[mark]}" if mark in marks else f"{node.operator}{node.text}"
-        text = _NAMED.sub("", text)
-        text = _NUMBER.sub(lambda m: numbers.setdefault(m[0], f"#{len(numbers)}"), text)
+        if mark in marks:
+            lines.append(f"{depth} source {marks[mark]} {_used(node.children[0], numbers)}")
+            continue
+        text = _NAMED.sub("", f"{node.operator}{node.text}")
+        if node.operator == "CTERelationRef":  # the session counts them; what it means is below
+            text = text.partition(",")[2]
+        text = _NUMBER.sub(
+            lambda m: numbers.setdefault(m[0], f"#{len(numbers)}") if m[0] in given else m[0], text
+        )
         lines.append(f"{depth} {text}")
-        if mark not in marks:
-            waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
+        waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.commit import Mark, mark_nothing
-from mirrorlib.apply.keyed import KEYS_PROPERTY, keep_keys, keys_property, stored_keys
+from mirrorlib.apply.keyed import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.apply.table import open_log
 from mirrorlib.derive.compute import compute
 from mirrorlib.derive.job import Job, Target, tell_step
@@ -137,6 +137,7 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         "stream": lead.uuid,
         "epoch": epoch,
         "window": planned.number,
+        ON: target.seen.newest,
         "how": computed.how,
         "plan": computed.told,
         _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),

@@ -23,7 +23,8 @@ from mirrorlib.derive.frames import (
     transformed,
     with_rows,
 )
-from mirrorlib.derive.sources import Round, Source, open_windows
+from mirrorlib.derive.sources import Round, Source
+from mirrorlib.derive.windows import open_windows
 from mirrorlib.derive.write import added_columns, can_differ, check_columns
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.read import read_rows

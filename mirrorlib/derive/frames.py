@@ -78,7 +78,8 @@ def _framed(source: Source, plan: Plan, rows: DataFrame) -> Framed:
         marker, keys = f"{MARKER}{declared[0].id}", declared[0].keys
     else:
         marker, keys = f"{_MARK}{uuid.uuid4().hex[:12]}", Keys()
-        frame = frame.alias(marker)
+        # By a select, as with keys: what is below the mark says which columns there are.
+        frame = frame.select(*map(quote, frame.columns)).alias(marker)
     columns = () if keys.lost else keys.partition
     return Framed(
         source=source,

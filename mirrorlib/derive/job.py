@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mirrorlib.apply.keyed import ON
 from mirrorlib.apply.report import Event
 from mirrorlib.apply.table import open_log
 from mirrorlib.derive.compute import Held
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from mirrorlib.apply.log import Commit, TableLog
     from mirrorlib.apply.report import Observer
     from mirrorlib.apply.table import Found
     from mirrorlib.derive.frames import Transform
@@ -90,13 +92,24 @@ def look(job: Job) -> Target:
             seen=Seen(newest=-1, facts=None, version=-1, foreign=None, whole=True),
         )
     check_owner(job.place, found[0], job.name)
-    seen = look_back(open_log(job.session, job.place.ref, found[0].location))
-    if seen.foreign is not None and not job.rebuild:
+    log = open_log(job.session, job.place.ref, found[0].location)
+    seen = look_back(log)
+    foreign = seen.foreign or _meanwhile(log, seen)
+    if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
-        who = f"version {seen.foreign.version}, {seen.foreign.operation} by {seen.foreign.user}"
+        who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
     return Target(found=found[0], schema=found[1], seen=seen)
+
+
+def _meanwhile(log: TableLog, seen: Seen) -> Commit | None:
+    """Find a commit of somebody's that came while our last one was computed: Delta lets both be."""
+    on = (seen.facts or {}).get(ON)
+    if on is None or on + 1 >= seen.version:
+        return None
+    between = log.commits(on, seen.version - 1)
+    return next((one for one in between if one.ours is None and not one.harmless), None)
 
 
 def tell_step(

@@ -75,8 +75,13 @@ class Reach:
     why: str = ""
 
 
-def reach_of(root: Node, marker: str, keys: Sequence[str]) -> Reach:
+def reach_of(root: Node, marker: str, keys: Mapping[str, str]) -> Reach:
     """Follow a source from its mark, an alias, to the end of a plan.
+
+    Args:
+        root: the plan.
+        marker: the alias.
+        keys: the source's key columns, and their types as Spark prints them.
 
     Raises:
         UnreadablePlanError: its key columns cannot be told apart.
@@ -93,7 +98,7 @@ def reach_of(root: Node, marker: str, keys: Sequence[str]) -> Reach:
     if not keys:
         return Reach(columns={}, whole=False, why="the source has no keys")
     columns = declared_columns(marked.children[0], keys)
-    return _follow(way, columns)
+    return _follow(way, {name: Followed(column, keys[name]) for name, column in columns.items()})
 
 
 def _ways(root: Node, marker: str) -> Iterator[tuple[Node, list[tuple[Node, int]] | None]]:
@@ -116,8 +121,7 @@ def is_mark(node: Node, marker: str) -> bool:
     return node.operator == "SubqueryAlias" and node.text.strip() == marker
 
 
-def _follow(way: Sequence[tuple[Node, int]], columns: Mapping[str, Column]) -> Reach:
-    followed = {name: Followed(column) for name, column in columns.items()}
+def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> Reach:
     reach = Reach()
     above = [node for node, _ in way[1:]]
     for place, (node, side) in enumerate(way):
@@ -184,19 +188,19 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
 
     Of several with a key's values one is followed: in rows of the other inputs they need not be equal.
     """
-    first, own = _outputs(node.children[0]), _outputs(node.children[side])
+    first, own = outputs_of(node.children[0]), outputs_of(node.children[side])
     if not first or len(first) != len(own):
         return "the columns of a union cannot be told apart"
     for name, column in list(followed.items()):
         became = [to for to, was in zip(first, own, strict=True) if was in column.columns]
         if became:
-            followed[name] = Followed(became[0])
+            followed[name] = Followed(became[0], column.kind)
         else:
             del followed[name]
     return ""
 
 
-def _outputs(node: Node) -> list[Column]:
+def outputs_of(node: Node) -> list[Column]:
     """Return the columns that an operator gives, in their order; none where they cannot be told."""
     while node.operator != "Project":
         if node.operator not in _SAME_COLUMNS or not node.children:
@@ -225,7 +229,7 @@ def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
     for name, column in list(followed.items()):
         partners = sorted(_partners(column, equal))
         if partners:  # one of several: in rows without a match they need not be equal
-            followed[name] = Followed(partners[0])
+            followed[name] = Followed(partners[0], column.kind)
         else:
             del followed[name]
     if followed:

@@ -27,6 +27,7 @@ from mirrorlib.derive.sources import (
     open_sources,
     pending_round,
 )
+from mirrorlib.derive.windows import is_overtaken
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.registry import Registry
@@ -118,7 +119,7 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
         settle_keys(job, target)  # only the last words were missing
         end_round(job.sources, planned, "delivered", 0, 0.0)
         planned = None
-    if planned is not None and job.rebuild:
+    if planned is not None and (job.rebuild or is_overtaken(job.sources, planned)):
         end_round(job.sources, planned, "void", 0, 0.0)
         planned = None
     report: DeriveReport | None = None

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import new_attempt, now
 from mirrorlib.derive.place import find_place
-from mirrorlib.errors import FeedError, JournalError, LandingZoneError
+from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.export.record import Done, Entry, Plan, position_of, table_id_of
 from mirrorlib.export.registry import Registry
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.feed.window import NOTHING, open_window
+from mirrorlib.feed.window import NOTHING
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mirrorlib.derive.place import Place
     from mirrorlib.export.record import Outcome, Stream
     from mirrorlib.feed.place import FeedTable
-    from mirrorlib.feed.window import Window
     from mirrorlib.store import PathOrUrl
 
 CONSUMER = "derive:"
@@ -53,6 +52,12 @@ class Source:
     place: Place
     table: FeedTable
     registry: Registry
+
+    @property
+    def table_id(self) -> str:
+        """Return the id that the table has now."""
+        commits = self.table.commits
+        return commits.metadata_at(commits.newest).id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +96,8 @@ def open_sources(
     """Open the sources.
 
     Raises:
-        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder.
+        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder; or two
+            would have one place for their progress.
         FeedError: there is no such Delta table.
 
     """
@@ -103,7 +109,14 @@ def open_sources(
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
         check_state(place)
-        seen[place.address] = place.shown
+        kept = f"{place.state} {place.ref.name}"
+        if kept in seen:
+            msg = f"in one state folder {seen[kept]} and this source have the same name"
+            step = "Give one of them another name, or derive a table of another name from it first."
+            raise LandingZoneError(
+                msg, table=place.shown, found=str(place.ref.name), next_step=step
+            )
+        seen |= {place.address: place.shown, kept: place.shown}
     return tuple(
         Source(
             name=key,
@@ -162,7 +175,7 @@ def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
                 "mode": MODE,
                 "net": False,
                 "start_at": None,
-                "table_id": _table_id(source),
+                "table_id": source.table_id,
                 "on_expired": "snapshot",
             },
             1 if stream is None else stream.ordinal + 1,
@@ -211,7 +224,7 @@ def next_round(
     old = [position_of(stream, e) for stream, e in zip(streams, entries, strict=True)]
     new = [source.table.commits.newest for source in sources]
     same = [
-        table_id_of(stream, entry) == _table_id(source)
+        table_id_of(stream, entry) == source.table_id
         for source, stream, entry in zip(sources, streams, entries, strict=True)
     ]
     if old == new and all(same) and not wanted:
@@ -235,7 +248,7 @@ def _planned(source: Source, stream: Stream, entry: Entry | None) -> Plan:
         after=NOTHING if position is None else position,
         until=commits.newest,
         until_at=commits.written_at(commits.newest).isoformat(),
-        table_id=_table_id(source),
+        table_id=source.table_id,
         keys=(),
         planned_at=now(),
     )
@@ -249,40 +262,3 @@ def end_round(
     done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
     for source, stream in zip(sources, planned.streams, strict=True):
         source.registry.write_done(stream, planned.number, done)
-
-
-def open_windows(
-    sources: Sequence[Source], planned: Round, told: Sequence[Mapping[str, object]]
-) -> tuple[Window, ...] | str:
-    """Open the windows that lead on from what a derived table holds, or say why they do not.
-
-    Args:
-        sources: the sources.
-        planned: the round.
-        told: what the table's last commit says of each source.
-
-    """
-    held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in told]
-    wanted = [(plan.stream, plan.after, plan.table_id) for plan in planned.plans]
-    if any(plan.kind == "snapshot" for plan in planned.plans):
-        return "it is made for the first time, or its progress was reset"
-    if [stream for stream, _, _ in held] != [stream for stream, _, _ in wanted]:
-        return "its sources are not those of the last run"
-    if held != wanted:
-        return "it, or a source, was made anew since the last run"
-    windows = []
-    for source, plan in zip(sources, planned.plans, strict=True):
-        if _table_id(source) != plan.table_id:
-            return f"{source.place.shown} was made anew"
-        try:
-            windows.append(
-                open_window(source.table.commits, source.place.shown, plan.after, plan.until)
-            )
-        except FeedError as exc:
-            return f"the changes of {source.place.shown} cannot be read: {exc.reason}"
-    return tuple(windows)
-
-
-def _table_id(source: Source) -> str:
-    commits = source.table.commits
-    return commits.metadata_at(commits.newest).id

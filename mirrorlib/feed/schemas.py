@@ -40,6 +40,17 @@ def spans(before: Metadata, became: Metadata) -> bool:
     return before.mapped == became.mapped and _holds(before.schema, became.schema)
 
 
+def keeps(before: Metadata, became: Metadata) -> bool:
+    """Say whether rows that nobody has touched read as before: all columns that were there are the very same."""
+    now = {fold_name(field["name"]): field for field in became.schema["fields"]}
+    return all(
+        (field := now.get(fold_name(was["name"]))) is not None
+        and physical_name(field) == physical_name(was)
+        and field["type"] == was["type"]
+        for was in before.schema["fields"]
+    )
+
+
 def widens(old: object, new: object) -> bool:
     """Say whether a type is held by another, or Delta's type widening leads there (PROTOCOL.md, "Type Widening")."""
     return _holds(old, new, widened=True)

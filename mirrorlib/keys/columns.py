@@ -68,12 +68,14 @@ class Followed:
 
     Attributes:
         columns: every column that has its values: itself, and what it was renamed or copied to.
+        kind: its type as Spark prints it; "" where nobody has said it, and tags tell what a view has cast.
         lost_at: the operator behind which none of them is left, None where one may be.
 
     """
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: Column, kind: str = "") -> None:
         self.columns = {column}
+        self.kind = kind
         self.lost_at: Node | None = None
         self._alive = {column}
 
@@ -95,7 +97,9 @@ class Followed:
             return
         casts = above is not None and above.operator == "View"
         copies = {
-            copy for column in self._alive for copy in _copies(node.text, column, casts=casts)
+            copy
+            for column in self._alive
+            for copy in _copies(node.text, column, self.kind, casts=casts)
         }
         self._alive = {column for column in self._alive if _kept(node.text, column)} | copies
         self.columns |= copies
@@ -103,18 +107,24 @@ class Followed:
             self.lost_at = node
 
 
-def _copies(text: str, column: Column, *, casts: bool) -> list[Column]:
-    """Find what a column is renamed or copied to; a view casts its columns to the types that they have."""
+def _copies(text: str, column: Column, kind: str, *, casts: bool) -> list[Column]:
+    """Find what a column is renamed or copied to; a view casts its columns to the types that they have.
+
+    What its user casts stands in the same place, so only a cast to the *kind* that is known leaves values alone.
+    """
     name, number = column
     itself = rf"{re.escape(name)}#{number}{_TYPE}"
     if casts:
-        itself = rf"(?:{itself}|cast\({itself} as [^)]*?(?:\([\d, ]+\))?\))"
+        told = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
+        itself = rf"(?:{itself}|cast\({itself} as {told}\))"
     return re.findall(rf"(?:\[|, ){itself} AS (.*?)#(\d+){_TYPE}{_END}", text, re.DOTALL)
 
 
 def _kept(text: str, column: Column) -> bool:
+    """Say whether a column comes out as it is: one that a function is given stands inside of parentheses."""
     name, number = column
-    return re.search(rf"(?:\[|, ){re.escape(name)}#{number}{_TYPE}{_END}", text) is not None
+    found = re.finditer(rf"(?:\[|, ){re.escape(name)}#{number}{_TYPE}{_END}", text)
+    return any(text.count("(", 0, one.start()) == text.count(")", 0, one.start()) for one in found)
 
 
 def _same_name(text: str, column: Column) -> list[Column]:

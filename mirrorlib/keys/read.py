@@ -164,14 +164,14 @@ class KeysReport(Report):
         keys = self.declared
         if keys is None or self.order == "none":
             return f"Order: nothing is promised.{link}"
-        rows = f"rows equal in {_names(keys.partition)}, as {self.origin} saw them,"
+        rows = f"rows that had the same {_names(keys.partition)} at {self.origin}"
         if self.order == "arrival":
             return f"Order: {rows} come as they arrived, if the source kept their order.{link}"
         if self.order == "inputs":
             return f"Order: {rows} come as they arrived inside each input, not among several.{link}"
         if not self.keys.order_by:
             return f"Order: only order columns could tell it, and there are none.{link}"
-        return f"Order: only {_names(self.keys.order_by)} tells which of {rows} is newer.{link}"
+        return f"Order: only {_names(self.keys.order_by)} tells which of the {rows} is newer.{link}"
 
 
 def _step(loss: Loss) -> KeysStep:

@@ -183,12 +183,30 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
         ),
         "window functions brings",
     ),
+    "value under a key's name": (
+        lambda t: _view(t.d).sql(
+            "WITH x AS (SELECT coalesce(v, c, 0) AS c FROM seen) SELECT c, count(*) FROM x GROUP BY c"
+        ),
+        "do not come out",
+    ),
+    "cast in a view": (
+        lambda t: _view(t.d.selectExpr("CAST(c AS tinyint) AS c")).sql(
+            "SELECT c, count(*) FROM seen GROUP BY c"
+        ),
+        "do not come out",
+    ),
     "rollup": (lambda t: t.d.rollup("c").count(), "not known"),
     "full join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "full"), "FullOuter"),
     "rand": (lambda t: t.d.where(t.f.rand() > 2), "rand gives another value each time"),
     "now": (lambda t: t.d.withColumn("t", t.f.current_timestamp()), "current_timestamp gives"),
     "udf": (lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v")), "function of a user's"),
     "read": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no source"),
+    "rows written down": (
+        lambda t: t.d.join(
+            t.d.sparkSession.sql("SELECT * FROM VALUES (1, 'a') AS t(v, name)"), "v"
+        ),
+        "reads something that is no source",
+    ),
     "in pandas": (lambda t: t.d.mapInPandas(lambda rows: rows, t.d.schema), "function of a user's"),
 }
 OTHER_IN_FULL: dict[str, tuple[Transform, str]] = {
@@ -269,7 +287,30 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
         result = source.frame.where(f.col("v") > limit).withColumn(
             "b", f.transform("a", lambda x: x + 1)
         )
+        result.createOrReplaceTempView("seen")
+        result = spark.sql("WITH x AS (SELECT * FROM seen) SELECT c, i, b FROM x")
         return shape_of(key_by(result, "c"), [source]).told
 
     assert told(1) == told(1)
     assert told(1) != told(2)
+
+
+def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None:
+    """By their source, where two have the name, and where a name looks like one that Spark makes up."""
+
+    def told(transform: Callable[[DataFrame, DataFrame], DataFrame], more: str = "") -> str:
+        d, o = (
+            framed(spark, f"c int, x_1 int, x_2 int{more}", "c"),
+            framed(spark, "n int, x_1 int", "n"),
+        )
+        return shape_of(transform(d.frame, o.frame), [d, o]).told
+
+    def taken(d: DataFrame, o: DataFrame, *, left: bool, name: str = "x_1") -> DataFrame:
+        return d.join(o, d.c == o.n).select("c", (d if left else o)[name].alias("x"))
+
+    mine = told(lambda d, o: taken(d, o, left=True))
+    assert mine == told(lambda d, o: taken(d, o, left=True), ", new string")
+    assert mine != told(lambda d, o: taken(d, o, left=False))
+    assert mine != told(lambda d, o: taken(d, o, left=True, name="x_2"))
+    first, second = (told(lambda d, _, n=n: d.where(f"'order #{n}' <> 'a'")) for n in (1, 2))
+    assert first != second

@@ -201,6 +201,27 @@ def test_a_run_that_dies_anywhere_is_followed_by_one_that_ends_right(
 
 
 @pytest.mark.thorough
+def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
+    """The versions that the dead run has planned mean nothing any more; the newest ones take their place."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11", "UPDATE {orders} SET amount = 12")
+
+    def die(event: Event) -> None:
+        if event.step == "commit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirrorlib.derive(
+            lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=die
+        )
+    shutil.rmtree(lake.path("orders"))
+    lake.make("orders", ORDERS, "id")
+    lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 3) == (report.how, report.added, report.removed)
+
+
+@pytest.mark.thorough
 def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
     """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
     lake.derive(["orders"], large)
@@ -213,6 +234,24 @@ def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
         lake.derive(["orders"], large, "customers")
     with pytest.raises(mirrorlib.JournalError, match="another derived table of this name"):
         mirrorlib.derive(lake.spark, "out", lake.path("orders"), large, lake.path("other"))
+
+
+def test_a_write_that_comes_while_rows_are_computed_does_not_pass_unnoticed(lake: Lake) -> None:
+    """Delta lets both commits be: nobody claims keys that occur once then, and the next run refuses."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def meddle(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            lake.foreign("INSERT INTO {out} VALUES (1, 1, 'mine')")
+
+    mirrorlib.derive(
+        lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=meddle
+    )
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out"))).primary
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
 
 
 @pytest.mark.thorough
@@ -233,6 +272,59 @@ def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     assert ["full"] * 3 == found
     assert Keys() == report.keys
     assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
+
+
+@pytest.mark.parametrize(
+    "before, statements",
+    [
+        pytest.param(
+            "'delta.columnMapping.mode' = 'name'",
+            [
+                "ALTER TABLE {orders} RENAME COLUMN customer TO was",
+                "ALTER TABLE {orders} RENAME COLUMN amount TO customer",
+                "ALTER TABLE {orders} RENAME COLUMN was TO amount",
+            ],
+            id="exchanged",
+        ),
+        pytest.param(
+            "'delta.columnMapping.mode' = 'name'",
+            [
+                "ALTER TABLE {orders} DROP COLUMN amount",
+                "ALTER TABLE {orders} ADD COLUMN amount int",
+                "UPDATE {orders} SET note = 'z' WHERE id = 1",
+            ],
+            id="dropped",
+        ),
+        pytest.param(
+            "'delta.enableTypeWidening' = 'true'",
+            [
+                "ALTER TABLE {orders} ALTER COLUMN part TYPE double",
+                "UPDATE {orders} SET note = 'z' WHERE id = 1",
+            ],
+            id="widened",
+        ),
+    ],
+)
+@pytest.mark.thorough("dropped", "widened")
+def test_columns_of_a_source_that_become_others_concern_all_of_its_rows(
+    lake: Lake, before: str, statements: list[str]
+) -> None:
+    """Though no commit has touched them: a name that means another column, a type that reads otherwise."""
+
+    def read(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "customer", "amount", "CAST(part AS string) AS part")
+
+    lake.run(
+        f"ALTER TABLE {{orders}} SET TBLPROPERTIES ({before})",
+        "ALTER TABLE {orders} ADD COLUMN part float",
+        "UPDATE {orders} SET part = 0.1",
+    )
+    lake.derive(["orders"], read)
+    lake.run(*statements)
+    report = lake.derive(["orders"], read)
+
+    assert "full" == report.how
+    assert "have become others" in report.why
 
 
 @pytest.mark.thorough
@@ -361,6 +453,12 @@ def test_results_that_no_table_can_hold_are_refused(lake: Lake) -> None:
     for sources in (["orders", "orders"], ["out"]):
         with pytest.raises(mirrorlib.LandingZoneError, match="named twice, or is the derived"):
             lake.derive(sources, large)
+    lake.make("older/orders", ORDERS, "id")
+    places = [lake.path("orders"), lake.path("older/orders")]
+    with pytest.raises(mirrorlib.LandingZoneError, match="have the same name"):
+        mirrorlib.derive(
+            lake.spark, "out", places, named, lake.path("out"), state=lake.path("state")
+        )
     assert not Path(lake.path("out")).exists()
 
 

@@ -20,7 +20,7 @@ from mirrorlib.keys.read import explain_keys, keys_of
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import current_view
-from tables import newest_version
+from tables import newest_version, read_versions
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
@@ -131,6 +131,25 @@ def test_who_else_writes_takes_the_claim_that_keys_occur_once(
     orders.file([{"id": 2, "v": "b"}], markers=[4])
     mirrorlib.apply(spark, str(zone), target, insert_policy="upsert", allow_foreign_writes=True)
     assert (GROUPED, False) == claimed(spark, table)
+
+
+@pytest.mark.thorough
+def test_a_commit_of_no_rows_vouches_for_none(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """After a reset an old life is fenced off first; what somebody else has written is there until the next commit."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1, "v": "a"}])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    table = f"{target}/orders"
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'other')")
+    mirrorlib.reset(spark, target, "orders")
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+
+    told = [(one.number, one.ours) for one in read_versions(table)]
+    (fence,) = [version for version, ours in told if ours and ours.get("outcome") == "fence"]
+    assert (ID, True) == claimed(spark, table)
+    assert not keys_of(read_table(spark, table, version=fence)).primary
 
 
 @pytest.mark.thorough
