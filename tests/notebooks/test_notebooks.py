@@ -174,14 +174,14 @@ def test_propagate_keys_keeps_a_table_with_the_keys_that_survive(
     """The transformation that ships renames columns, keys too; the second run takes in what is new."""
     orders = zone.table("orders", keys=["Order Id"])
     orders.file([{"Order Id": 1, "V": "a"}, {"Order Id": 2, "V": "b"}])
-    mirrorlib.apply(spark, str(zone), target)
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
     papers.start_spark()
     made = str(tmp_path / "derived" / "orders")
     given = {"name": "orders", "sources": f"{target}/orders", "target": made}
 
     first = papers.run("propagate_keys", **given)
     orders.file([{"Order Id": 1, "V": "A"}, {"Order Id": 2, "V": None}], markers=[1, 2])
-    mirrorlib.apply(spark, str(zone), target)
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
     second = papers.run("propagate_keys", **given)
 
     assert [{"order_id": 1, "v": "A"}] == read_rows(spark, made)
@@ -204,4 +204,4 @@ def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
         word for word in ("update_preimage", "update_postimage") if paper.printed.count(word) == 3
     ]
     assert 1 == len(paper.shown("image/png"))
-    assert "Its primary key: transaction_id." in "".join(paper.shown())
+    assert "Its partition key: transaction_id." in "".join(paper.shown())
