@@ -62,6 +62,7 @@ def test_a_merge_that_cannot_carry_its_mark_is_not_made(
     assert 3 == mirror.plans()
 
 
+@pytest.mark.thorough
 def test_rows_that_touch_no_other_carry_their_mark_as_an_option(
     fresh: Mirror, refuse: Refuse
 ) -> None:
@@ -89,6 +90,7 @@ def test_where_nothing_but_serverless_settings_can_be_set_nothing_is_planned(
     mirror.assert_holds(2)
 
 
+@pytest.mark.thorough
 def test_what_only_makes_it_faster_is_left_out(mirror: Mirror, refuse: Refuse) -> None:
     """A merge without its tuning is a merge."""
     mirror.publish()
