@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mirrorlib.errors import (
         BundleError,
         ChangeFileError,
+        ComputeError,
         FeedError,
         FeedExpiredError,
         FileChangedError,
@@ -93,6 +94,7 @@ __all__ = [
     "BundleError",
     "ChangeFileError",
     "CheckReport",
+    "ComputeError",
     "ConsumersReport",
     "Delivery",
     "DeriveReport",

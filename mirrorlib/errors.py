@@ -19,6 +19,7 @@ MirrorError
 ├── ParameterError        a parameter of a notebook or a bundle is missing, unknown or of the wrong kind
 ├── BundleError           a Databricks bundle cannot be read, rendered or deployed
 ├── StoppedError          a run ended with a table that is blocked or failed, where only an error says so
+├── ComputeError          the compute refuses what a correct result needs
 ├── StoreError            the object store failed or cannot do what is asked
 └── LocalSparkError       a local Spark session cannot be started
 
@@ -262,6 +263,15 @@ class StoppedError(MirrorError):
     """A run ended with something blocked or failed, where a return value would not be looked at."""
 
     advice = "Its report, above, says what to do."
+
+
+class ComputeError(MirrorError):
+    """The compute refuses something that a correct result needs, such as a session's configuration."""
+
+    advice = (
+        "Run it on compute whose sessions can be configured: on Databricks a job cluster with classic compute, "
+        "not serverless; any other Spark. What was applied stays applied."
+    )
 
 
 class StoreError(MirrorError):

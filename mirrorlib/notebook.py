@@ -15,7 +15,18 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NewType,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.session import local_spark
@@ -30,6 +41,7 @@ if TYPE_CHECKING:
 
 Host = Literal["databricks", "fabric", "local"]
 Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`
+Place = NewType("Place", str)  # one of several places; names of tables are never taken for some
 _FLAGS = {"true": True, "false": False}
 _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
@@ -61,7 +73,8 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
         names: the notebook's `globals()`.
         kinds: each parameter's type: `str` has to be given, `str | None` is None when it is empty,
             `int`, `float` and `bool` may be numbers and flags or their text, `Literal[…]` is one of
-            its words, and `list[str]` is a JSON list, one bare name, or empty.
+            its words, `list[str]` is a JSON list, one bare name, or empty, and `list[Place]` the same
+            of places, one at least.
 
     Raises:
         ParameterError: one is missing or cannot be read so; it is named with what is expected.
@@ -79,7 +92,7 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
     found = {name: _read(name, value, kinds[name]) for name, value in said.items()}
-    return found if utilities is not None else _placed(found, _fabric(names))
+    return found if utilities is not None else _placed(found, kinds, _fabric(names))
 
 
 def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSession:
@@ -87,7 +100,8 @@ def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSessio
     host = host_of(names)
     if host == "fabric":
         _borrow_token(_fabric(names))
-    places = [value for value in given.values() if isinstance(value, str)]
+    several = (value if isinstance(value, list) else [value] for value in given.values())
+    places = [place for values in several for place in values if isinstance(place, str)]
     spark: SparkSession = names.get("spark") or local_spark(stores=places)
     # A cluster may keep an older wheel of the same name: whoever looks at a run sees what it ran on.
     sys.stdout.write(f"mirrorlib {VERSION}, Spark {spark.version}, {host}\n")
@@ -132,19 +146,25 @@ def _fabric(names: Mapping[str, Any]) -> _Utilities | None:
     return found
 
 
-def _placed(given: dict[str, Any], utilities: _Utilities | None) -> dict[str, Any]:
+def _placed(
+    given: dict[str, Any], kinds: Mapping[str, Kind], utilities: _Utilities | None
+) -> dict[str, Any]:
     """Make OneLake's addresses of `Files/…` and `Tables/…`, which on Fabric mean the notebook's default lakehouse."""
     if utilities is None:
         return given
     about = utilities.runtime.context
     workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")
     root = f"abfss://{workspace}@{_ONELAKE}/{about.get('defaultLakehouseId')}"
-    return {
-        name: f"{root}/{value}"
-        if isinstance(value, str) and value.partition("/")[0] in _LAKEHOUSE
-        else value
-        for name, value in given.items()
-    }
+
+    def address(value: str) -> str:
+        return f"{root}/{value}" if value.partition("/")[0] in _LAKEHOUSE else value
+
+    for name, value in given.items():
+        if isinstance(value, str):
+            given[name] = address(value)
+        elif kinds[name] == list[Place]:
+            given[name] = [address(place) for place in value]
+    return given
 
 
 def _borrow_token(utilities: _Utilities | None) -> None:
@@ -177,6 +197,8 @@ def _read(name: str, value: object, kind: Kind) -> object:
         return _first_that_reads(name, value, words)
     if kind == list[str]:
         return _list(name, value)
+    if kind == list[Place]:
+        return _list(name, value) or _none_at_all(name, value)
     return _one_of(name, value, words) if words else _READERS[kind](name, value)
 
 
@@ -244,6 +266,10 @@ def _list(name: str, value: object) -> list[str]:
     if isinstance(found, (list, tuple)) and all(isinstance(one, str) and one for one in found):
         return list(found)
     raise _wrong(name, value, expected)
+
+
+def _none_at_all(name: str, value: object) -> NoReturn:
+    raise _wrong(name, value, "at least one place: a JSON list of them, or one")
 
 
 _READERS = {str: _string, int: _whole, float: _number, bool: _flag}

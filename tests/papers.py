@@ -73,7 +73,7 @@ class Reader:
     spark: str = ""
     before: str = ""  # code of a host, which is run before the notebook
 
-    def run(self, name: str, **parameters: object) -> Paper:
+    def run(self, name: str, /, **parameters: object) -> Paper:
         """Run a notebook.
 
         Raises:
@@ -96,7 +96,7 @@ class Reader:
         """Read an executed notebook, of a run that has failed too."""
         return Paper(nbformat.read(self.folder / f"{name}.ipynb", as_version=4).cells)
 
-    def fail(self, name: str, **parameters: object) -> tuple[PapermillExecutionError, Paper]:
+    def fail(self, name: str, /, **parameters: object) -> tuple[PapermillExecutionError, Paper]:
         """Run a notebook that has to fail."""
         try:
             self.run(name, **parameters)

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import policies_of
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
-_PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +48,6 @@ class Job:
     options: Options
     observe: Observer
     stop: Callable[[], bool]
-    jvm: int
 
 
 def open_job(
@@ -77,7 +74,6 @@ def open_job(
         options=options,
         observe=observe or (_unobserved),
         stop=stop or (lambda: False),
-        jvm=jvm_process(spark),
     )
 
 
@@ -173,14 +169,6 @@ def unexpected_error(exc: Exception, name: TableName) -> MirrorError:
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
     return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)
-
-
-def jvm_process(spark: SparkSession) -> int:
-    """Return the process id of the JVM that commits, without reaching into it."""
-    if spark not in _PROCESSES:
-        call = "SELECT java_method('java.lang.ProcessHandle', 'current') AS pid"
-        _PROCESSES[spark] = int(spark.sql(call).collect()[0]["pid"])
-    return _PROCESSES[spark]
 
 
 def _unobserved(event: Event) -> None:

@@ -94,7 +94,7 @@ def end_life(job: Job, name: TableName) -> str | None:
 
     """
     journal = Journal(job.state, name)
-    with lock_table(job.spark, job.target, job.state, name, job.jvm, job.stop):
+    with lock_table(job.spark, job.target, job.state, name, job.stop):
         if job.zone.list_folder(name.folder) is not None:
             return None
         lives = journal.lives()

@@ -76,7 +76,8 @@ def merge_changes(
     """
     changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
     try:
-        with configured(spark, merge_conf(staged, columns, keys, mark, table_bytes)):
+        faster = merge_conf(staged, columns, keys, table_bytes)
+        with configured(spark, mark_conf(mark), faster):
             spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet))  # runs at once
     finally:
         spark.catalog.dropTempView(_SOURCE)
@@ -123,14 +124,20 @@ def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
     return staged.frame.where(f.col(quote(keys[0])).between(f.lit(first), f.lit(last)))
 
 
-def merge_conf(
-    staged: Staged, columns: Columns, keys: Sequence[str], mark: Mark, table_bytes: int
-) -> dict[str, str]:
-    """Return the configuration that lets one MERGE of staged changes carry its mark, and run fast."""
-    conf = {
+def mark_conf(mark: Mark) -> dict[str, str]:
+    """Return the configuration that lets a MERGE, which has no options, carry its mark."""
+    return {
         "spark.databricks.delta.write.txnAppId": mark.app_id,
         "spark.databricks.delta.write.txnVersion": str(mark.version),
         "spark.databricks.delta.commitInfo.userMetadata": mark.text,
+    }
+
+
+def merge_conf(
+    staged: Staged, columns: Columns, keys: Sequence[str], table_bytes: int
+) -> dict[str, str]:
+    """Return the configuration that lets one MERGE of staged changes run fast."""
+    conf = {
         "spark.databricks.delta.merge.materializeSource": "none",
         # Rows and their feed are written side by side; else Spark sorts them apart first.
         "spark.sql.maxConcurrentOutputFileWriters": "4",

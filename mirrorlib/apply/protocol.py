@@ -72,7 +72,7 @@ def carry_out(
 
     """
     small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
-    with configured(work.spark, SMALL_COMMIT if small else {}):
+    with configured(work.spark, {}, SMALL_COMMIT if small else {}):
         return _carry_out(work, plan, prepared, clock, table_bytes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.job import jvm_process
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.lifecycle import check_first
 from mirrorlib.apply.lock import lock_table
@@ -59,7 +58,7 @@ def reset_table(
         raise JournalError(
             msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
         )
-    with lock_table(spark, places, store, parse_name(table), jvm_process(spark), lambda: False):
+    with lock_table(spark, places, store, parse_name(table), lambda: False):
         lives = journal.lives()
         zone = _zone_of(journal, lives[-1])
         check_first(_visible(zone, parse_name(table)), start_at, table)

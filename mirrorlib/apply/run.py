@@ -282,7 +282,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     if opened.waits_for and not (opened.plain and not job.options.include_existing):
         return tally.end("waiting", opened.waits_for)
     with (
-        lock_table(job.spark, job.target, job.state, folder.name, job.jvm, job.stop),
+        lock_table(job.spark, job.target, job.state, folder.name, job.stop),
         lend_session(job.spark) as spark,
     ):
         lives = lives_of(job, folder.name, opened)

@@ -3,6 +3,9 @@
 All threads of a session share its configuration, so each table in flight works in a session that
 nobody else has. Sessions are kept for the next table and the next run: a new one has to be set up
 before its first statement, which costs as much as reading the change files of a small batch.
+
+Some compute lets nobody configure a session. What only makes a run faster is left out there; where a
+result depends on it, `ComputeError` says so.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, finalize
+
+from mirrorlib.errors import ComputeError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,26 +69,39 @@ SMALL_COMMIT = {
 
 @contextlib.contextmanager
 def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
-    """Lend a session that shares *spark*'s cluster and nothing else, until the block ends."""
+    """Lend a session that shares *spark*'s cluster and nothing else, until the block ends.
+
+    Raises:
+        ComputeError: the compute has none, or none that can be configured.
+
+    """
     idle = _IDLE.setdefault(spark, [])
     try:
         session = idle.pop()
     except IndexError:
         session = new_session(spark)
         for name, value in _CONF.items():
-            session.conf.set(name, value)
+            set_conf(session, name, value)
     yield session
     idle.append(session)  # not after an error, which may have left something behind
 
 
 def new_session(spark: SparkSession) -> SparkSession:
-    """Make a session with a configuration of its own; a server of Spark Connect has no other way than to clone one."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        clone: SparkSession = spark.cloneSession()  # type: ignore[attr-defined]  # of a Connect client from Spark 4.1 on
-        # Closed when Python is already ending, gRPC would wait for ever for a thread that is no more.
-        finalize(clone, clone.client.close)
-        return clone
-    return spark.newSession()
+    """Make a session with a configuration of its own; a server of Spark Connect has no other way than to clone one.
+
+    Raises:
+        ComputeError: its client cannot.
+
+    """
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+        return spark.newSession()
+    if not hasattr(spark, "cloneSession"):
+        msg = "this client of Spark Connect cannot make a session of its own, which PySpark 4.1 and newer can"
+        raise ComputeError(msg, found=spark.version)
+    clone: SparkSession = spark.cloneSession()
+    # Closed when Python is already ending, gRPC would wait for ever for a thread that is no more.
+    finalize(clone, clone.client.close)
+    return clone
 
 
 def file_reader(spark: SparkSession, ddl: str | StructType) -> DataFrameReader:
@@ -97,13 +115,35 @@ def is_small(rows: int, table_bytes: int) -> bool:
 
 
 @contextlib.contextmanager
-def configured(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set session configuration until the block ends; what was set before is put back."""
-    known = {name: session.conf.get(name, None) for name in conf}
-    before = {name: old for name, old in known.items() if old != conf[name]}
+def configured(
+    session: SparkSession, needed: Mapping[str, str], faster: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Set session configuration until the block ends; what was set before is put back.
+
+    Args:
+        session: one that nobody else has.
+        needed: what a result depends on.
+        faster: what it does not depend on; left out where the compute refuses it.
+
+    Raises:
+        ComputeError: the compute refuses what is needed.
+
+    """
+    from pyspark.errors import PySparkException
+
+    before: dict[str, str | None] = {}
     try:
-        for name in before:
-            session.conf.set(name, conf[name])
+        for name, value in {**(faster or {}), **needed}.items():
+            old = read_conf(session, name)
+            if old == value:
+                continue
+            if name in needed:
+                set_conf(session, name, value)
+                before[name] = old
+            else:
+                with contextlib.suppress(PySparkException):
+                    session.conf.set(name, value)
+                    before[name] = old
         yield
     finally:
         for name, old in before.items():
@@ -111,3 +151,31 @@ def configured(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]
                 session.conf.unset(name)
             else:
                 session.conf.set(name, old)
+
+
+def set_conf(session: SparkSession, name: str, value: str) -> None:
+    """Set what a result depends on.
+
+    Raises:
+        ComputeError: the compute refuses it, and it is not known to be so already.
+
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        session.conf.set(name, value)
+    except PySparkException as exc:
+        if read_conf(session, name) == value:
+            return
+        msg = f"the compute does not let a session set {name}, which the result depends on"
+        raise ComputeError(msg, found=first_line(exc)) from exc
+
+
+def read_conf(session: SparkSession, name: str) -> str | None:
+    """Read what is configured; None where nothing is, and where the compute does not tell."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return session.conf.get(name, None)
+    except PySparkException:
+        return None

@@ -10,7 +10,6 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.job import jvm_process
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.table import TableRef
 from mirrorlib.apply.target import STATE_FOLDER, Target
@@ -61,7 +60,7 @@ class Place:
 
         """
         state = open_store(self.state) if self.state else None
-        with lock_table(spark, self.root, state, self.ref.name, jvm_process(spark), lambda: False):
+        with lock_table(spark, self.root, state, self.ref.name, lambda: False):
             yield
 
 

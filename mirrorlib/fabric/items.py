@@ -28,6 +28,7 @@ _NOTEBOOKS = {  # the tour starts a Spark of its own
     "initial_load": "Load every table of a landing zone for the first time.",
     "incremental_apply": "Apply new change files, each exactly once.",
     "export_feed": "Deliver the change feed to one consumer.",
+    "propagate_keys": "Keep a table that is made of others, with the keys that survive.",
     "check_landing_zone": "Review a landing zone as a strict reader.",
     "status": "Show how tables stand, and what was applied.",
 }

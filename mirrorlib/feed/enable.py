@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.sessions import set_conf
 from mirrorlib.apply.table import FEED, FEED_DAYS, feed_properties, to_sql
 from mirrorlib.errors import FeedError, MirrorError
 from mirrorlib.feed.find import find_tables
@@ -112,10 +113,15 @@ def enable_feed(
 
 
 def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
-    """Let every Delta table that this session creates have its feed on, readable for that many days."""
+    """Let every Delta table that this session creates have its feed on, readable for that many days.
+
+    Raises:
+        ComputeError: the session cannot be configured so.
+
+    """
     defaults = "spark.databricks.delta.properties.defaults."
     for name, value in feed_properties(days).items():
-        spark.conf.set(defaults + name.removeprefix("delta."), value)
+        set_conf(spark, defaults + name.removeprefix("delta."), value)
 
 
 def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:

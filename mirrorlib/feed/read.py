@@ -15,8 +15,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirrorlib.apply.keyed import grouping_columns
-from mirrorlib.apply.sessions import READS_WHOLE, configured, new_session
-from mirrorlib.errors import FeedError
+from mirrorlib.apply.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
+from mirrorlib.errors import ComputeError, FeedError
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
     INSERT,
@@ -159,7 +159,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
         return table.load(spark.read.format("delta").option("versionAsOf", version))
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
-    with configured(spark, _FEW_FILES if table.commits.has_few_files(version) else {}):
+    with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
         return untag(_loaded(spark, table, load, lift=lambda: version == table.commits.newest))
 
 
@@ -188,9 +188,11 @@ def _own_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     """Make a session that finds the same tables under the same names."""
     own = new_session(spark)
     for name in _CARRIED:
-        own.conf.set(name, spark.conf.get(name) or "")
+        told = read_conf(spark, name)
+        if told is not None:
+            set_conf(own, name, told)
     for name, value in conf.items():
-        own.conf.set(name, value)
+        set_conf(own, name, value)
     # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.
     own.sql(f"SET CATALOG {quote(spark.catalog.currentCatalog())}")
     own.sql(f"USE NAMESPACE {spark.catalog.currentDatabase()}")
@@ -232,18 +234,22 @@ def _loaded(
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         if condition_of(exc) != TOO_OLD or not lift():
             raise refused_load(table, exc) from exc
-        frame = _load_lifted(spark, table, load)
+        frame = _load_lifted(spark, table, load, exc)
     check_planned(spark, table, frame)
     return frame
 
 
-def _load_lifted(spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame]) -> DataFrame:
+def _load_lifted(
+    spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame], refusal: Exception
+) -> DataFrame:
     """Load without Delta's look at the age; once loaded, a read does not look at it again."""
-    with _LIFTING, configured(spark, {_ENFORCED: "false"}):
-        try:
+    try:
+        with _LIFTING, configured(spark, {_ENFORCED: "false"}):
             return load()
-        except Exception as exc:
-            raise refused_load(table, exc) from exc
+    except ComputeError:  # the look cannot be switched off, so what it has refused stays refused
+        raise refused_load(table, refusal) from refusal
+    except Exception as exc:
+        raise refused_load(table, exc) from exc
 
 
 def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.sessions import READS_WHOLE
+from mirrorlib.apply.sessions import READS_WHOLE, read_conf
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
 
     """
     for name, whole in READS_WHOLE.items():
-        found = spark.conf.get(name, whole)
-        if str(found).lower() != whole:
+        found = read_conf(spark, name) or whole  # what nobody is told, nobody has set
+        if found.lower() != whole:
             msg = "the session leaves out files that it cannot read, so changes could be missing"
             step = f'Run: spark.conf.set("{name}", "{whole}")'
             raise FeedError(msg, table=table.shown, found=f"{name} = {found}", next_step=step)

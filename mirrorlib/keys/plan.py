@@ -99,11 +99,8 @@ def _wide(spark: SparkSession) -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     with _LOCKS.setdefault(spark, threading.Lock()):
-        before = spark.conf.get(_WIDTH, None)
-        if before == str(_WIDE):
-            yield
-            return
         try:
+            before = spark.conf.get(_WIDTH, None)
             spark.conf.set(_WIDTH, str(_WIDE))
         except PySparkException:  # a platform that forbids it: what is cut is seen as such
             yield

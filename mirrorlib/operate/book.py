@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.job import jvm_process
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.table import find_table, read_table
 from mirrorlib.apply.target import Target
@@ -126,9 +125,7 @@ def _hold(spark: SparkSession, place: Place) -> Iterator[None]:
         yield
         return
     state = open_store(place.target.state)
-    with lock_table(
-        spark, place.target, state, parse_name(LEDGER), jvm_process(spark), lambda: False
-    ):
+    with lock_table(spark, place.target, state, parse_name(LEDGER), lambda: False):
         yield
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import unexpected_error
-from mirrorlib.apply.sessions import configured
+from mirrorlib.apply.sessions import configured, read_conf
 from mirrorlib.apply.table import FILE_RETENTION
 from mirrorlib.apply.target import STATE_FOLDER, Target
 from mirrorlib.errors import FeedError, MirrorError, StoreError
@@ -211,8 +211,8 @@ def _vacuum_safely(
 def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:
     hours = kept / _HOUR
     retain = f"RETAIN {hours:.4f} HOURS"
-    listers = min(_LISTERS, int(spark.conf.get(_PARALLELISM, str(_LISTERS)) or _LISTERS))
-    with configured(spark, {_PARALLELISM: str(listers)}):
+    listers = min(_LISTERS, int(read_conf(spark, _PARALLELISM) or _LISTERS))
+    with configured(spark, {}, {_PARALLELISM: str(listers)}):
         if dry_run:
             return len(spark.sql(f"VACUUM {table.sql} {retain} DRY RUN").collect())
         spark.sql(f"VACUUM {table.sql} {retain}")

@@ -306,7 +306,7 @@ def hold(
     spark: SparkSession, target: Target, state: Store, name: str
 ) -> AbstractContextManager[None]:
     """Lock a table, or say at once that somebody has."""
-    return lock_table(spark, target, state, parse_name(name), os.getpid(), lambda: True)
+    return lock_table(spark, target, state, parse_name(name), lambda: True)
 
 
 def test_a_local_table_is_locked_where_it_lies_wherever_its_state_does(

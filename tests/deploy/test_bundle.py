@@ -62,9 +62,8 @@ def test_the_targets_and_the_jobs_are_those_that_the_documents_name() -> None:
     found = read_bundle(ROOT)
 
     assert TARGETS == target_names(found)
-    assert {"initial_load", "incremental_apply", "export_feed", "check", "status"} == set(
-        render(found).jobs
-    )
+    jobs = ["check", "export_feed", "incremental_apply", "initial_load", "propagate_keys", "status"]
+    assert jobs == sorted(render(found).jobs)
 
 
 def test_development_is_named_after_its_developer_and_paused() -> None:
@@ -107,6 +106,19 @@ def test_a_given_value_wins_over_the_targets_and_the_default() -> None:
     assert {"name": "each", "default": '["dbo/orders"]'} in rendered.jobs["initial_load"][
         "parameters"
     ]
+
+
+def test_every_job_waits_its_turn_tries_a_task_again_and_tells_somebody() -> None:
+    """Whoever adds a job says all of it; retries are the inner task's, where there is a loop."""
+    for key, job in render(read_bundle(ROOT), "prod").jobs.items():
+        told = job["email_notifications"]
+        assert told["on_failure"] == told["on_duration_warning_threshold_exceeded"], key
+        assert job["queue"] == {"enabled": True}, key
+        assert ["RUN_DURATION_SECONDS"] == [one["metric"] for one in job["health"]["rules"]], key
+        tasks = [task.get("for_each_task", {}).get("task", task) for task in job["tasks"]]
+        for task in (task for task in tasks if "condition_task" not in task):
+            assert task["max_retries"] == 2, key
+            assert 0 < task["timeout_seconds"] < job["timeout_seconds"], key
 
 
 def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:

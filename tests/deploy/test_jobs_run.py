@@ -169,7 +169,7 @@ def test_a_stopped_table_fails_its_task(
 def test_every_job_runs_one_after_the_other(
     spark: SparkSession, runner: JobRunner, tmp_path: Path, compute: str
 ) -> None:
-    """Load, check, export, and the ledger that the dashboard reads."""
+    """Load, check, export, a derived table, and the ledger that the dashboard reads."""
     book = str(tmp_path / "book")
     done = {
         key: runner.run(key, compute=compute, **more)
@@ -182,8 +182,18 @@ def test_every_job_runs_one_after_the_other(
         }.items()
     }
 
+    if compute == "classic":
+        done["propagate_keys"] = runner.run(
+            "propagate_keys",
+            sources=f"spark_catalog.{SCHEMA}.orders",
+            target=str(tmp_path / "derived" / "orders"),
+        )
+
     assert {} == {key: runs for key, runs in done.items() if "failed" in states(runs).values()}
     copied = spark.read.format("delta").load(str(tmp_path / "copies" / "orders"))
     assert rows(spark, "orders") == [row.asDict() for row in copied.collect()]
+    if compute == "classic":
+        derived = spark.read.format("delta").load(str(tmp_path / "derived" / "orders"))
+        assert rows(spark, "orders") == [row.asDict() for row in derived.collect()]
     ledger = spark.read.format("delta").load(f"{book}/mirrorlib_ledger")
     assert 2 == ledger.count()

@@ -87,7 +87,7 @@ def test_deployed_again_nothing_is_there_twice(
 
     _, said = deploy(capsys, wheel, "--var", 'tables=["dbo/orders"]')
 
-    assert 5 == len(workspace.jobs)
+    assert 6 == len(workspace.jobs)
     assert {"updated"} == {one["done"] for one in said["sent"] if one["kind"] == "job"}
     assert {"was there"} == {
         one["done"] for one in said["sent"] if one["kind"] in {"schema", "volume"}

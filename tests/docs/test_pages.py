@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import mirrorlib
 from mirrorlib.cli import main
 
 if TYPE_CHECKING:
@@ -56,3 +57,45 @@ def test_a_page_does_what_it_says(
             told = EXIT.search(line)
             assert int(told[1] if told else 0) == run_command(line), line
     assert blocks
+
+
+def example_of(page: str) -> str:
+    """Return the first Python of a page."""
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    return next(text for language, text in blocks if language == "python")
+
+
+def test_the_example_of_keys_runs(spark: SparkSession) -> None:
+    """Both keys of the changelog survive it."""
+    columns = (
+        "customer int, `order` int, is_deleted boolean, updated_at long, amount int, note string"
+    )
+    raw = spark.createDataFrame([(1, 1, False, 1, 5, "")], columns)
+    known: dict[str, object] = {"raw": raw}
+
+    exec(compile(example_of("keys.md"), "keys.md", "exec"), known)  # noqa: S102  # that is the test
+
+    assert ("customer", "order_id") == mirrorlib.require_keys(known["result"], primary=True).primary  # type: ignore[arg-type]  # a DataFrame
+
+
+@pytest.mark.thorough
+def test_the_example_of_derived_tables_runs(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From two mirrors to silver and gold, and the lineage of it."""
+    for table, columns, values in (
+        ("orders", "id INT, customer INT, status STRING", "(1, 7, 'new'), (2, 7, 'done')"),
+        ("customers", "customer INT, name STRING", "(7, 'Ada')"),
+    ):
+        place = f"delta.`{tmp_path}/bronze/{table}`"
+        spark.sql(
+            f"CREATE TABLE {place} ({columns}) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        )
+        spark.sql(f"INSERT INTO {place} VALUES {values}")
+    text = example_of("derive.md").replace("/lake", str(tmp_path))
+
+    exec(compile(text, "derive.md", "exec"), {"spark": spark})  # noqa: S102  # that is the test
+
+    gold = spark.read.format("delta").load(f"{tmp_path}/gold/by_customer").collect()
+    assert [(7, "Ada", 1)] == [tuple(row) for row in gold]
+    assert "by_customer" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from mirrorlib.cli import main
 from mirrorlib.deploy.tasks import read_parameters
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.fabric.items import item_id, write_items
-from mirrorlib.notebook import resolve
+from mirrorlib.notebook import Place, resolve
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -74,12 +74,20 @@ def test_every_id_is_that_of_an_item_or_means_this_workspace(wheel: Path, tmp_pa
         for guid in GUID.findall(content.decode())
     }
 
-    assert 9 == len(known)
+    assert 10 == len(known)
     assert found <= {*known, HERE}
 
 
 @pytest.mark.parametrize(
-    "name", ["initial_load", "incremental_apply", "export_feed", "check_landing_zone", "status"]
+    "name",
+    [
+        "initial_load",
+        "incremental_apply",
+        "export_feed",
+        "propagate_keys",
+        "check_landing_zone",
+        "status",
+    ],
 )
 def test_a_notebook_says_the_same_in_fabrics_form(wheel: Path, tmp_path: Path, name: str) -> None:
     """Cell by cell, one of them that of the parameters; it is Python."""
@@ -161,12 +169,21 @@ def test_places_in_the_default_lakehouse_become_onelakes_addresses() -> None:
         "b": "Tables",
         "c": "Filesystem",
         "d": 3,
+        "e": ["Tables/orders", "/items"],
+        "f": ["Tables/orders"],
     }
 
-    found = resolve(names, a=str, b=str, c=str, d=int)
+    found = resolve(names, a=str, b=str, c=str, d=int, e=list[Place], f=list[str])
 
     root = "abfss://w@onelake.dfs.fabric.microsoft.com/l"
-    assert {"a": f"{root}/Files/landing", "b": f"{root}/Tables", "c": "Filesystem", "d": 3} == found
+    assert {
+        "a": f"{root}/Files/landing",
+        "b": f"{root}/Tables",
+        "c": "Filesystem",
+        "d": 3,
+        "e": [f"{root}/Tables/orders", "/items"],
+        "f": ["Tables/orders"],
+    } == found
 
 
 class Fabric(BaseHTTPRequestHandler):
@@ -260,7 +277,7 @@ def test_fabric_cicd_publishes_them_and_they_name_each_other(
         server.server_close()
 
     items = {(item["type"], item["displayName"]): item for item in handler.items.values()}
-    assert 9 == len(items)
+    assert 10 == len(items)
     pipeline = items["DataPipeline", "mirrorlib incremental apply"]
     parts = {
         part["path"]: base64.b64decode(part["payload"]).decode()

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     from tests.zones import ZoneWriter
 
-TRIED = {"initial_load", "incremental_apply", "export_feed", "check_landing_zone", "status", "tour"}
+TRIED = {
+    "initial_load",
+    "incremental_apply",
+    "export_feed",
+    "propagate_keys",
+    "check_landing_zone",
+    "status",
+    "tour",
+}
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +167,34 @@ def test_the_initial_load_and_the_export_deliver_every_row(
     assert "orders" not in again.shown()[0]
 
 
+@pytest.mark.thorough
+def test_propagate_keys_keeps_a_table_with_the_keys_that_survive(
+    spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
+) -> None:
+    """The transformation that ships renames columns, keys too; the second run takes in what is new."""
+    orders = zone.table("orders", keys=["Order Id"])
+    orders.file([{"Order Id": 1, "V": "a"}, {"Order Id": 2, "V": "b"}])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    papers.start_spark()
+    made = str(tmp_path / "derived" / "orders")
+    given = {"name": "orders", "sources": f"{target}/orders", "target": made}
+
+    first = papers.run("propagate_keys", **given)
+    orders.file([{"Order Id": 1, "V": "A"}, {"Order Id": 2, "V": None}], markers=[1, 2])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    second = papers.run("propagate_keys", **given)
+
+    assert [{"order_id": 1, "v": "A"}] == read_rows(spark, made)
+    kept, report = first.shown()
+    assert "order_id" in kept
+    assert "Its primary key: order_id." in report
+    assert "row-wise" in second.shown()[1]
+
+
 @pytest.mark.slow
 @pytest.mark.thorough
 def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
-    """From change files to a consumer, on real data, with nothing prepared."""
+    """From change files to a consumer and a derived table, on real data, with nothing prepared."""
     papers.start_spark()
 
     paper = papers.run("tour", folder=str(tmp_path))
@@ -172,3 +204,4 @@ def test_the_tour_goes_the_whole_way(papers: Reader, tmp_path: Path) -> None:
         word for word in ("update_preimage", "update_postimage") if paper.printed.count(word) == 3
     ]
     assert 1 == len(paper.shown("image/png"))
+    assert "Its partition key: transaction_id." in "".join(paper.shown())

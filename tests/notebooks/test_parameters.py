@@ -18,11 +18,13 @@ import pytest
 pytest.importorskip("papermill")
 
 import mirrorlib
+from mirrorlib import notebook
 from mirrorlib.apply.report import ApplyReport, TableReport
 from mirrorlib.apply.run import apply_zone
+from mirrorlib.derive.run import derive_table
 from mirrorlib.errors import ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
-from mirrorlib.notebook import finish, get_spark, host_of, resolve
+from mirrorlib.notebook import Place, finish, get_spark, host_of, resolve
 from papers import FOLDER, NAMES, cells
 
 TOOL = Path(__file__).parents[2] / "tools" / "notebooks.py"
@@ -100,6 +102,7 @@ def databricks(job: dict[str, str], **cell: object) -> tuple[dict[str, Any], lis
         ("dbo/*", list[str], ["dbo/*"]),
         ('["a", "b"]', list[str], ["a", "b"]),
         (["a"], list[str], ["a"]),
+        ("/lake/orders", list[Place], ["/lake/orders"]),
     ],
 )
 def test_a_value_and_its_text_are_read_alike(value: object, kind: object, expected: object) -> None:
@@ -131,6 +134,7 @@ def test_a_value_and_its_text_are_read_alike(value: object, kind: object, expect
         ('["a", 1]', list[str], "a JSON list of texts"),
         ('["a"', list[str], "a JSON list of texts"),
         (7, list[str], "a JSON list of texts"),
+        ("[]", list[Place], "at least one place"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_is_expected(
@@ -237,7 +241,7 @@ def kinds(name: str) -> dict[str, Any]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "notebook.resolve"
     )
     return {
-        str(one.arg): eval(ast.unparse(one.value), {"Literal": Literal})  # noqa: S307  # our own notebooks
+        str(one.arg): eval(ast.unparse(one.value), {"Literal": Literal, "notebook": notebook})  # noqa: S307  # our own notebooks
         for one in call.keywords
     }
 
@@ -247,11 +251,11 @@ def test_every_parameter_has_a_kind_and_a_default_of_that_kind(name: str) -> Non
     """But for places, which have no default."""
     assert [*defaults(name)] == [*kinds(name)]
     for parameter, default in defaults(name).items():
-        if parameter in {"landing_zone", "target", "consumer"} or (name, parameter) == (
-            "export_feed",
-            "to",
-        ):
-            assert "" == default
+        if parameter in {"landing_zone", "target", "consumer", "name", "sources"} or (
+            name,
+            parameter,
+        ) == ("export_feed", "to"):
+            assert default in ("", "[]")
         else:
             resolve({parameter: default}, **{parameter: kinds(name)[parameter]})
 
@@ -262,6 +266,7 @@ def test_every_parameter_has_a_kind_and_a_default_of_that_kind(name: str) -> Non
         ("initial_load", apply_zone),
         ("incremental_apply", apply_zone),
         ("export_feed", export_tables),
+        ("propagate_keys", derive_table),
         ("check_landing_zone", mirrorlib.check),
     ],
 )
@@ -272,7 +277,15 @@ def test_a_notebooks_parameters_are_its_functions(
     known = inspect.signature(function).parameters
 
     for parameter, value in resolve(
-        {**defaults(name), "landing_zone": "z", "target": "t", "consumer": "c", "to": "x"},
+        {
+            **defaults(name),
+            "landing_zone": "z",
+            "target": "t",
+            "consumer": "c",
+            "to": "x",
+            "name": "n",
+            "sources": "s",
+        },
         **kinds(name),
     ).items():
         usual = known[parameter].default

@@ -41,7 +41,7 @@ def gather_few(work: Work) -> Work:
         or len(plain) < len(fields)
     ):
         return work
-    with configured(work.spark, SMALL_COMMIT):
+    with configured(work.spark, {}, SMALL_COMMIT):
         rows = frame.limit(_FEW + 1).toArrow()
     return replace(work, few=rows) if len(rows) <= _FEW and rows.nbytes <= _HANDFUL else work
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.commit import append_rows
 from mirrorlib.apply.fold import ADD, DROP, OP, PUT
-from mirrorlib.apply.merge import changes_of, merge_conf
+from mirrorlib.apply.merge import changes_of, mark_conf, merge_conf
 from mirrorlib.apply.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.export.sinks.delta.types import sized_column
@@ -49,10 +49,10 @@ def merge_rows(work: Work, staged: Staged, keys: Sequence[str], *, check: bool =
         for field in staged.frame.schema.fields
         if field.name not in {OP, FRESH}
     )
-    conf = merge_conf(staged, columns, keys, work.mark(), work.found.bytes)
+    faster = merge_conf(staged, columns, keys, work.found.bytes)
     changes_of(staged, keys).createOrReplaceTempView(_VIEW)
     try:
-        with configured(work.spark, conf):
+        with configured(work.spark, mark_conf(work.mark()), faster):
             work.spark.sql(
                 _sql(work, staged, [column.name for column in columns], keys, check=check)
             )

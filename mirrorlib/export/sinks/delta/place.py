@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.job import jvm_process
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
@@ -52,7 +51,7 @@ class Place:
         """
         name, spark = parse_name(delivery.stream.table), delivery.spark
         state = open_store(self.target.state) if self.target.state else delivery.scratch
-        with lock_table(spark, self.target, state, name, jvm_process(spark), lambda: False):
+        with lock_table(spark, self.target, state, name, lambda: False):
             yield
 
 

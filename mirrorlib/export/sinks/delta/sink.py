@@ -164,7 +164,7 @@ class DeltaSink:
         if self._mode.continuous:
             work = gather_few(work)
         small = work.few is not None and is_small(len(work.few), work.found.bytes)
-        with configured(work.spark, _SMALL if small else {}):
+        with configured(work.spark, {}, _SMALL if small else {}):
             return self._mode.write(work)
 
 

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store, StoredFile
 
 _ROWS_PER_FILE = 5_000_000  # at most, where Spark has fewer partitions than the window needs
-_CONF = {
+_FASTER = {
     # Small partitions are joined until they are worth a file, and not kept apart for the sake of more cores.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "128m",
+}
+_CONF = {
     # Spark's default, INT96, is read as nanoseconds by others: years after 2262 would be lost.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
@@ -96,7 +98,7 @@ def write_parts(
     from pyspark.sql import functions as f
 
     told = Observation()
-    with configured(delivery.frame.sparkSession, _CONF):
+    with configured(delivery.frame.sparkSession, _CONF, _FASTER):
         rows = shape(_in_order(delivery)).observe(told, f.count(f.lit(1)).alias(_ROWS))
         writer = rows.write.format(file_format).options(**options)
         writer.option("maxRecordsPerFile", _ROWS_PER_FILE).save(store.uri(folder))

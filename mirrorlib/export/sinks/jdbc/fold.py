@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.sessions import set_conf
 from mirrorlib.export.sinks.jdbc.database import Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON
 from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
@@ -122,7 +123,7 @@ def _unfit(column: Column) -> SparkColumn | None:
 
 def _in_utc(frame: DataFrame) -> DataFrame:
     """Let moments be written in UTC, whoever made the session that the frame belongs to."""
-    frame.sparkSession.conf.set("spark.sql.session.timeZone", "UTC")
+    set_conf(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
     return frame
 
 

@@ -1,0 +1,154 @@
+"""A client of Spark Connect is a Spark like any other: what reads, derives and delivers needs no Java beside it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import pytest
+
+import mirrorlib
+from connecting import CONNECT_MODE, connect
+from mirrorlib.apply import sessions
+from mirrors import Mirror
+from oracle import assert_same_rows, replay_feed
+from tables import read_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.zones import ZoneWriter
+
+PACKAGE = Path(mirrorlib.__file__).parent
+# What a client of Spark Connect, and serverless compute, does not have.
+FORBIDDEN = {
+    "RDD", "SparkContext", "StorageLevel", "_jconf", "_jdf", "_jreader", "_jsc", "_jsparkSession", "_jvm", "_jwrite",
+    "_sc", "cache", "checkpoint", "createGlobalTempView", "createOrReplaceGlobalTempView", "localCheckpoint",
+    "persist", "rdd", "sparkContext", "unpersist",
+}  # fmt: skip
+# Where it is needed, and why it does no harm.
+ALLOWED = {
+    ("keys/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
+}
+
+
+def names_in(path: Path) -> set[str]:
+    """Return what a module asks for, by a dot or by its name in quotes, and what it imports of Spark."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_the_package_asks_for_nothing_that_spark_connect_lacks() -> None:
+    """But where it is named here, which has to be where it is."""
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in names_in(path) & FORBIDDEN
+    }
+
+    assert ALLOWED == found
+
+
+@pytest.fixture(scope="module")
+def server(spark: SparkSession) -> Iterator[SparkSession]:
+    """Connect to a server of Spark Connect in the tests' own Java."""
+    if spark.version < "4.1":
+        pytest.skip("this Spark has no server of Spark Connect whose sessions can be cloned")
+    pytest.importorskip("grpc")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CONNECT_MODE, "1")
+        session = connect(spark)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def client(server: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """Be a process that knows no other Spark."""
+    monkeypatch.setenv(CONNECT_MODE, "1")
+    return server
+
+
+@pytest.fixture
+def remote(client: SparkSession, tmp_path: Path) -> Mirror:
+    """Give a mirror that is kept by the client: a load, and a merge after it."""
+    mirror = Mirror(spark=client, root=tmp_path)
+    for _ in range(2):
+        mirror.publish()
+        report = mirror.run()
+        assert ("current", "") == (report.state, report.reason)
+    return mirror
+
+
+def test_a_merge_and_its_feed_are_the_same_on_spark_connect(
+    spark: SparkSession, remote: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch is there once; the feed that the client reads leads to the table."""
+    feed = mirrorlib.read_feed(remote.spark, remote.path, after=-1)
+    changes = [row.asDict() for row in feed.collect()]
+    monkeypatch.delenv(CONNECT_MODE)
+
+    local = Mirror(spark=spark, root=remote.root, files=remote.files)
+    local.assert_holds()
+    states = replay_feed(changes)
+    assert_same_rows(local.rows(), states[max(states)], "the feed")
+
+
+def named(orders: DataFrame) -> DataFrame:
+    """Leave out rows without a value, and give the column another name."""
+    return orders.where("v IS NOT NULL").withColumnRenamed("v", "name")
+
+
+@pytest.mark.thorough
+def test_exports_and_derived_tables_are_the_same_on_spark_connect(
+    spark: SparkSession,
+    client: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All rows at first, then what has changed; derived row by row, with the keys that survive."""
+    orders, source, made = zone.table("orders", keys=["id"]), f"{target}/orders", tmp_path / "made"
+    files: list[list[dict[str, object]]] = [
+        [{"id": 1, "v": "a"}, {"id": 2, "v": None}],
+        [{"id": 1, "v": "A"}, {"id": 3, "v": "c"}],
+    ]
+    for number, rows in enumerate(files, 1):
+        orders.file(rows, [4] * len(rows), number=number)
+        assert mirrorlib.apply(client, str(zone), target, insert_policy="upsert").ok
+        to = f"delta:{tmp_path}/copy"
+        assert mirrorlib.export(client, target, consumer="lake", to=to, mode="current").ok
+        report = mirrorlib.derive(client, "named", source, named, made)
+    monkeypatch.delenv(CONNECT_MODE)
+
+    expected = [{"id": 1, "v": "A"}, {"id": 2, "v": None}, {"id": 3, "v": "c"}]
+    copied = read_rows(spark, tmp_path / "copy" / "orders")
+    assert expected == sorted(copied, key=lambda row: str(row["id"]))
+    found = sorted(read_rows(spark, made), key=lambda row: str(row["id"]))
+    assert [{"id": 1, "name": "A"}, {"id": 3, "name": "c"}] == found
+    assert ("row-wise", ("id",)) == (report.how, report.keys.primary)
+
+
+def test_a_client_that_cannot_have_a_session_of_its_own_is_told_so(
+    client: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those before PySpark 4.1, and some platforms' own."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    monkeypatch.delattr(type(client), "cloneSession")
+    monkeypatch.setattr(sessions, "_IDLE", WeakKeyDictionary())
+
+    (report,) = mirrorlib.apply(client, str(zone), target).tables
+
+    assert ("failed", "ComputeError") == (report.state, report.error)
+    assert "cannot make a session of its own" in report.reason
