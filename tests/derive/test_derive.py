@@ -453,8 +453,8 @@ def test_results_that_no_table_can_hold_are_refused(lake: Lake) -> None:
     for sources in (["orders", "orders"], ["out"]):
         with pytest.raises(mirrorlib.LandingZoneError, match="named twice, or is the derived"):
             lake.derive(sources, large)
-    lake.make("older/orders", ORDERS, "id")
-    places = [lake.path("orders"), lake.path("older/orders")]
+    older = Lake(lake.spark, lake.root.parent / "older").make("orders", ORDERS, "id")
+    places = [lake.path("orders"), older]
     with pytest.raises(mirrorlib.LandingZoneError, match="have the same name"):
         mirrorlib.derive(
             lake.spark, "out", places, named, lake.path("out"), state=lake.path("state")
