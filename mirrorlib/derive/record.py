@@ -5,6 +5,7 @@ derived/<table>.json        the derived table that a table of the target is: sou
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _FOLDER = "derived"
+_TOLD = {"address", "name", "sources", "keys", "losses", "how"}
 
 
 def write_record(place: Place, report: DeriveReport) -> None:
@@ -39,7 +41,7 @@ def read_records(state: Store) -> Iterator[dict[str, Any]]:
     """Give what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
     listed = state.list_folder(_FOLDER)
     for file in listed.files if listed else ():
-        try:
-            yield check_format(state.read(file.path), file.path)
-        except JournalError:
-            continue
+        with contextlib.suppress(JournalError):
+            told = check_format(state.read(file.path), file.path)
+            if told.keys() >= _TOLD:
+                yield told

@@ -163,7 +163,7 @@ def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
     for stream in streams:
         if stream is not None and stream.to != target:
             msg = "there is another derived table of this name"
-            step = "Choose another name, or drop that one: mirrorlib consumers TARGET --drop NAME"
+            step = f"Choose another name, or drop that one: mirrorlib consumers TARGET --drop {stream.consumer}"
             raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
     found = tuple(stream for stream in streams if stream is not None)
     if len(found) == len(streams) and _together(sources, found):

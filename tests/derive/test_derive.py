@@ -395,6 +395,8 @@ def test_lineage_tells_every_way_and_where_keys_were_lost(
         for edge in report.edges
     ]
     assert "out: select lost the column id: dropped or overwritten." in report.notes()
+    (lake.root / "_mirrorlib" / "derived" / "odd.json").write_text('{"format": 1}')
+    assert report == mirrorlib.lineage(lake.root)
     assert 0 == main(["lineage", str(lake.root)])
     assert "derive out" in capsys.readouterr().out
     assert 0 == main(["lineage", str(lake.root), "--json"])
