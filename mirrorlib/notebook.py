@@ -30,6 +30,7 @@ from typing import (
 
 from mirrorlib.errors import ParameterError, StoppedError, first_few
 from mirrorlib.session import local_spark
+from mirrorlib.store import lend_azure_token
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
 _ONELAKE = "onelake.dfs.fabric.microsoft.com"
 _LAKEHOUSE = ("Files", "Tables")  # the two folders of a lakehouse
-_TOKEN = "AZURE_STORAGE_TOKEN"  # noqa: S105  # the name of a variable
 
 
 class _Utilities(Protocol):
@@ -171,7 +171,7 @@ def _borrow_token(utilities: _Utilities | None) -> None:
     """Let OneLake be opened as whoever runs the notebook, unless the environment says as whom."""
     known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")
     if utilities is not None and not any(name.startswith(known) for name in os.environ):
-        os.environ[_TOKEN] = utilities.credentials.getToken("storage")
+        lend_azure_token(lambda: str(utilities.credentials.getToken("storage")))
 
 
 def _said(utilities: _Utilities | None, name: str, default: object) -> object:

@@ -31,6 +31,8 @@ time.tzset()
 
 _JAVA = pytest.StashKey[shared_java.SharedJava]()
 
+_STARTERS = ("PYTEST_", "SPARK", "PYSPARK")  # what pytest and a starting Spark set
+
 # How long an example takes says something about the machine, not about the code.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -89,6 +91,17 @@ def spark() -> Iterator[SparkSession]:
     yield session
     if not shared:
         session.stop()
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Let no test leave a variable behind: it would only be noticed by whichever test runs next."""
+    before = dict(os.environ)
+    yield
+    left = {name for name in before.keys() ^ os.environ.keys() if not name.startswith(_STARTERS)}
+    for name in left:
+        os.environ.pop(name, None)
+    assert not left
 
 
 @pytest.fixture

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
-from mirrorlib.store.open import PathOrUrl, open_store
+from mirrorlib.store.open import PathOrUrl, lend_azure_token, open_store
 from mirrorlib.store.protocol import Folder, Store, StoredFile
 
-__all__ = ["Folder", "LocalStore", "ObjectStore", "PathOrUrl", "Store", "StoredFile", "open_store"]
+__all__ = [
+    "Folder",
+    "LocalStore",
+    "ObjectStore",
+    "PathOrUrl",
+    "Store",
+    "StoredFile",
+    "lend_azure_token",
+    "open_store",
+]

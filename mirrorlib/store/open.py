@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -16,9 +16,9 @@ from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.volumes import is_volume, open_volume
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from obstore.store import RetryConfig
+    from obstore.store import AzureBearerToken, RetryConfig
 
     from mirrorlib.store.protocol import Store
 
@@ -35,6 +35,8 @@ RETRIES: RetryConfig = {
     },
 }
 
+_LENT_FOR = timedelta(minutes=1)  # until a lent token is asked for again; who lends it keeps it
+_lenders: list[Callable[[], str]] = []
 
 PathOrUrl: TypeAlias = str | os.PathLike[str]  # a local path, or the URL of a place
 
@@ -62,10 +64,25 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         len(scheme) <= 1 or "://" not in url
     ):  # one letter is a Windows drive, no "//" a name with a colon
         return LocalStore(Path(url))
-    more: dict[str, Any] = dict(options or {})
+    more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
     try:
-        return ObjectStore(url, obstore.store.from_url(url, retry_config=RETRIES, **more))
+        store = obstore.store.from_url(url, **more)
+        if _lenders and not options and isinstance(store, obstore.store.AzureStore):
+            store = obstore.store.from_url(url, credential_provider=_lent, **more)
+        return ObjectStore(url, store)
     except Exception as exc:  # obstore raises ValueError, its own errors and, for odd URLs, pyo3's
         msg = f"cannot open {url}"
         step = "Use a local path or a URL of s3, abfss, gs or file."
         raise LandingZoneError(msg, found=first_line(exc), next_step=step) from exc
+
+
+def lend_azure_token(lend: Callable[[], str] | None) -> None:
+    """Open Azure's places with a bearer token, which *lend* gives anew as often as it is asked; None ends it.
+
+    Runs outlive tokens: one that is read once, from the environment, ends after an hour at most.
+    """
+    _lenders[:] = [lend] if lend else []
+
+
+def _lent() -> AzureBearerToken:
+    return {"token": _lenders[0](), "expires_at": datetime.now(UTC) + _LENT_FOR}

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -25,6 +30,7 @@ from mirrorlib.derive.run import derive_table
 from mirrorlib.errors import ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
 from mirrorlib.notebook import Place, finish, get_spark, host_of, resolve
+from mirrorlib.store import lend_azure_token, open_store
 from papers import FOLDER, NAMES, cells
 
 TOOL = Path(__file__).parents[2] / "tools" / "notebooks.py"
@@ -192,21 +198,78 @@ def test_a_report_that_is_not_well_is_no_value_but_an_error() -> None:
 def test_on_fabric_onelake_is_opened_with_the_notebooks_own_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unless the environment says who opens it."""
+    """It is asked for again while a run goes on: a token lives for an hour."""
+    tokens = map("token {}".format, count(1))
     asked: list[str] = []
 
     def token(audience: str) -> str:
         asked.append(audience)
-        return "a token"
+        return next(tokens)
 
     utilities = SimpleNamespace(credentials=SimpleNamespace(getToken=token))
     names = {"notebookutils": utilities, "spark": SimpleNamespace(version="3.5.5")}
-    monkeypatch.delenv("AZURE_STORAGE_TOKEN", raising=False)
+    monkeypatch.setattr("mirrorlib.store.open._LENT_FOR", timedelta(0))
 
-    assert names["spark"] is get_spark(names, {})
-    assert ("fabric", ["storage"]) == (host_of(names), asked)
-    get_spark(names, {})
-    assert ["storage"] == asked
+    with onelake() as (options, given):
+        assert names["spark"] is get_spark(names, {})
+        assert [] == asked
+        for name, value in options.items():
+            monkeypatch.setenv(name, value)
+        store = open_store("az://workspace/lakehouse")
+        found = [store.stat("Files/a") for _ in range(2)]
+
+    assert [None, None] == found
+    assert ("fabric", {"storage"}) == (host_of(names), set(asked))
+    assert ["Bearer token 1", "Bearer token 2"] == given
+
+
+def test_who_is_named_in_the_environment_opens_onelake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notebook's token is not asked for."""
+    utilities = SimpleNamespace(credentials=SimpleNamespace(getToken=pytest.fail))
+    names = {"notebookutils": utilities, "spark": SimpleNamespace(version="3.5.5")}
+    monkeypatch.setenv("AZURE_STORAGE_TOKEN", "mine")
+
+    with onelake() as (options, given):
+        get_spark(names, {})
+        for name, value in options.items():
+            monkeypatch.setenv(name, value)
+        assert open_store("az://workspace/lakehouse").stat("Files/a") is None
+
+    assert ["Bearer mine"] == given
+
+
+@pytest.fixture(autouse=True)
+def no_lender() -> Iterator[None]:
+    """Lend no test's token to another."""
+    yield
+    lend_azure_token(None)
+
+
+@contextlib.contextmanager
+def onelake() -> Iterator[tuple[dict[str, str], list[str]]]:
+    """Serve an account in which nothing lies: give what leads to it, and what it is shown."""
+    shown: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            shown.append(self.headers["Authorization"])
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield (
+            {
+                "AZURE_STORAGE_ACCOUNT_NAME": "onelake",
+                "AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{server.server_port}/onelake",
+                "AZURE_ALLOW_HTTP": "true",
+            },
+            shown,
+        )
+        server.shutdown()
 
 
 def test_a_report_too_long_for_a_host_is_cut_to_a_word() -> None:
