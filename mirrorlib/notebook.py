@@ -69,6 +69,8 @@ def host_of(names: Mapping[str, object]) -> Host:
 def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]:
     """Read the notebook's parameters, each as the kind that is asked for; nothing is guessed.
 
+    From here on OneLake is opened, on Fabric, with the token of whoever runs the notebook.
+
     Args:
         names: the notebook's `globals()`.
         kinds: each parameter's type: `str` has to be given, `str | None` is None when it is empty,
@@ -92,19 +94,20 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
     found = {name: _read(name, value, kinds[name]) for name, value in said.items()}
-    return found if utilities is not None else _placed(found, kinds, _fabric(names))
+    if utilities is not None:
+        return found
+    fabric = _fabric(names)
+    _borrow_token(fabric)
+    return _placed(found, kinds, fabric)
 
 
 def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSession:
     """Return the platform's session, or start one on this machine that reaches what the parameters name."""
-    host = host_of(names)
-    if host == "fabric":
-        _borrow_token(_fabric(names))
     several = (value if isinstance(value, list) else [value] for value in given.values())
     places = [place for values in several for place in values if isinstance(place, str)]
     spark: SparkSession = names.get("spark") or local_spark(stores=places)
     # A cluster may keep an older wheel of the same name: whoever looks at a run sees what it ran on.
-    sys.stdout.write(f"mirrorlib {VERSION}, Spark {spark.version}, {host}\n")
+    sys.stdout.write(f"mirrorlib {VERSION}, Spark {spark.version}, {host_of(names)}\n")
     return spark
 
 
@@ -150,7 +153,7 @@ def _placed(
     given: dict[str, Any], kinds: Mapping[str, Kind], utilities: _Utilities | None
 ) -> dict[str, Any]:
     """Make OneLake's addresses of `Files/…` and `Tables/…`, which on Fabric mean the notebook's default lakehouse."""
-    if utilities is None:
+    if utilities is None or not given:
         return given
     about = utilities.runtime.context
     workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")

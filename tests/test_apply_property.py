@@ -79,7 +79,7 @@ CUTS = (
     Cut(name="partition-folders-by-spark", folders=True, large=True),
     Cut(name="upserting-by-spark", first=1, options={"insert_policy": "upsert"}, large=True),
 )
-ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", "7"))
+ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", len(CUTS)))
 
 
 @cache
@@ -88,7 +88,7 @@ def all_logs() -> list[Log]:
     return make_logs(LOGS_PER_ZONE * ZONES)
 
 
-@pytest.mark.thorough("[01346]-*", "5-*")
+@pytest.mark.thorough("[!2]-*")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_table_and_change_feed_are_what_the_oracle_says(
     if cut.large:  # the size from which Spark folds is no option, and should not be one
         monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", -1)
     logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
-    failures = failures_of(spark, tmp_path, cut, logs, every_version=number % 2 == 1)
+    failures = failures_of(spark, tmp_path, cut, logs, every_version=number % 2 == 0)
     if failures and os.environ.get("MIRRORLIB_SHRINK"):
         at, error = next(iter(failures.items()))
         log, error = shrunk(spark, tmp_path / "shrink", cut, logs[at], error)

@@ -140,6 +140,37 @@ def test_exports_and_derived_tables_are_the_same_on_spark_connect(
     assert ("row-wise", ("id",)) == (report.how, report.keys.primary)
 
 
+def looking(orders: DataFrame) -> DataFrame:
+    """Choose by the number of rows, and go through a view, which a client looks up when it reads."""
+    many = orders.count() > 1
+    orders.createOrReplaceTempView("looked_at")
+    return orders.sparkSession.sql(f"SELECT id, v, {many} AS many FROM looked_at")
+
+
+@pytest.mark.thorough
+def test_a_view_of_changed_rows_is_not_taken_for_one_of_all(
+    spark: SparkSession,
+    client: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The transformation is tried on the changed rows, and its view means them from then on."""
+    orders = zone.table("orders", keys=["id"])
+    how = []
+    for rows in ([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}], [{"id": 1, "v": "A"}]):
+        orders.file(rows, [4] * len(rows))
+        assert mirrorlib.apply(client, str(zone), target, insert_policy="upsert").ok
+        report = mirrorlib.derive(client, "l", f"{target}/orders", looking, tmp_path / "made")
+        how.append((report.how, "looks at the rows" in report.why))
+    monkeypatch.delenv(CONNECT_MODE)
+
+    assert [("full", False), ("full", True)] == how
+    found = sorted(tuple(row.values()) for row in read_rows(spark, tmp_path / "made"))
+    assert [(1, "A", True), (2, "b", True)] == found
+
+
 def test_a_client_that_cannot_have_a_session_of_its_own_is_told_so(
     client: SparkSession, zone: ZoneWriter, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

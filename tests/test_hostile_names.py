@@ -27,7 +27,7 @@ FOLDERS = (
 )  # fmt: skip
 PLAIN_COLUMNS = (
     "a.b", "a", "a'b", 'a"b', "a%b", "a#b", "a*b", "[x]", "a:b", "${env:HOME}", "${spark.app.name}", "a/b", "a\\b",
-    "äก日", "\U0001f600", "-- x", "1", "select", "a?b", "$", "__index_level_0__", "x" * 255,
+    "äก日", "\U0001f600", "a\u2028b", "a\u2029b", "a\x85b", "-- x", "1", "select", "a?b", "$", "__index_level_0__", "x" * 255,
 )  # fmt: skip
 MAPPED_COLUMNS = (
     "a b",

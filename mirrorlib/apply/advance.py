@@ -138,7 +138,7 @@ def _apply_batches(
             if coming.barred is not None:
                 return _end_idle(tally, opened, coming, bars, options)
             return tally.end("waiting", untyped, file=coming.files[0][1].name)
-        _check_emptiness(work, entry, prepared, options)
+        check_emptiness(work, entry, prepared, options)
         plan = _write_plan(work, entry, standing, coming, prepared, opened.listed_at, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
         entry = tally.entry = _end_plan(
@@ -292,7 +292,13 @@ def _end_plan(
     return Entry(plan=plan, done=done)
 
 
-def _check_emptiness(work: Work, entry: Entry | None, prepared: Prepared, options: Options) -> None:
+def check_emptiness(work: Work, entry: Entry | None, prepared: Prepared, options: Options) -> None:
+    """See that a new life does not begin with nothing.
+
+    Raises:
+        MirrorError: it would empty its table, and nobody has said that it may.
+
+    """
     replaces = len(work.lives) > 1 and not (entry and entry.position)
     if replaces and prepared.rows == 0 and not options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"

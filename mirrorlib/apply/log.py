@@ -157,9 +157,9 @@ def commit_version(name: str) -> int | None:
 
 def read_provenance(version: int, data: bytes) -> Commit:
     """Read who made a version and how, from the text of its file."""
-    for line in data.decode("utf-8", "surrogatepass").splitlines():
-        if '"commitInfo"' in line:
-            info = json.loads(line).get("commitInfo")
+    for line in data.splitlines():  # of bytes: text is cut at characters that names may have, too
+        if b'"commitInfo"' in line:
+            info = json.loads(line.decode("utf-8", "surrogatepass")).get("commitInfo")
             if info is not None:
                 return _commit(version, info)
     return _commit(version, {})

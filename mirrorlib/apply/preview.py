@@ -11,7 +11,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.advance import prepare_typed, untyped_part
+from mirrorlib.apply.advance import check_emptiness, prepare_typed, untyped_part
 from mirrorlib.apply.choose import (
     bar_of,
     bars_of,
@@ -52,9 +52,11 @@ from mirrorlib.apply.options import (
     PlainFolders,
 )
 from mirrorlib.apply.plan import position_after
+from mirrorlib.apply.ready import refuse_others_table
 from mirrorlib.apply.record import Life
 from mirrorlib.apply.report import GONE, PlannedTable, PlanReport
 from mirrorlib.apply.sessions import lend_session
+from mirrorlib.apply.table import check_vacant, find_table
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
 from mirrorlib.errors import MirrorError
@@ -101,6 +103,7 @@ def plan_zone(
     plain_evolution: PlainEvolution = "add",
     include_existing: bool = True,
     allow_overwrites: bool = False,
+    allow_empty: bool = False,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
@@ -128,6 +131,7 @@ def plan_zone(
         plain_evolution=plain_evolution,
         include_existing=include_existing,
         allow_overwrites=allow_overwrites,
+        allow_empty=allow_empty,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     known = known_tables(job)
@@ -209,10 +213,31 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
                 return _with_end(planned, coming, bars, options)
             file = coming.files[0][1].name
             return replace(planned, state="waiting", reason=untyped, file=file)
+        if not planned.batches:
+            check_emptiness(work, entry, prepared, options)
+        if not standing.columns:
+            _check_target(work)
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         taken = coming.files[: len(prepared.landed)]
         position = position_after(coming.position, taken, by_time=work.source.policies.by_time)
+
+
+def _check_target(work: Work) -> None:
+    """See that a first batch may have the table, or make it.
+
+    Raises:
+        ForeignWriteError: the table is another's.
+        LandingZoneError: the table's folder holds something else.
+
+    """
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        check_vacant(work.ref)
+    else:
+        refuse_others_table(
+            work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes
+        )
 
 
 def _with_end(

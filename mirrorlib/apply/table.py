@@ -168,7 +168,7 @@ def create_table(
         TableNameError: a column's name cannot be carried.
 
     """
-    _check_vacant(ref)
+    check_vacant(ref)
     properties = {
         **feed_properties(FEED_DAYS),
         "delta.enableDeletionVectors": "true",
@@ -325,7 +325,7 @@ def _exists(spark: SparkSession, ref: TableRef) -> bool:
     return FileLog(open_store(ref.path)).newest() is not None
 
 
-def _check_vacant(ref: TableRef) -> None:
+def check_vacant(ref: TableRef) -> None:
     """See that no table is made among somebody's files."""
     there = open_store(ref.path).list_folder("") if ref.path is not None else None
     if there is None or "_delta_log" in there.folders or not (there.folders or there.files):

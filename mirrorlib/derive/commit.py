@@ -114,8 +114,8 @@ def _write(
         keys = computed.keys.keys
         kept = stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
-        by = keys if keys.unique and same else Keys()
-        changes = difference(computed.old, computed.new)
+        by = keys if keys.unique and same and target.pure else Keys()
+        changes = difference(computed.old, computed.new, by.primary)
         return write_difference(job.session, job.place, table, changes, by, mark)
     except MirrorError:
         raise

@@ -8,7 +8,7 @@ full, and what a part of the sources gives is taken only if the transformation d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.derive.choose import Choice, How, Shape, choose, shape_of, told_by
@@ -224,8 +224,10 @@ def _in_part(
             given[at] = with_rows(given[at], plan, few)
     part = transformed(work.transform, given)
     if told_by(part, given) != work.shape.told:
+        # Anew: a temporary view that it has made means the part by now, for a Spark Connect client.
+        again = replace(work, result=transformed(work.transform, work.framed))
         return _in_full(
-            work, "the transformation looks at the rows to choose what it does", changed
+            again, "the transformation looks at the rows to choose what it does", changed
         )
     if len(keys) > 1 or not work.shape.reaches[at].own:
         part = rows_of_keys(part, keys)

@@ -63,11 +63,20 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The table at this moment; `found` and `schema` are None while there is none."""
+    """The table at this moment.
+
+    Attributes:
+        found: it; None while there is none.
+        schema: its columns.
+        seen: what its log tells of our rounds.
+        pure: nobody else has written rows to it, so what was said of its keys is true.
+
+    """
 
     found: Found | None
     schema: StructType | None
     seen: Seen
+    pure: bool = True
 
     def held(self, name: str) -> Held | None:
         """Return what the table holds, when a round of ours was its last commit."""
@@ -100,7 +109,7 @@ def look(job: Job) -> Target:
         who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
-    return Target(found=found[0], schema=found[1], seen=seen)
+    return Target(found=found[0], schema=found[1], seen=seen, pure=foreign is None)
 
 
 def _meanwhile(log: TableLog, seen: Seen) -> Commit | None:

@@ -2,7 +2,8 @@
 
 In: a table as it is, and rows. Out: one commit that carries its round. Promise: the commit is there once, as a
 whole, or not at all; rows that stay the same are not written, so that the table's own feed tells what is different
-and nothing else. Rows are a multiset: where equal ones become fewer, all go and those that stay come again.
+and nothing else; by a primary key that occurs once, as inserts, updates and deletes. Without one, rows are a
+multiset: where equal ones become fewer, all go and those that stay come again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import needs_mapping
 from mirrorlib.apply.commit import Mark, append_rows, mark_nothing, overwrite_rows
-from mirrorlib.apply.fold import ADD, DROP, OP
+from mirrorlib.apply.fold import ADD, CHANGE, DROP, OP
 from mirrorlib.apply.keyed import keys_property
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.record import new_attempt
@@ -161,8 +162,8 @@ def can_differ(rows: DataFrame) -> bool:
     return all(is_comparable(field.dataType) for field in rows.schema.fields)
 
 
-def difference(old: DataFrame, new: DataFrame) -> DataFrame:
-    """Tell what has to go and to come so that some rows become others."""
+def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
+    """Tell what has to go, to come and, by keys that occur once, to change, so that some rows become others."""
     from pyspark.sql import functions as f
 
     names = [quote(name) for name in new.columns]
@@ -174,7 +175,20 @@ def difference(old: DataFrame, new: DataFrame) -> DataFrame:
     stay = f.array_repeat(f.lit(ADD), f.col(_NEW).cast("int"))
     ops = f.when(f.col(_NET) > 0, come).otherwise(f.concat(f.array(f.lit(DROP)), stay))
     different = counts.where(f.col(_NET) != 0)
-    return different.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))
+    rows = different.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))
+    return _with_updates(rows, keys) if keys else rows
+
+
+def _with_updates(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Let one row that goes and one that comes, both of one key, be an update."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    ops = f.sort_array(f.collect_list(OP).over(Window.partitionBy(*map(quote, keys))))
+    one_each = ops == f.array(f.lit(DROP).cast("tinyint"), f.lit(ADD).cast("tinyint"))
+    told = rows.withColumn(_NEW, one_each).where(~(f.col(_NEW) & (f.col(OP) == DROP)))
+    change = f.lit(CHANGE).cast("tinyint")
+    return told.withColumn(OP, f.when(f.col(_NEW), change).otherwise(f.col(OP))).drop(_NEW)
 
 
 def write_difference(
@@ -209,7 +223,8 @@ def write_difference(
         _carry_out(session, place, found, staged, counts, size, keys, mark)
     finally:
         state.delete_folder(folder)
-    return Written(added=counts.get(ADD, 0), removed=counts.get(DROP, 0))
+    changed = counts.get(CHANGE, 0)
+    return Written(added=counts.get(ADD, 0) + changed, removed=counts.get(DROP, 0) + changed)
 
 
 def _carry_out(

@@ -203,9 +203,8 @@ class Commits:
         for path in paths:
             if path.endswith(".json"):
                 data = self._store.read(path) or b""
-                rows = [
-                    json.loads(line) for line in data.decode().splitlines() if '"metaData"' in line
-                ]
+                # Of bytes: text is cut at characters that names may have, too.
+                rows = [json.loads(line) for line in data.splitlines() if b'"metaData"' in line]
                 found = next((row["metaData"] for row in rows if row.get("metaData")), None)
             else:
                 with self._store.open_file(path) as file:

@@ -825,7 +825,7 @@ def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
-@pytest.mark.thorough("plan-*", "guard-*", "stage-*", "commit-before")
+@pytest.mark.thorough("plan-*", "guard-*", "stage-*", "commit-after")
 @pytest.mark.parametrize(
     "step",
     [

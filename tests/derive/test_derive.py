@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
+from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +16,8 @@ import pytest
 import mirrorlib
 from derive.lakes import Lake
 from mirrorlib.cli import main
+from mirrorlib.derive.place import Place
+from mirrorlib.export import lease
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.registry import Registry
 from mirrorlib.keys.value import Keys
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.apply.report import Event
+    from mirrorlib.derive.report import DeriveReport
 
 ORDERS = "id int, customer int, amount int, note string"
 CUSTOMERS = "id int, name string"
@@ -82,6 +89,15 @@ def test_rows_that_are_transformed_by_themselves_are_taken_from_the_feed(lake: L
 
     assert ("row-wise", "", 3, 3) == (second.how, second.why, second.added, second.removed)
     assert ("nothing new", version) == (third.how, newest_version(lake.path("out")))
+    feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=version - 1)
+    assert {
+        (1, "update_preimage"): 1,
+        (1, "update_postimage"): 1,
+        (2, "delete"): 1,
+        (3, "delete"): 1,
+        (4, "insert"): 1,
+        (5, "insert"): 1,
+    } == Counter((row["order"], row["_change_type"]) for row in feed.collect())
     kept = mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
     assert (Keys(partition=("order",), primary=("order",)), True) == (kept, kept.unique)
 
@@ -103,8 +119,9 @@ def test_rows_that_stay_the_same_are_not_in_the_feed(lake: Lake) -> None:
         report.removed,
     )
     feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=before)
-    assert {"delete", "insert"} == {row["_change_type"] for row in feed.collect()}
-    assert 2 == feed.count()
+    assert ["update_postimage", "update_preimage"] == sorted(
+        row["_change_type"] for row in feed.collect()
+    )
 
 
 @pytest.mark.thorough
@@ -225,7 +242,7 @@ def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
 def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
     """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
     lake.derive(["orders"], large)
-    lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine')")
+    lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine'), (1, 1, 'a key that is there')")
     with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
         lake.derive(["orders"], large)
     lake.derive(["orders"], large, rebuild=True)
@@ -414,6 +431,55 @@ def test_two_runners_do_not_meet(lake: Lake) -> None:
         lake.derive(["orders"], large)
 
     assert () == mirrorlib.consumers(lake.root).streams
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rounds", [1, 2], ids=["its round", "and the next"])
+def test_a_runner_that_was_taken_for_dead_changes_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """It stood still before its commit until its lease had run out, and another went on: on an object store no lock helps."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    monkeypatch.setattr(Place, "hold", lambda *_: nullcontext())
+    others: list[DeriveReport] = []
+
+    def stand_still(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before") and not others:
+            monkeypatch.setattr(lease, "_is_held", lambda _: False)
+            for number in range(rounds):
+                if number:
+                    lake.run(f"UPDATE {{orders}} SET amount = amount + {number}")
+                others.append(lake.derive(["orders"], large))
+
+    told = (lake.spark, "out", lake.path("orders"), large, lake.path("out"))
+    if rounds == 1:
+        assert mirrorlib.derive(*told, observe=stand_still).version == others[-1].version
+    else:
+        with pytest.raises(mirrorlib.TableBusyError, match="another runner has gone on"):
+            mirrorlib.derive(*told, observe=stand_still)
+
+    assert others[-1].version == newest_version(lake.path("out"))
+    lake.check(["orders"], large, "out")
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
+def test_vacuum_leaves_what_a_derived_table_has_still_to_read(lake: Lake) -> None:
+    """It is a consumer like any other."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    long_ago = time.time() - 9 * 24 * 3600
+    for file in Path(lake.path("orders"), "_delta_log").glob("*.json"):
+        os.utime(file, (long_ago, long_ago))
+
+    def vacuum() -> tuple[str, tuple[str, ...]]:
+        report = mirrorlib.vacuum(lake.spark, lake.root, tables=["orders"], dry_run=True)
+        return report.tables[0].state, report.tables[0].losers
+
+    assert ("refused", ("derive:out",)) == vacuum()
+    assert "row-wise" == lake.derive(["orders"], large).how
+    assert ("ready", ()) == vacuum()
 
 
 @pytest.mark.thorough

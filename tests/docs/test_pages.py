@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,12 @@ import pytest
 
 import mirrorlib
 from mirrorlib.cli import main
+from tables import read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*DOCS.glob("how-to/*.md"), DOCS / "start" / "local.md"])
@@ -99,3 +103,33 @@ def test_the_example_of_derived_tables_runs(
     gold = spark.read.format("delta").load(f"{tmp_path}/gold/by_customer").collect()
     assert [(7, "Ada", 1)] == [tuple(row) for row in gold]
     assert "by_customer" in capsys.readouterr().out
+
+
+@pytest.mark.thorough
+def test_the_commands_of_notebooks_run(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is installed, or opened in a browser, is left to the reader: its notebook is there."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    monkeypatch.chdir(DOCS.parent)
+    text = (DOCS / "notebooks.md").read_text(encoding="utf-8")
+    for found, there in {
+        "/data/landing": str(zone),
+        "/data": str(tmp_path),
+        "out.ipynb": f"{tmp_path}/out.ipynb",
+        ".venv/bin": f"{sys.prefix}/bin",
+    }.items():
+        text = text.replace(found, there)
+
+    ran = []
+    for line in "".join(block for _, block in BLOCK.findall(text)).splitlines():
+        words = shlex.split(line, comments=True)
+        tool = Path(words[0]).name
+        if tool in {"papermill", "mirrorlib"}:
+            ran.append((tool, run_command(line)))
+        assert all(Path(word).exists() for word in words if word.startswith("notebooks/")), line
+
+    assert [("papermill", 0), ("mirrorlib", 0), ("mirrorlib", 0)] == ran
+    assert ["orders"] == [
+        row["table"] for row in read_rows(spark, f"{tmp_path}/book/mirrorlib_ledger")
+    ]

@@ -46,6 +46,7 @@ from mirrorlib.export.sinks.kafka.positions import Positions
 from mirrorlib.export.sinks.kafka.rows import rows_as_json
 from mirrorlib.export.sinks.kafka.transact import Headers, Transactions, transactional_id
 from mirrorlib.export.sinks.open import shown_url
+from mirrorlib.keys.value import Keys
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.store import open_store
 
@@ -87,7 +88,8 @@ def history(starting: Any, spark: SparkSession, tmp_path_factory: pytest.TempPat
     del starting
     target = tmp_path_factory.mktemp("history") / "target"
     table = f"delta.`{target}/dbo/orders`"
-    few = f"{FEED}, 'delta.checkpointInterval' = '10'"
+    keyed = f"'mirrorlib.keys' = '{Keys(partition=('id',)).to_json()}'"
+    few = f"{FEED}, {keyed}, 'delta.checkpointInterval' = '10'"
     spark.sql(
         f"CREATE TABLE {table} (id INT, part STRING, v INT) USING delta TBLPROPERTIES ({few})"
     )
@@ -259,16 +261,16 @@ def once() -> Callable[[], bool]:
 def test_random_commits_in_random_windows_replay_to_the_table(
     broker: Any, spark: SparkSession, history: Path, net: bool
 ) -> None:
-    """Each change starts from the row that the one before it left; a key keeps its partition; tombstones follow deletes."""
+    """Each change starts from the row before it; a key, named or the table's own, keeps its partition; tombstones follow deletes."""
+    keys = None if net else {"dbo/orders": ["id"]}
     consumer, dice = f"random-{net}", random.Random(3)
     options = f"partitions=4&tombstones={'false' if net else 'true'}"
     to = f"kafka://{broker.address}/{consumer}.{{schema}}.{{table}}?{options}"
     windows, position = 0, 0
     while position < COMMITS:
         size = dice.randrange(2, 7)
-        report = export(
-            spark, history, to, consumer, start=0, net=net, max_versions=size, stop=once()
-        )
+        limits = {"max_versions": size, "stop": once()}
+        report = export(spark, history, to, consumer, start=0, net=net, keys=keys, **limits)
         assert report.state in {"current", "behind"}, report.reason
         windows, position = windows + report.windows, report.position or 0
     told = read(broker, f"{consumer}.dbo.orders")

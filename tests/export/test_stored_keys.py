@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
+from export.postgres import running_cluster
 from mirrorlib.apply.sessions import configured
 from mirrorlib.export.run import export_tables
 from mirrorlib.feed.statements import key_statements
@@ -108,6 +109,27 @@ def test_a_derived_table_is_exported_by_its_keys(spark: SparkSession, tmp_path: 
         assert [(1, "A"), (2, "b")] == connection.execute("SELECT * FROM t ORDER BY 1").fetchall()
         key = connection.execute("SELECT name FROM pragma_table_info('t') WHERE pk").fetchall()
         assert [("key",)] == key
+
+
+@pytest.mark.thorough
+def test_a_tables_primary_key_is_postgresqls(spark: SparkSession, tmp_path: Path) -> None:
+    """A row is found by it from then on."""
+    root = tmp_path / "tables"
+    table(spark, root, "t", Keys(partition=("id",), primary=("id",), unique=True))
+    ours = {"spark.databricks.delta.commitInfo.userMetadata": '{"mirrorlib": {}}'}
+    with running_cluster() as cluster:
+        cluster.make_database("d")
+        for _ in range(2):
+            to = f"jdbc:{cluster.url('d')}"
+            assert export_tables(spark, root, consumer="base", to=to).ok
+            with configured(spark, ours):
+                spark.sql(f"UPDATE delta.`{root / 't'}` SET v = 'A' WHERE id = 1")
+
+        key = "indrelid = 't'::regclass AND indisprimary AND attrelid = indrelid AND attnum = any(indkey)"
+        found = cluster.rows("d", f"SELECT attname FROM pg_index, pg_attribute WHERE {key}")
+        assert [("id",)] == [tuple(row) for row in found]
+        rows = cluster.rows("d", "SELECT id, v FROM t ORDER BY id")
+        assert [(1, "A"), (2, "b")] == [tuple(row) for row in rows]
 
 
 def test_keys_are_written_as_statements() -> None:

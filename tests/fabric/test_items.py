@@ -21,7 +21,8 @@ from mirrorlib.errors import LandingZoneError
 from mirrorlib.fabric.items import item_id, write_items
 from mirrorlib.notebook import Place, resolve
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
 GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 HERE = "00000000-0000-0000-0000-000000000000"
 
@@ -250,11 +251,12 @@ class Fabric(BaseHTTPRequestHandler):
 def test_fabric_cicd_publishes_them_and_they_name_each_other(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The library itself, to an API on this machine: what arrives has the ids that the workspace gave."""
+    """As the quick start says, to an API on this machine: what arrives has the ids that the workspace gave."""
     pytest.importorskip("fabric_cicd")
-    from fabric_cicd import FabricWorkspace, constants, publish_all_items
+    from fabric_cicd import constants
 
-    write_items(tmp_path / "out", wheel)
+    write_items(tmp_path / "fabric", wheel)
+    monkeypatch.chdir(tmp_path)
     handler = type("Served", (Fabric,), {"items": {}, "published": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -264,14 +266,12 @@ def test_fabric_cicd_publishes_them_and_they_name_each_other(
     claims = base64.urlsafe_b64encode(b'{"exp": 9999999999, "upn": "someone"}').decode().rstrip("=")
     token = SimpleNamespace(token=f"e30.{claims}.x", expires_on=9_999_999_999)
     credential = SimpleNamespace(get_token=lambda *_, **__: token)
+    monkeypatch.setattr("azure.identity.AzureCliCredential", lambda: credential)
+    page = (ROOT / "docs" / "start" / "fabric.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    text = text.replace("your workspace's id", "22222222-2222-2222-2222-222222222222")
     try:
-        workspace = FabricWorkspace(
-            workspace_id="22222222-2222-2222-2222-222222222222",
-            repository_directory=str(tmp_path / "out"),
-            item_type_in_scope=["Lakehouse", "Environment", "Notebook", "DataPipeline"],
-            token_credential=credential,
-        )
-        publish_all_items(workspace)
+        exec(compile(text, "fabric.md", "exec"), {})  # noqa: S102  # that is the test
     finally:
         server.shutdown()
         server.server_close()

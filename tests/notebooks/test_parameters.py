@@ -29,7 +29,7 @@ from mirrorlib.apply.run import apply_zone
 from mirrorlib.derive.run import derive_table
 from mirrorlib.errors import ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
-from mirrorlib.notebook import Place, finish, get_spark, host_of, resolve
+from mirrorlib.notebook import Place, finish, host_of, resolve
 from mirrorlib.store import lend_azure_token, open_store
 from papers import FOLDER, NAMES, cells
 
@@ -211,7 +211,7 @@ def test_on_fabric_onelake_is_opened_with_the_notebooks_own_token(
     monkeypatch.setattr("mirrorlib.store.open._LENT_FOR", timedelta(0))
 
     with onelake() as (options, given):
-        assert names["spark"] is get_spark(names, {})
+        assert {} == resolve(names)
         assert [] == asked
         for name, value in options.items():
             monkeypatch.setenv(name, value)
@@ -230,7 +230,7 @@ def test_who_is_named_in_the_environment_opens_onelake(monkeypatch: pytest.Monke
     monkeypatch.setenv("AZURE_STORAGE_TOKEN", "mine")
 
     with onelake() as (options, given):
-        get_spark(names, {})
+        resolve(names)
         for name, value in options.items():
             monkeypatch.setenv(name, value)
         assert open_store("az://workspace/lakehouse").stat("Files/a") is None
