@@ -10,7 +10,7 @@ N ?= 200
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format docs torture bench smoke35 clean machine
+.PHONY: help demo test check format docs torture history bench smoke35 clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ docs: .venv/dev.stamp ## Build the documentation's site in build/site
 
 torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest -m torture --timeout 0
+
+history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
+	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest -n 2 --dist load tests/feed/test_long_history.py
 
 bench: .venv/dev.stamp ## Measure against the MERGE recipe; takes a while
 	$(BIN)/python -m benchmarks

@@ -252,6 +252,13 @@ class Mirror:
         assert [] == [word for word in words if word not in report.reason], report.reason
         return report
 
+    def assert_foreseen(self, *words: str, state: str = "failed", **options: Any) -> None:
+        """See that a plan says what an apply would."""
+        (table,) = mirrorlib.plan(self.spark, str(self.zone), self.target, **options).tables
+
+        assert state == table.state, table.reason
+        assert [] == [word for word in words if word not in table.reason], table.reason
+
     def copy(self, root: Path) -> Mirror:
         """Return a mirror of its own that has come as far; the zone's files keep their identity."""
         shutil.copytree(self.root / "zone", root / "zone", copy_function=os.link)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.guard import Standing
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.prepare import Prepared
+    from mirrorlib.apply.record import Entry
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import PathOrUrl
@@ -214,23 +215,27 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
             file = coming.files[0][1].name
             return replace(planned, state="waiting", reason=untyped, file=file)
         if not planned.batches:
-            check_emptiness(work, entry, prepared, options)
-        if not standing.columns:
-            _check_target(work)
+            _check_first(work, entry, standing, prepared, options)
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         taken = coming.files[: len(prepared.landed)]
         position = position_after(coming.position, taken, by_time=work.source.policies.by_time)
 
 
-def _check_target(work: Work) -> None:
-    """See that a first batch may have the table, or make it.
+def _check_first(
+    work: Work, entry: Entry | None, standing: Standing, prepared: Prepared, options: Options
+) -> None:
+    """See that the first batch may have the table, make it, or leave it empty.
 
     Raises:
         ForeignWriteError: the table is another's.
         LandingZoneError: the table's folder holds something else.
+        MirrorError: a new life would begin with nothing.
 
     """
+    check_emptiness(work, entry, prepared, options)
+    if standing.columns:
+        return
     found = find_table(work.spark, work.ref)
     if found is None:
         check_vacant(work.ref)

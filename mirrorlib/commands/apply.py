@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.options import BACKFILL_INTERVAL
-from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
+from mirrorlib.commands.arguments import add_empty, add_zone, positive, seconds, zone_options
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
 from mirrorlib.commands.watch import run_rounds, stop_on_signals
@@ -40,9 +40,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave rows alone that an update would not change; the change feed shrinks",
     )
-    command.add_argument(
-        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
-    )
+    add_empty(command)
     _add_gone(command)
     _add_listing(command)
 

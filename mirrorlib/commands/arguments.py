@@ -80,6 +80,13 @@ def add_start(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_empty(command: argparse.ArgumentParser) -> None:
+    """Add that a table may be left without rows."""
+    command.add_argument(
+        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
+    )
+
+
 def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that `apply` and `plan` share, as the library calls them."""
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.commands.arguments import add_zone, zone_options
+from mirrorlib.commands.arguments import add_empty, add_zone, zone_options
 from mirrorlib.commands.say import say_report
 from mirrorlib.commands.spark import start_spark
 
@@ -18,6 +18,7 @@ MORE = ""
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add what `plan` takes."""
     add_zone(command)
+    add_empty(command)
 
 
 def run(arguments: argparse.Namespace) -> bool:
@@ -25,6 +26,7 @@ def run(arguments: argparse.Namespace) -> bool:
     from mirrorlib.apply.preview import plan_zone
 
     spark = start_spark(arguments)
-    report = plan_zone(spark, arguments.landing_zone, arguments.target, **zone_options(arguments))
+    options = {**zone_options(arguments), "allow_empty": arguments.allow_empty}
+    report = plan_zone(spark, arguments.landing_zone, arguments.target, **options)
     say_report(report, as_json=arguments.json)
     return report.ok

@@ -609,6 +609,8 @@ def test_a_reset_table_is_not_replaced_by_no_rows_unasked(mirror: Mirror) -> Non
     mirror.table.file([], [], number=1, columns=columns)
     mirror.reset()
 
+    mirror.assert_foreseen("--allow-empty")
+    mirror.assert_foreseen(state="behind", allow_empty=True)
     mirror.assert_failed("MirrorError", "--allow-empty")
     assert_same_rows(old, mirror.rows())
 
@@ -1015,6 +1017,7 @@ def test_a_table_that_was_there_before_is_refused_and_left_alone(fresh: Mirror, 
     theirs = fresh.rows()
     fresh.publish()
 
+    fresh.assert_foreseen("did not make")
     fresh.assert_failed("ForeignWriteError", "did not make")
     fresh.replace(1)
     fresh.assert_failed("ForeignWriteError", "did not make")

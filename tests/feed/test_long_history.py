@@ -1,4 +1,4 @@
-"""A long history of every kind of commit, read in random windows: `make torture N=10000` makes ten thousand."""
+"""A long history of every kind of commit, read in random windows: `make history N=10000` makes ten thousand."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-COMMITS = int(os.environ.get("MIRRORLIB_TORTURE", "0"))
+COMMITS = int(os.environ.get("MIRRORLIB_HISTORY", "100"))  # in all of a test's cases together
 STRETCH = 50  # commits between two looks
 KEYS = 8
 State = Counter[tuple[tuple[str, str], ...]]
 
 
-@pytest.mark.torture
-@pytest.mark.skipif(not COMMITS, reason="make torture says how many commits")
+@pytest.mark.thorough
+@pytest.mark.timeout(0 if "MIRRORLIB_HISTORY" in os.environ else 900)
 @pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "rewritten"])
 def test_windows_lead_from_state_to_state(
     spark: SparkSession, tmp_path: Path, *, vectors: bool
 ) -> None:
     """The state before a window and what its feed tells, commit by commit, is the state after each of them."""
-    dice, table = random.Random(COMMITS), str(tmp_path / "t")
+    dice, table = random.Random(COMMITS + vectors), str(tmp_path / "t")
     history = History(spark, table, dice, vectors=vectors)
     done = 0
     while done < COMMITS // 2:
