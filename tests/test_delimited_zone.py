@@ -101,7 +101,7 @@ def test_every_declared_type_reaches_the_table(
     assert_same_rows(multiset([one, two]), multiset(rows_of(spark, target)))
 
 
-@pytest.mark.thorough("large-[123]*")
+@pytest.mark.thorough("*-[123]-*")
 @pytest.mark.smoke
 @pytest.mark.parametrize("seed, separator", list(enumerate([",", ";", "\t", "|"])))
 def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
