@@ -1,7 +1,7 @@
 """Measure exports to Delta tables against what the documentation shows: `python benchmarks/export.py [NAME…]`.
 
     changes  the feed into a log, against `readChangeFeed` and a write
-    current  a window of 1 % of the rows, and one of ten rows, into a copy, against the foreachBatch recipe
+    current  windows of 1 % and of 10 % of the rows, and of ten rows, into a copy, against the foreachBatch recipe
     net      net changes of twenty versions, against reading the plain feed
     idle     finding nothing to export for 200 tables, against exporting one commit of one table
 
@@ -152,47 +152,57 @@ def _write(feed: DataFrame, to: Path) -> None:
 
 
 def run_current(bench: Bench) -> None:
-    """Keep a copy: 1 % of the rows in a window, then ten rows in a window."""
+    """Keep a copy: 1 % of the rows in a window, then 10 %, then ten rows."""
     session = default_session(bench.spark)
-    mirror, copies = bench.large, bench.folder / "copies"
-    ours, theirs = [], []
-    _begin_copies(mirror, copies, session)
-    for _ in range(bench.rounds):
-        _one_window(mirror, copies, session, bench.rows // _SHARE, ours, theirs)
-    title = f"1 % of {bench.rows:,} rows into a copy"
-    equal = _are_equal(bench, copies)
-    show(title, ours, "recipe", theirs, ">= 4", equal=equal)
+    copies = Copies(mirror=bench.large, folder=bench.folder / "copies", session=session)
+    for share, rounds, bounds in ((_SHARE, bench.rounds, (4, 1.8)), (10, 2, (2.8, None))):
+        sides = [copies.one_window(bench.rows // share) for _ in range(rounds)]
+        ours, plain, vectors = (list(side) for side in zip(*sides, strict=True))
+        equal = copies.are_equal(bench)
+        title = f"1/{share} of {bench.rows:,} rows into a copy"
+        show(title, ours, "recipe", plain, f">= {bounds[0]}", equal=equal)
+        told = f">= {bounds[1]}" if bounds[1] else "told only"
+        show(title, ours, "recipe, deletion vectors", vectors, told)
 
     small = Mirror(spark=bench.spark, folder=bench.folder / "small", rows=_SMALL_ROWS, files=1)
-    copies, ours, theirs = bench.folder / "small-copies", [], []
-    _begin_copies(small, copies, session)
-    for _ in range(_WARM_UP + _COMMITS):
-        _one_window(small, copies, session, 10, ours, theirs)
+    copies = Copies(mirror=small, folder=bench.folder / "small-copies", session=session)
+    sides = [copies.one_window(10) for _ in range(_WARM_UP + _COMMITS)][_WARM_UP:]
     title = f"10 rows into a copy of {_SMALL_ROWS:,}, median of {_COMMITS} after {_WARM_UP} of each side"
-    medians = [[statistics.median(side[_WARM_UP:])] for side in (ours, theirs)]
-    equal = _are_equal(bench, copies)
-    show(title, medians[0], "recipe", medians[1], ">= 5", equal=equal)
+    ours, plain, _ = ([statistics.median(side)] for side in zip(*sides, strict=True))
+    show(title, ours, "recipe", plain, ">= 5", equal=copies.are_equal(bench))
 
 
-def _begin_copies(mirror: Mirror, copies: Path, session: SparkSession) -> None:
-    mirror.export("current", copies / "ours")
-    rows = session.read.format("delta").load(mirror.table)
-    rows.write.format("delta").save(str(copies / "recipe"))
+@dataclass(kw_only=True)
+class Copies:
+    """Copies of a mirror: ours, and two that the recipe keeps, one of them with deletion vectors."""
 
+    mirror: Mirror
+    folder: Path
+    session: SparkSession
 
-def _one_window(
-    mirror: Mirror,
-    copies: Path,
-    session: SparkSession,
-    count: int,
-    ours: list[float],
-    theirs: list[float],
-) -> None:
-    before = mirror.newest
-    mirror.change(count)
-    feed = mirror.feed(session, before, mirror.newest)
-    theirs.append(timed(merge_feed, session, feed, copies / "recipe"))
-    ours.append(timed(mirror.export, "current", copies / "ours"))
+    def __post_init__(self) -> None:
+        self.mirror.export("current", self.folder / "ours")
+        rows = self.session.read.format("delta").load(self.mirror.table)
+        for name, vectors in (("recipe", "false"), ("vectors", "true")):
+            writer = rows.write.format("delta").option("delta.enableDeletionVectors", vectors)
+            writer.save(str(self.folder / name))
+
+    def one_window(self, count: int) -> tuple[float, float, float]:
+        """Change rows of the mirror; return how long each copy took to follow."""
+        before = self.mirror.newest
+        self.mirror.change(count)
+        feed = self.mirror.feed(self.session, before, self.mirror.newest)
+        theirs = [
+            timed(merge_feed, self.session, feed, self.folder / name)
+            for name in ("recipe", "vectors")
+        ]
+        ours = timed(self.mirror.export, "current", self.folder / "ours")
+        return ours, theirs[0], theirs[1]
+
+    def are_equal(self, bench: Bench) -> bool:
+        """Compare all copies."""
+        paths = (self.folder / "ours" / "orders", self.folder / "recipe", self.folder / "vectors")
+        return len({bench.digest(path) for path in paths}) == 1
 
 
 def merge_feed(session: SparkSession, feed: DataFrame, copy: Path) -> None:
@@ -208,10 +218,6 @@ def merge_feed(session: SparkSession, feed: DataFrame, copy: Path) -> None:
         f"WHEN NOT MATCHED AND s._change_type <> 'delete' THEN INSERT ({', '.join(COLUMNS)}) "
         f"VALUES ({', '.join(f's.{name}' for name in COLUMNS)})"
     )
-
-
-def _are_equal(bench: Bench, copies: Path) -> bool:
-    return bench.digest(copies / "recipe") == bench.digest(copies / "ours" / "orders")
 
 
 def run_net(bench: Bench) -> None:
