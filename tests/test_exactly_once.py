@@ -82,15 +82,27 @@ def die_everywhere(
     check_all(spark, target, list(tables.values()))
 
 
-def test_killed_at_any_step_of_the_first_batch_every_file_has_one_effect(
+def test_killed_at_any_step_every_file_has_one_effect(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:
-    """Killed before and after each step that creates and fills a table, the next run ends right."""
-    dice = throw_dice(1)
-    points = [Point(step, when) for step, when in (*ALWAYS, *CREATE)]
-    tables = {point: load(zone, point, dice, files=2) for point in points}
+    """Killed before and after each step that creates, fills, widens, rewrites, voids or fences off, the next run ends right."""
+    dice, target = throw_dice(1), tmp_path / "target"
+    prepare: dict[str, Callable[[SparkSession, ZoneWriter, Path, BusyTable], None]] = {
+        "widen": make_wider,
+        "rewrite": make_fractions,
+        "void": leave_a_plan_that_cannot_be_carried_out,
+        "fence": begin_a_new_life,
+    }
+    later = [Point(step, when) for step in prepare for when in ("before", "after")]
+    tables = {point: load(zone, point, dice, files=1) for point in later}
+    assert mirrorlib.apply(spark, str(zone), str(target)).ok
+    for point, table in tables.items():
+        prepare[point.step](spark, zone, target, table)
+        table.publish_random(dice)
+    first = [Point(step, when) for step, when in (*ALWAYS, *CREATE)]
+    tables |= {point: load(zone, point, dice, files=1) for point in first}
 
-    die_everywhere(spark, zone, tmp_path / "target", tables, whole=True)
+    die_everywhere(spark, zone, target, tables, whole=True)
 
 
 @pytest.mark.thorough
@@ -109,28 +121,6 @@ def test_killed_at_any_step_of_a_later_batch_every_file_has_one_effect(
             table.publish_random(dice)
 
     die_everywhere(spark, zone, tmp_path / "target", tables, large=large)
-
-
-@pytest.mark.thorough
-def test_killed_while_a_table_grows_is_voided_or_begins_anew_every_file_has_one_effect(
-    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
-) -> None:
-    """Killed before and after widening, rewriting, voiding a plan and fencing off a life, the next run ends right."""
-    dice, target = throw_dice(3), tmp_path / "target"
-    prepare: dict[str, Callable[[SparkSession, ZoneWriter, Path, BusyTable], None]] = {
-        "widen": make_wider,
-        "rewrite": make_fractions,
-        "void": leave_a_plan_that_cannot_be_carried_out,
-        "fence": begin_a_new_life,
-    }
-    points = [Point(step, when) for step in prepare for when in ("before", "after")]
-    tables = {point: load(zone, point, dice, files=1) for point in points}
-    assert mirrorlib.apply(spark, str(zone), str(target)).ok
-    for point, table in tables.items():
-        prepare[point.step](spark, zone, target, table)
-        table.publish_random(dice)
-
-    die_everywhere(spark, zone, target, tables)
 
 
 def make_wider(_spark: SparkSession, _zone: ZoneWriter, _target: Path, table: BusyTable) -> None:
