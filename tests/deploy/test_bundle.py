@@ -16,7 +16,8 @@ from mirrorlib.deploy.check import check_bundle
 from mirrorlib.deploy.read import read_bundle
 from mirrorlib.deploy.render import User, render, target_names
 from mirrorlib.errors import BundleError
-from mirrorlib.operate.book import EVENT_COLUMNS, EVENTS, LEDGER, LEDGER_COLUMNS
+from mirrorlib.feed.find import EVENTS, LEDGER
+from mirrorlib.operate.book import EVENT_COLUMNS, LEDGER_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,6 +178,7 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (APPLY, "entry_point: mirrorlib-task", "entry_point: task", "task is no entry point of [project.scripts]"),
         (APPLY, '"--table={{input}}"', '"--tabel={{input}}"', "its parameters are not understood: unrecognized arguments: --tabel"),
         (EXPORT, 'name: mode, default: "current"', 'name: mode, default: "newest"', "argument --mode: invalid choice: 'newest'"),
+        (EXPORT, 'name: keys, default: ""', "name: keys, default: '[1]'", "argument --key: '[1]' is neither"),
         (APPLY, "max_concurrent_runs: 1", "max_concurrent_runs: 2", "max_concurrent_runs has to be 1"),
         (APPLY, "      timeout_seconds: 14400\n", "", "a production job needs timeout_seconds"),
         (APPLY, "on_failure: ${var.notify}", "on_success: ${var.notify}", "needs somebody who is told of failures"),
