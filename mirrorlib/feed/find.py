@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import Store
 
+LEDGER, EVENTS = (
+    "mirrorlib_ledger",
+    "mirrorlib_events",
+)  # kept by `operate.book`, often beside mirrors
 _DETAILS = "# Detailed Table Information"
 _DEPTH = 3  # folders below a root: catalog, schema, table
 
@@ -28,6 +32,8 @@ def find_tables(
     spark: SparkSession, place: str, catalog: str | None, patterns: Sequence[str] = ()
 ) -> list[tuple[str, str]]:
     """Find tables by name or glob, all without one; views and tables of other formats are none.
+
+    A ledger that is kept in the same place is found by its name only: its rows are about the others.
 
     Raises:
         StoreError: the place cannot be listed.
@@ -42,6 +48,8 @@ def find_tables(
 
 def _asked(name: str, patterns: Sequence[str]) -> bool:
     schema, _, table = name.rpartition("/")
+    if table in {LEDGER, EVENTS} and not {name, table} & set(patterns):
+        return False
     return matches(TableName(schema or None, table), patterns)
 
 
