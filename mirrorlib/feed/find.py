@@ -40,7 +40,11 @@ def find_tables(
 
     """
     found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
-    asked = [(name, address) for name, address in found if _asked(name, patterns)]
+    asked = [
+        (name, address)
+        for name, address in found
+        if _asked(name, patterns) and (name == place or not _is_ledger(name, patterns))
+    ]
     if catalog is None:
         return asked
     return [(name, address) for name, address in asked if _may_be_delta(spark, address)]
@@ -48,9 +52,13 @@ def find_tables(
 
 def _asked(name: str, patterns: Sequence[str]) -> bool:
     schema, _, table = name.rpartition("/")
-    if table in {LEDGER, EVENTS} and not {name, table} & set(patterns):
-        return False
     return matches(TableName(schema or None, table), patterns)
+
+
+def _is_ledger(name: str, patterns: Sequence[str]) -> bool:
+    """Say whether a table is about others, and nobody has named it."""
+    table = name.rpartition("/")[2]
+    return table in {LEDGER, EVENTS} and not {name, table} & set(patterns)
 
 
 def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str, str]]:
