@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.deploy.fields import class_of, field_faults
 from mirrorlib.deploy.policy import policy_faults
 from mirrorlib.deploy.references import reference_faults
-from mirrorlib.deploy.rights import OURS, bundle_permission_faults, own_faults
+from mirrorlib.deploy.rights import OURS, bundle_permission_faults, own_faults, run_as_faults
 from mirrorlib.deploy.tasks import task_faults
 from mirrorlib.errors import BundleError, first_few
 
@@ -84,6 +84,9 @@ def _bundle_faults(rendered: Rendered) -> Iterator[Fault]:
     """Say what is wrong with what a target says once, for all that it deploys."""
     if (permissions := rendered.tree.get("permissions")) is not None:
         for what in bundle_permission_faults(permissions):
+            yield Fault(resource="bundle", what=what)
+    if (run_as := rendered.tree.get("run_as")) is not None:
+        for what in run_as_faults(run_as):
             yield Fault(resource="bundle", what=what)
     if rendered.production and "root_path" not in rendered.tree.get("workspace", {}):
         yield Fault(resource="workspace", what="a production target has to say its root_path")

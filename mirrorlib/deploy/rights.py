@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mirrorlib.deploy.fields import type_faults
+from mirrorlib.deploy.fields import field_faults, type_faults
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -43,6 +43,13 @@ def bundle_permission_faults(permissions: object) -> Iterator[str]:
     level = Enum("Level", {word: word for word in _BUNDLE_LEVELS})  # type: ignore[misc]  # not of literals
     yield from type_faults(list[_permission(level)], permissions, "permissions")  # type: ignore[misc]  # nor is this
     yield from _principal_faults(permissions, "permissions")
+
+
+def run_as_faults(run_as: object) -> Iterator[str]:
+    """Say what is wrong with who runs the jobs: a word that is not known would leave it to whoever deploys."""
+    from databricks.sdk.service.jobs import JobRunAs
+
+    yield from field_faults(JobRunAs, run_as, "run_as")
 
 
 def permit(

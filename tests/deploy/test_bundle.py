@@ -151,6 +151,7 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (STORAGE, "- principal: ${var.readers}\n          ", "- ", "schemas.grants[0] lacks the field principal"),
         (STORAGE, "prevent_destroy: true", "prevent_destory: true", "schemas.lifecycle has no field prevent_destory"),
         (STORAGE, "prevent_destroy: true", "prevent_destroy: always", "schemas.lifecycle.prevent_destroy has to be of type bool"),
+        (MAIN, "service_principal_name: 00000000-0000-0000-0000-000000000002", "service_principal: 00000000-0000-0000-0000-000000000002", "run_as has no field service_principal"),
         (MAIN, "level: CAN_MANAGE", "level: CAN_MANGE", "permissions[0].level has to be one of CAN_MANAGE, CAN_VIEW, CAN_RUN, not 'CAN_MANGE'"),
         (MAIN, "group_name: ${var.owners}", "grp_name: owners", "permissions[0] has no field grp_name"),
         (MAIN, "group_name: ${var.owners}", "grp_name: owners", "permissions[0] has to name one of group_name, user_name, service_principal_name"),
