@@ -3,6 +3,8 @@
 ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	"$$python" -c '$(ENOUGH)' 2>/dev/null && { echo "$$python"; break; }; done)
+# Fabric's runtime 1.3, whose Spark and Delta smoke35 is about, has Python 3.11: that one where it is installed.
+PYTHON35 ?= $(shell python3.11 -c 'import venv, ensurepip' 2>/dev/null && echo python3.11 || echo "$(PYTHON)")
 BIN := .venv/bin
 BIN35 := .venv35/bin
 N ?= 200
@@ -76,6 +78,6 @@ machine:
 	@touch $@
 
 .venv35/dev.stamp: pyproject.toml | machine
-	test -x $(BIN35)/python || "$(PYTHON)" -m venv .venv35
+	test -x $(BIN35)/python || "$(PYTHON35)" -m venv .venv35
 	$(BIN35)/python -m pip install $(QUIET) --editable '.[local35,dev]'
 	@touch $@

@@ -75,8 +75,8 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
         names: the notebook's `globals()`.
         kinds: each parameter's type: `str` has to be given, `str | None` is None when it is empty,
             `int`, `float` and `bool` may be numbers and flags or their text, `Literal[…]` is one of
-            its words, `list[str]` is a JSON list, one bare name, or empty, and `list[Place]` the same
-            of places, one at least.
+            its words, `list[str]` is a JSON list, one bare name, or empty, `list[Place]` the same
+            of places, one at least, and `dict[str, list[str]]` a JSON mapping of tables to lists.
 
     Raises:
         ParameterError: one is missing or cannot be read so; it is named with what is expected.
@@ -202,6 +202,8 @@ def _read(name: str, value: object, kind: Kind) -> object:
         return _list(name, value)
     if kind == list[Place]:
         return _list(name, value) or _none_at_all(name, value)
+    if origin is dict:
+        return _mapping(name, value)
     return _one_of(name, value, words) if words else _READERS[kind](name, value)
 
 
@@ -259,16 +261,30 @@ def _list(name: str, value: object) -> list[str]:
     """Read JSON, one bare name, or nothing."""
     if value in (None, ""):
         return []
-    if isinstance(value, str) and not value.startswith("["):
+    if isinstance(value, str) and not value.startswith(("[", "{")):
         return [value]
     expected = 'a JSON list of texts, such as ["dbo/orders", "dbo/items"], or one name'
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except ValueError as exc:
-        raise _wrong(name, value, expected) from exc
+    found = _json(name, value, expected)
     if isinstance(found, (list, tuple)) and all(isinstance(one, str) and one for one in found):
         return list(found)
     raise _wrong(name, value, expected)
+
+
+def _mapping(name: str, value: object) -> dict[str, list[str]]:
+    """Read JSON: a list of texts for each table."""
+    expected = 'a JSON mapping of tables to lists, such as {"dbo/orders": ["id"]}'
+    found = _json(name, value, expected)
+    if isinstance(found, dict) and all(isinstance(one, list) and one for one in found.values()):
+        return {str(table): _list(name, one) for table, one in found.items()}
+    raise _wrong(name, value, expected)
+
+
+def _json(name: str, value: object, expected: str) -> object:
+    """Read JSON where a value is text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as exc:
+        raise _wrong(name, value, expected) from exc
 
 
 def _none_at_all(name: str, value: object) -> NoReturn:

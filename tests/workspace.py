@@ -1,4 +1,4 @@
-"""A Databricks workspace on this machine, as far as a deployment asks: files, schemas, volumes, jobs, runs.
+"""A Databricks workspace on this machine, as far as a deployment asks: files, schemas, volumes, grants, jobs, runs.
 
 In: what databricks-sdk's own client sends. Out: `Workspace`, which shows what it holds and can be told how a
 run ends. Ids are given in order; a request that it does not know is a 404, so that no call passes unseen.
@@ -28,6 +28,7 @@ class Workspace:
     folders: set[str] = field(default_factory=set)
     schemas: dict[str, Any] = field(default_factory=dict)
     volumes: dict[str, Any] = field(default_factory=dict)
+    grants: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     jobs: dict[int, Any] = field(default_factory=dict)
     permissions: dict[str, Any] = field(default_factory=dict)
     runs: dict[int, Any] = field(default_factory=dict)
@@ -90,6 +91,16 @@ class Workspace:
         self.volumes[f"{body['catalog_name']}.{body['schema_name']}.{body['name']}"] = body
         return 200, body
 
+    def grant(self, name: str, _: Any, body: Any) -> tuple[int, Any]:
+        """Change who has which privileges on something of the catalog."""
+        if name not in {*self.schemas, *self.volumes}:
+            return 404, {"error_code": "NOT_FOUND", "message": f"{name} does not exist"}
+        granted = self.grants.setdefault(name, {})
+        for change in body["changes"]:
+            granted.setdefault(change["principal"], set()).update(change.get("add", ()))
+            granted[change["principal"]].difference_update(change.get("remove", ()))
+        return 200, {}
+
     def list_jobs(self, _: str, query: dict[str, str], __: Any) -> tuple[int, Any]:
         """List jobs of a name."""
         found = [
@@ -137,6 +148,7 @@ _RULES = (
     ("post_.*unity_catalog_volumes", "new_volume"),
     ("get_.*unity_catalog_schemas_.*", "schema"),
     ("get_.*unity_catalog_volumes_.*", "volume"),
+    ("patch_.*unity_catalog_permissions_(schema|volume)_.*", "grant"),
     ("get_.*jobs_list", "list_jobs"),
     ("post_.*jobs_create", "new_job"),
     ("post_.*jobs_reset", "reset_job"),

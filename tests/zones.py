@@ -249,7 +249,7 @@ def marker_array(markers: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     """Write markers as a publisher's type would hold them: 1, "1", 1.0, Decimal("1")."""
     if pa.types.is_dictionary(kind):
         return marker_array(markers, kind.value_type).dictionary_encode()
-    if any(kind == text for text in (pa.string(), pa.large_string(), pa.string_view())):
+    if str(kind) in {"string", "large_string", "string_view"}:  # the last is not in every pyarrow
         return pa.array([None if marker is None else str(marker) for marker in markers], kind)
     if pa.types.is_decimal(kind):
         return pa.array([None if marker is None else Decimal(marker) for marker in markers], kind)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HELP = "bring a Databricks workspace to what a bundle says"
 MORE = (
     "For whoever has no Databricks CLI: checks the bundle, uploads wheel and notebooks, makes schemas and volumes "
-    "that are not there, creates or updates the jobs. Host and credentials as databricks-sdk finds them."
+    "that are not there, adds grants, creates or updates the jobs. Host and credentials as databricks-sdk finds them."
 )
 _HOUR = 3600.0
 
@@ -88,14 +88,17 @@ def run(arguments: argparse.Namespace) -> bool:
 
 
 def _rendered(arguments: argparse.Namespace, user: User) -> Rendered:
-    """Render the target, and refuse one with faults."""
+    """Render the target, and refuse one with faults, or a run that cannot begin."""
     from mirrorlib.deploy.check import require_sound
+    from mirrorlib.deploy.push import require_job
     from mirrorlib.deploy.read import read_bundle
     from mirrorlib.deploy.render import render
 
     bundle = read_bundle(arguments.bundle)
     rendered = render(bundle, arguments.target, variables=dict(arguments.var), user=user)
     require_sound(rendered, arguments.understand)
+    if arguments.job:
+        require_job(rendered, arguments.job, dict(arguments.param))
     return rendered
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import json
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.commands.arguments import add_target, positive, seconds, start
 from mirrorlib.commands.say import say_json
@@ -11,10 +13,9 @@ from mirrorlib.commands.watch import run_rounds, stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
-    import argparse
-
     from mirrorlib.export.report import ExportReport
 
+Columns: TypeAlias = list[str] | dict[str, list[str]]
 HELP = "deliver what changed to a consumer"
 MORE = (
     "A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
@@ -48,12 +49,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     _add_beginning(command)
     command.add_argument(
         "--key",
+        type=key_columns,
         action="append",
+        default=[],
         metavar="COLUMN",
-        help="a key column of every table, for tables that are no mirrors; may be repeated",
+        help="a key column of every table, where it is not known; may be repeated, or a JSON list, or alone a JSON "
+        """mapping of tables, '{"dbo/orders": ["id"]}'""",
     )
     command.add_argument(
-        "--max-versions", type=positive, metavar="N", help="versions a window (default: all)"
+        "--max-versions",
+        type=lambda text: positive(text) if text else None,  # a job's parameter may be empty
+        metavar="N",
+        help="versions a window (default: all)",
     )
     command.add_argument(
         "--parallelism",
@@ -91,6 +98,7 @@ def run(arguments: argparse.Namespace) -> bool:
     from mirrorlib.export.run import export_tables
     from mirrorlib.export.sinks.open import place_of
 
+    keys = _keys(arguments)
     spark = start_spark(arguments, place_of(arguments.to))
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
 
@@ -106,7 +114,7 @@ def run(arguments: argparse.Namespace) -> bool:
                 net=arguments.net,
                 start=arguments.start,
                 on_expired=arguments.on_expired,
-                keys=arguments.key,
+                keys=keys,
                 catalog=arguments.catalog,
                 state=arguments.state,
                 max_versions=arguments.max_versions,
@@ -118,6 +126,37 @@ def run(arguments: argparse.Namespace) -> bool:
     return run_rounds(
         one, lambda report: _say(report, arguments), stop, arguments.watch, as_json=arguments.json
     )
+
+
+def key_columns(text: str) -> Columns:
+    """Read one column's name, a JSON list of them, or a JSON mapping of tables to lists; an empty text is none."""
+    if not text.startswith(("[", "{")):
+        return [text] if text else []
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if _are_names(found):
+        columns: list[str] = found
+        return columns
+    if isinstance(found, dict) and all(one and _are_names(one) for one in found.values()):
+        return found
+    msg = f"""{text!r} is neither a JSON list of columns nor a mapping such as {{"dbo/orders": ["id"]}}"""
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
+
+
+def _keys(arguments: argparse.Namespace) -> Columns | None:
+    """Put together what was said of keys; None where nothing was."""
+    told: list[Columns] = [one for one in arguments.key if one]
+    if len(told) == 1:
+        return told[0]
+    if any(isinstance(one, dict) for one in told):
+        arguments.refuse("argument --key: a mapping of tables stands alone")
+    return [column for one in told for column in one] or None
 
 
 def _say(report: ExportReport, arguments: argparse.Namespace) -> None:

@@ -23,6 +23,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--wheel", required=True, metavar="PATH", help="the wheel of mirrorlib")
     add_tables(command)
     command.add_argument(
+        "--target",
+        default="Tables",
+        metavar="PLACE",
+        help="where in the lakehouse tables go (default: Tables; without .schema folders in the zone say Tables/dbo)",
+    )
+    command.add_argument(
         "--every",
         type=positive,
         metavar="MINUTES",
@@ -39,6 +45,7 @@ def run(arguments: argparse.Namespace) -> bool:
         arguments.out,
         arguments.wheel,
         tables=arguments.table or ALL_TABLES,
+        target=arguments.target,
         every=arguments.every,
     )
     say_report(report, as_json=arguments.json)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirrorlib.deploy.fields import field_faults
+from mirrorlib.deploy.fields import class_of, field_faults
 from mirrorlib.deploy.policy import policy_faults
 from mirrorlib.deploy.references import reference_faults
+from mirrorlib.deploy.rights import OURS, bundle_permission_faults, own_faults, run_as_faults
 from mirrorlib.deploy.tasks import task_faults
 from mirrorlib.errors import BundleError, first_few
 
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 Understand = Callable[
     ["Sequence[str]"], str
 ]  # says what is wrong with a wheel's arguments, "" when nothing is
-_OURS = {  # what a bundle says of a resource beside what the workspace's API knows
-    "jobs": {"permissions", "lifecycle"},
-    "schemas": {"grants", "lifecycle"},
-    "volumes": {"grants", "lifecycle"},
-    "dashboards": {"permissions", "lifecycle", "file_path", "dataset_catalog", "dataset_schema"},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,42 +77,47 @@ def _faults(rendered: Rendered, understand: Understand) -> Iterator[Fault]:
             *policy_faults(rendered, job),
         ):
             yield Fault(resource=f"jobs.{key}", what=what)
+    yield from _bundle_faults(rendered)
+
+
+def _bundle_faults(rendered: Rendered) -> Iterator[Fault]:
+    """Say what is wrong with what a target says once, for all that it deploys."""
+    if (permissions := rendered.tree.get("permissions")) is not None:
+        for what in bundle_permission_faults(permissions):
+            yield Fault(resource="bundle", what=what)
+    if (run_as := rendered.tree.get("run_as")) is not None:
+        for what in run_as_faults(run_as):
+            yield Fault(resource="bundle", what=what)
     if rendered.production and "root_path" not in rendered.tree.get("workspace", {}):
         yield Fault(resource="workspace", what="a production target has to say its root_path")
 
 
 def _resource_faults(root: Path, kind: str, resource: Tree) -> Iterator[str]:
     """Hold a resource to the SDK's class, and what is ours to what is there."""
-    told = {name: value for name, value in resource.items() if name not in _OURS.get(kind, ())}
     known = _class_of(kind)
     if known is None:
         yield f"the checker knows no resources of the kind {kind}"
-    elif isinstance(known, type):
-        yield from field_faults(known, told, kind)
-    else:
-        yield from (f"{kind} has no field {name}" for name in told if name not in known)
+        return
+    told = {name: value for name, value in resource.items() if name not in OURS.get(kind, ())}
+    yield from field_faults(known, told, kind)
+    yield from own_faults(kind, resource)
     path = resource.get("file_path")
-    if path is not None and not (root / path).is_file():
+    if isinstance(path, str) and not (root / path).is_file():
         yield f"there is no file {path}"
 
 
-def _class_of(kind: str) -> type | frozenset[str] | None:
-    """Return the SDK's class of a resource, or the parameters of the call that makes it."""
+def _class_of(kind: str) -> type | None:
+    """Return the SDK's class of a resource, or one of the parameters of the call that makes it."""
     try:
         from databricks.sdk.service import catalog, dashboards, jobs
     except ImportError as exc:
         msg = "a bundle cannot be checked without databricks-sdk"
         step = "Install it: pip install 'mirrorlib[databricks]'."
         raise BundleError(msg, next_step=step) from exc
-    classes: dict[str, type | frozenset[str]] = {
+    classes: dict[str, type] = {
         "jobs": jobs.JobSettings,
         "dashboards": dashboards.Dashboard,
-        "schemas": _parameters(catalog.SchemasAPI.create),
-        "volumes": _parameters(catalog.VolumesAPI.create),
+        "schemas": class_of(catalog.SchemasAPI.create),
+        "volumes": class_of(catalog.VolumesAPI.create),
     }
     return classes.get(kind)
-
-
-def _parameters(call: Callable[..., object]) -> frozenset[str]:
-    code = call.__code__
-    return frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])

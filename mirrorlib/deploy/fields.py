@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any, Union, get_args, get_origin
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 _SCALARS = (str, int, bool, float)
 _HOLDERS: dict[Any, str] = {list: "list", dict: "mapping"}
@@ -27,9 +28,24 @@ def field_faults(kind: type, value: object, where: str) -> Iterator[str]:
     for name, field in known.items():
         required = field.default is dataclasses.MISSING
         if name in value:
-            yield from _type_faults(_evaluated(kind, field), value[name], f"{where}.{name}")
+            yield from type_faults(_evaluated(kind, field), value[name], f"{where}.{name}")
         elif required and field.default_factory is dataclasses.MISSING:
             yield f"{where} lacks the field {name}"
+
+
+def class_of(call: Callable[..., object]) -> type:
+    """Make a class of the parameters of one of the SDK's calls, for `field_faults`."""
+    hints = get_type_hints(call)
+    fields: list[Any] = [
+        (
+            name,
+            hints[name],
+            *([] if one.default is one.empty else [dataclasses.field(default=one.default)]),
+        )
+        for name, one in inspect.signature(call).parameters.items()
+        if name in hints
+    ]
+    return dataclasses.make_dataclass(call.__name__, fields, kw_only=True)
 
 
 def _evaluated(kind: type, field: dataclasses.Field[Any]) -> object:
@@ -39,10 +55,11 @@ def _evaluated(kind: type, field: dataclasses.Field[Any]) -> object:
     return eval(field.type, dict(vars(sys.modules[kind.__module__])))  # noqa: S307  # the SDK's own annotations
 
 
-def _type_faults(kind: Any, value: object, where: str) -> Iterator[str]:  # noqa: ANN401  # a type, however it is written
+def type_faults(kind: Any, value: object, where: str) -> Iterator[str]:  # noqa: ANN401  # a type, however it is written
+    """Say what of a value does not fit a type."""
     inner = get_args(kind)
     if get_origin(kind) is Union:
-        yield from _type_faults(inner[0], value, where)
+        yield from type_faults(inner[0], value, where)
     elif get_origin(kind) in _HOLDERS:
         yield from _held_faults(_HOLDERS[get_origin(kind)], inner[-1], value, where)
     elif isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -62,7 +79,7 @@ def _held_faults(holder: str, inner: object, value: object, where: str) -> Itera
         return
     found = value.items() if isinstance(value, Mapping) else enumerate(value)
     for place, one in found:
-        yield from _type_faults(inner, one, f"{where}[{place}]")
+        yield from type_faults(inner, one, f"{where}[{place}]")
 
 
 def _is(value: object, kind: type) -> bool:

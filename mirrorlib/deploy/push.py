@@ -1,4 +1,4 @@
-"""Send a wheel, notebooks, schemas, volumes and jobs to a workspace, and run a job, without the Databricks CLI.
+"""Send a wheel, notebooks, schemas, volumes, grants and jobs to a workspace, and run a job, without the Databricks CLI.
 
 In: a rendered target and a client of databricks-sdk. Out: `DeployReport`. Promise: sent again, nothing is
 there twice: what is there is found by its name and brought up to date. A wheel's folder is named after its
@@ -17,7 +17,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.errors import BundleError, first_line
+from mirrorlib.deploy.rights import OURS, grant, permit
+from mirrorlib.errors import BundleError, first_few, first_line
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from mirrorlib.deploy.read import Tree
     from mirrorlib.deploy.render import Rendered
 
-_NOT_SENT = ("permissions", "lifecycle", "grants")
 _LEFT = "dashboards"
 
 
@@ -117,8 +117,28 @@ def push(client: WorkspaceClient, rendered: Rendered, wheel: Path) -> DeployRepo
             placed = _placed(job, notebooks, wheel_place)
             placed.setdefault("run_as", rendered.tree.get("run_as"))
             sent.append(_send_job(client, key, placed, rendered.tree.get("permissions", [])))
-    left = tuple(f"{_LEFT}.{key}" for key in rendered.resources(_LEFT))
-    return DeployReport(target=rendered.target, sent=tuple(sent), left=left)
+    left = [f"{_LEFT}.{key}" for key in rendered.resources(_LEFT)]
+    if rendered.tree.get("permissions"):
+        left.append(f"permissions of the folder {rendered.facts['workspace']['root_path']}")
+    return DeployReport(target=rendered.target, sent=tuple(sent), left=tuple(left))
+
+
+def require_job(rendered: Rendered, key: str, parameters: Mapping[str, str]) -> None:
+    """Refuse a run that cannot begin, before anything is sent.
+
+    Raises:
+        BundleError: the bundle has no such job, or the job no such parameter.
+
+    """
+    if key not in rendered.jobs:
+        msg = "the bundle has no such job"
+        raise BundleError(msg, found=key, next_step=f"Its jobs are {', '.join(rendered.jobs)}.")
+    known = [str(one["name"]) for one in rendered.jobs[key].get("parameters", [])]
+    unknown = [name for name in parameters if name not in known]
+    if unknown:
+        msg = f"the job {key} has no such parameter"
+        step = f"Its parameters are {', '.join(known)}." if known else "It has none."
+        raise BundleError(msg, found=first_few(unknown), next_step=step)
 
 
 def run_job(
@@ -131,13 +151,10 @@ def run_job(
     """Run one of the jobs that were sent, and wait for its end.
 
     Raises:
-        BundleError: there is no such job, or it has not ended in time.
+        BundleError: the workspace refuses to, or it has not ended in time.
 
     """
     jobs = {one.name: one.place for one in report.sent if one.kind == "job"}
-    if key not in jobs:
-        msg = "the bundle has no such job"
-        raise BundleError(msg, found=key, next_step=f"Its jobs are {', '.join(jobs)}.")
     with _told(f"the run of {key}"):
         started = client.jobs.run_now(int(jobs[key]), job_parameters=dict(parameters))
         run = started.result(timeout=patience)
@@ -173,9 +190,10 @@ def _send_schemas(client: WorkspaceClient, rendered: Rendered) -> Iterator[Sent]
             client.schemas.get(name)
             done = "was there"
         except NotFound:
-            client.schemas.create(**_told_of(schema))
+            client.schemas.create(**_told_of("schemas", schema))
             done = "created"
         yield Sent(kind="schema", name=name, place=name, done=done)
+        yield from _send_grants(client, "schema", name, schema)
 
 
 def _send_volumes(client: WorkspaceClient, rendered: Rendered) -> Iterator[Sent]:
@@ -188,15 +206,24 @@ def _send_volumes(client: WorkspaceClient, rendered: Rendered) -> Iterator[Sent]
             client.volumes.read(name)
             done = "was there"
         except NotFound:
-            told = _told_of(volume)
+            told = _told_of("volumes", volume)
             client.volumes.create(**{**told, "volume_type": VolumeType(told["volume_type"])})
             done = "created"
         place = f"/Volumes/{name.replace('.', '/')}"
         yield Sent(kind="volume", name=name, place=place, done=done)
+        yield from _send_grants(client, "volume", name, volume)
 
 
-def _told_of(resource: Tree) -> Tree:
-    return {name: value for name, value in resource.items() if name not in _NOT_SENT}
+def _send_grants(client: WorkspaceClient, kind: str, name: str, resource: Tree) -> Iterator[Sent]:
+    """Grant what a schema or a volume says; what was granted before stays."""
+    with _told(f"the grants of {name}"):
+        granted = grant(client, kind, name, resource.get("grants", []))
+    yield from (Sent(kind="grant", name=name, place=who, done="granted") for who in granted)
+
+
+def _told_of(kind: str, resource: Tree) -> Tree:
+    """Return what the workspace's API knows of a resource."""
+    return {name: value for name, value in resource.items() if name not in OURS[kind]}
 
 
 def _notebooks(rendered: Rendered) -> list[str]:
@@ -247,7 +274,7 @@ def _send_job(client: WorkspaceClient, key: str, job: Tree, permissions: list[Tr
     """Create a job, or set it anew when there is one of its name."""
     from databricks.sdk.service.jobs import JobSettings
 
-    told = {name: value for name, value in _told_of(job).items() if value is not None}
+    told = {name: value for name, value in _told_of("jobs", job).items() if value is not None}
     settings = JobSettings.from_dict(told)
     known = [found.job_id for found in client.jobs.list(name=settings.name) if found.job_id]
     if len(known) > 1:
@@ -263,23 +290,5 @@ def _send_job(client: WorkspaceClient, key: str, job: Tree, permissions: list[Tr
         }
         made = client.jobs.create(**{name: one for name, one in fields.items() if one is not None})
         job_id, done = made.job_id or 0, "created"
-    _permit(client, str(job_id), [*permissions, *job.get("permissions", [])])
+    permit(client, str(job_id), permissions, job.get("permissions", []))
     return Sent(kind="job", name=key, place=str(job_id), done=done)
-
-
-def _permit(client: WorkspaceClient, job_id: str, permissions: list[Tree]) -> None:
-    """Add permissions; those that are there stay, the owner's above all."""
-    from databricks.sdk.service.iam import AccessControlRequest, PermissionLevel
-
-    if not permissions:
-        return
-    wanted = [
-        AccessControlRequest(
-            group_name=one.get("group_name"),
-            user_name=one.get("user_name"),
-            service_principal_name=one.get("service_principal_name"),
-            permission_level=PermissionLevel(one["level"]),
-        )
-        for one in permissions
-    ]
-    client.permissions.update("jobs", job_id, access_control_list=wanted)

@@ -110,7 +110,7 @@ def render(
     tree = merged(tree, {key: chosen[key] for key in _OVERRIDES if key in chosen})
     who = user or User()
     values = _values(tree, chosen, variables or {})
-    tree = _in_mode(tree, who)
+    tree = _in_mode(_with_defaults(tree), who)
     facts = _facts(tree, name, who, values)
     whole = _Resolver(facts).resolve({k: v for k, v in tree.items() if k != "variables"})
     resolved = _Resolver(facts).resolve(values)
@@ -139,6 +139,16 @@ def _values(tree: Tree, chosen: Tree, given: Mapping[str, Any]) -> Tree:
             raise BundleError(msg, next_step=f"Give it one: --var {name}=VALUE.")
         values[name] = value
     return values
+
+
+def _with_defaults(tree: Tree) -> Tree:
+    """Say what the Databricks CLI takes for granted, where a bundle does not say it."""
+    resources = dict(tree.get("resources", {}))
+    resources["volumes"] = {
+        key: {"volume_type": "MANAGED", **volume}
+        for key, volume in resources.get("volumes", {}).items()
+    }
+    return {**tree, "resources": resources}
 
 
 def _in_mode(tree: Tree, user: User) -> Tree:

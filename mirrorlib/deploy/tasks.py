@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirrorlib.deploy.read import Tree
 
 _SOURCE = "# Databricks notebook source"
-_NEEDED = ""  # what a parameter without a default is in its cell
+_EMPTY = ("", "[]")
 _TASKS = ("notebook_task", "python_wheel_task", "for_each_task", "condition_task", "run_job_task")
 
 
@@ -120,7 +120,7 @@ def read_parameters(path: Path) -> dict[str, object] | None:
 
 
 def needed_parameters(path: Path) -> list[str]:
-    """Name the parameters that are a plain `str` where a notebook resolves them, and empty in its cell."""
+    """Name the parameters that are empty in their cell, and of a kind that has to be given."""
     cell = read_parameters(path) or {}
     kinds = {
         str(one.arg): ast.unparse(one.value)
@@ -129,7 +129,14 @@ def needed_parameters(path: Path) -> list[str]:
         if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("resolve")
         for one in call.keywords
     }
-    return [name for name, value in cell.items() if value == _NEEDED and kinds.get(name) == "str"]
+    return [name for name, value in cell.items() if _is_needed(kinds.get(name, ""), value)]
+
+
+def _is_needed(kind: str, value: object) -> bool:
+    """Say whether a parameter has no default: an empty text, or, of places, an empty list."""
+    if not kind or kind == "list[str]" or "None" in kind:  # empty means all of them, or not given
+        return False
+    return value in _EMPTY if kind.startswith("list[") else value == ""
 
 
 def _cells(path: Path) -> list[dict[str, Any]] | None:

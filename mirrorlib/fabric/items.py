@@ -35,7 +35,8 @@ _NOTEBOOKS = {  # the tour starts a Spark of its own
 _PIPELINES = ("initial_load", "incremental_apply")
 _SCHEDULED = "incremental_apply"
 # In the default lakehouse; the notebooks make OneLake's addresses of these.
-_PLACES = {"landing_zone": "Files/landing", "target": "Tables", "state": "Files/mirrorlib"}
+_LANDING_ZONE, _STATE = "Files/landing", "Files/mirrorlib"
+TABLES = "Tables"  # for a zone whose tables are in `.schema` folders: the lakehouse wants Tables/<schema>/<table>
 _COMPUTE = "enable_native_execution_engine: false\nruntime_version: 1.3\n"
 _PACKAGES = (
     "dependencies:\n  - pip:\n      - obstore>=0.4\n"  # what the runtime has not; it has pyarrow
@@ -83,6 +84,7 @@ def write_items(
     wheel: str | Path,
     *,
     tables: Sequence[str] = ALL_TABLES,
+    target: str = TABLES,
     every: int | None = None,
 ) -> ItemsReport:
     """Write every item.
@@ -91,6 +93,7 @@ def write_items(
         folder: where to; items of ours that are there are written anew.
         wheel: what the environment holds.
         tables: names or globs that the pipelines go through, a run each.
+        target: where in the lakehouse tables go: `Tables`, or `Tables/dbo` for a zone without `.schema` folders.
         every: minutes between two runs of the incremental apply; without them its schedule is switched off.
 
     Raises:
@@ -106,7 +109,7 @@ def write_items(
         _lakehouse(),
         _environment(file),
         *(_notebook(name, what) for name, what in _NOTEBOOKS.items()),
-        *(_pipeline(name, tables, every) for name in _PIPELINES),
+        *(_pipeline(name, tables, target, every) for name in _PIPELINES),
     )
     for item in items:
         _write(root, item)
@@ -168,9 +171,10 @@ def _notebook(name: str, what: str) -> Item:
     return Item(type="Notebook", name=_title(name), what=what, files=files)
 
 
-def _pipeline(name: str, tables: Sequence[str], every: int | None) -> Item:
+def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) -> Item:
     notebook = item_id("Notebook", _title(name))
-    files = {"pipeline-content.json": _json(pipeline_content(name, notebook, _PLACES, tables))}
+    places = {"landing_zone": _LANDING_ZONE, "target": target, "state": _STATE}
+    files = {"pipeline-content.json": _json(pipeline_content(name, notebook, places, tables))}
     if name == _SCHEDULED:
         files[".schedules"] = _json(schedules(every))
     return Item(type="DataPipeline", name=_title(name), what=_NOTEBOOKS[name], files=files)

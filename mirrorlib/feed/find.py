@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import Store
 
+LEDGER, EVENTS = (
+    "mirrorlib_ledger",
+    "mirrorlib_events",
+)  # kept by `operate.book`, often beside mirrors
 _DETAILS = "# Detailed Table Information"
 _DEPTH = 3  # folders below a root: catalog, schema, table
 
@@ -29,12 +33,18 @@ def find_tables(
 ) -> list[tuple[str, str]]:
     """Find tables by name or glob, all without one; views and tables of other formats are none.
 
+    A ledger that is kept in the same place is found by its name only: its rows are about the others.
+
     Raises:
         StoreError: the place cannot be listed.
 
     """
     found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
-    asked = [(name, address) for name, address in found if _asked(name, patterns)]
+    asked = [
+        (name, address)
+        for name, address in found
+        if _asked(name, patterns) and (name == place or not _is_ledger(name, patterns))
+    ]
     if catalog is None:
         return asked
     return [(name, address) for name, address in asked if _may_be_delta(spark, address)]
@@ -43,6 +53,12 @@ def find_tables(
 def _asked(name: str, patterns: Sequence[str]) -> bool:
     schema, _, table = name.rpartition("/")
     return matches(TableName(schema or None, table), patterns)
+
+
+def _is_ledger(name: str, patterns: Sequence[str]) -> bool:
+    """Say whether a table is about others, and nobody has named it."""
+    table = name.rpartition("/")[2]
+    return table in {LEDGER, EVENTS} and not {name, table} & set(patterns)
 
 
 def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str, str]]:

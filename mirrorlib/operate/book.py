@@ -18,6 +18,7 @@ from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.table import find_table, read_table
 from mirrorlib.apply.target import Target
 from mirrorlib.export.sinks.delta.place import open_place
+from mirrorlib.feed.find import EVENTS, LEDGER
 from mirrorlib.landing.names import parse_name
 from mirrorlib.operate.ledger import newest_batches
 from mirrorlib.operate.status import read_status
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport, TableStatus
     from mirrorlib.store import PathOrUrl, Store
 
-LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 LEDGER_COLUMNS = (
     "target string, table string, life int, batch bigint, outcome string, kind string, files int, bytes bigint, "
     "first_file string, last_file string, inserts bigint, updates bigint, deletes bigint, upserts bigint, "

@@ -16,7 +16,8 @@ from mirrorlib.deploy.check import check_bundle
 from mirrorlib.deploy.read import read_bundle
 from mirrorlib.deploy.render import User, render, target_names
 from mirrorlib.errors import BundleError
-from mirrorlib.operate.book import EVENT_COLUMNS, EVENTS, LEDGER, LEDGER_COLUMNS
+from mirrorlib.feed.find import EVENTS, LEDGER
+from mirrorlib.operate.book import EVENT_COLUMNS, LEDGER_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 TARGETS = ["dev", "staging", "prod"]
 APPLY, EXPORT, MAIN = "bundles/incremental_apply.yml", "bundles/export_feed.yml", "databricks.yml"
+DERIVE, STORAGE = "bundles/propagate_keys.yml", "bundles/storage.yml"
 
 
 @pytest.fixture
@@ -139,8 +141,23 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (MAIN, "unit: HOURS", "unit: HOUR", "unit has to be one of DAYS, HOURS, MINUTES, WEEKS"),
         (APPLY, "timeout_seconds: 14400", "timeout_seconds: soon", "jobs.timeout_seconds has to be of type int, not 'soon'"),
         (APPLY, "right: classic", "", "condition_task lacks the field right"),
-        ("bundles/storage.yml", "volume_type:", "volume_kind:", "volumes has no field volume_kind"),
-        ("bundles/storage.yml", "mirrors.lvdash.json", "mirror.lvdash.json", "there is no file bundles/mirror.lvdash.json"),
+        (STORAGE, "volume_type:", "volume_kind:", "volumes has no field volume_kind"),
+        (STORAGE, "volume_type: MANAGED", "volume_type: MANAGD", "volumes.volume_type has to be one of EXTERNAL, MANAGED, not 'MANAGD'"),
+        (STORAGE, "      schema_name: ${resources.schemas.mirrors.name}\n", "", "volumes lacks the field schema_name"),
+        (STORAGE, "comment: Tables", "comment: [Tables]\n      # ", "schemas.comment has to be of type str"),
+        (STORAGE, "privileges:", "privilges:", "schemas.grants[0] has no field privilges"),
+        (STORAGE, "privileges:", "privilges:", "schemas.grants[0] lacks the field privileges"),
+        (STORAGE, "[USE_SCHEMA, SELECT]", "[USE_SCHEMA, SELCT]", "schemas.grants[0].privileges[1] has to be one of "),
+        (STORAGE, "- principal: ${var.readers}\n          ", "- ", "schemas.grants[0] lacks the field principal"),
+        (STORAGE, "prevent_destroy: true", "prevent_destory: true", "schemas.lifecycle has no field prevent_destory"),
+        (STORAGE, "prevent_destroy: true", "prevent_destroy: always", "schemas.lifecycle.prevent_destroy has to be of type bool"),
+        (MAIN, "service_principal_name: 00000000-0000-0000-0000-000000000002", "service_principal: 00000000-0000-0000-0000-000000000002", "run_as has no field service_principal"),
+        (MAIN, "level: CAN_MANAGE", "level: CAN_MANGE", "permissions[0].level has to be one of CAN_MANAGE, CAN_VIEW, CAN_RUN, not 'CAN_MANGE'"),
+        (MAIN, "group_name: ${var.owners}", "grp_name: owners", "permissions[0] has no field grp_name"),
+        (MAIN, "group_name: ${var.owners}", "grp_name: owners", "permissions[0] has to name one of group_name, user_name, service_principal_name"),
+        (MAIN, "level: CAN_VIEW", "user_name: ann\n    level: CAN_VIEW", "permissions[1] has to name one of"),
+        (APPLY, "      queue:", "      permissions: [{user_name: ann, level: CAN_RUN}]\n      queue:", "jobs.permissions[0].level has to be one of CAN_MANAGE, CAN_MANAGE_RUN, CAN_VIEW, IS_OWNER, not 'CAN_RUN'"),
+        (STORAGE, "mirrors.lvdash.json", "mirror.lvdash.json", "there is no file bundles/mirror.lvdash.json"),
         (APPLY, 'task_key: compute, outcome: "true"', 'task_key: computed, outcome: "true"', "the task classic depends on computed"),
         (APPLY, "job_cluster_key: main\n              libraries", "job_cluster_key: mine\n              libraries", "runs on the job cluster mine"),
         (APPLY, "environment_key: main\n              disable", "environment_key: mine\n              disable", "runs in the environment mine"),
@@ -156,11 +173,13 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (APPLY, "{name: each,", "{name: tables,", "the job's parameter tables counts for more than the task's"),
         (APPLY, "- {name: each,", "- {name: colour, default: red}\n        - {name: each,", "no parameter colour, which the job hands over"),
         (EXPORT, '        - {name: consumer, default: "${var.consumer}"}\n', "", "export_feed.ipynb needs the parameter consumer"),
+        (DERIVE, '        - {name: sources, default: "${var.derived_from}"}\n', "", "propagate_keys.ipynb needs the parameter sources"),
         (APPLY, "              notebook_task:", "              environment_key: main\n              notebook_task:", "a notebook task takes no environment_key"),
         (APPLY, "package_name: mirrorlib", "package_name: mirrors", "the wheel is of mirrorlib, not of mirrors"),
         (APPLY, "entry_point: mirrorlib-task", "entry_point: task", "task is no entry point of [project.scripts]"),
         (APPLY, '"--table={{input}}"', '"--tabel={{input}}"', "its parameters are not understood: unrecognized arguments: --tabel"),
         (EXPORT, 'name: mode, default: "current"', 'name: mode, default: "newest"', "argument --mode: invalid choice: 'newest'"),
+        (EXPORT, 'name: keys, default: ""', "name: keys, default: '[1]'", "argument --key: '[1]' is neither"),
         (APPLY, "max_concurrent_runs: 1", "max_concurrent_runs: 2", "max_concurrent_runs has to be 1"),
         (APPLY, "      timeout_seconds: 14400\n", "", "a production job needs timeout_seconds"),
         (APPLY, "on_failure: ${var.notify}", "on_success: ${var.notify}", "needs somebody who is told of failures"),

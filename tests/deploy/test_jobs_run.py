@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = "bundle_jobs"
+SCHEMA, COPIES = "bundle_jobs", "bundle_jobs_copies"
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +55,10 @@ def zone(tmp_path: Path) -> ZoneWriter:
 
 @pytest.fixture
 def rendered(spark: SparkSession, zone: ZoneWriter, tmp_path: Path) -> Iterator[Rendered]:
-    """Render staging with this machine's places for the workspace's."""
-    spark.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-    spark.sql(f"CREATE SCHEMA {SCHEMA} LOCATION '{tmp_path}/tables'")
+    """Render staging with folders of this machine for the workspace's volumes, and a catalog that is here."""
+    for schema in (SCHEMA, COPIES):
+        spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/{schema}'")
     yield render(
         read_bundle(ROOT),
         "staging",
@@ -66,10 +67,10 @@ def rendered(spark: SparkSession, zone: ZoneWriter, tmp_path: Path) -> Iterator[
             "schema": SCHEMA,
             "landing_zone": str(zone),
             "state_path": str(tmp_path / "state"),
-            "export_to": f"delta:{tmp_path}/copies",
         },
     )
-    spark.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
+    for schema in (SCHEMA, COPIES):
+        spark.sql(f"DROP SCHEMA {schema} CASCADE")
 
 
 @pytest.fixture
@@ -98,9 +99,9 @@ def states(runs: list[TaskRun]) -> dict[str, str]:
     return {run.task: run.state for run in runs}
 
 
-def rows(spark: SparkSession, table: str) -> list[dict[str, object]]:
-    """Read a table of the job's schema."""
-    return [row.asDict() for row in spark.table(f"spark_catalog.{SCHEMA}.{table}").collect()]
+def rows(spark: SparkSession, table: str, schema: str = SCHEMA) -> list[dict[str, object]]:
+    """Read a table of one of the jobs' schemas."""
+    return [row.asDict() for row in spark.table(f"spark_catalog.{schema}.{table}").collect()]
 
 
 @pytest.mark.thorough
@@ -167,33 +168,25 @@ def test_a_stopped_table_fails_its_task(
 @pytest.mark.thorough
 @pytest.mark.parametrize("compute", ["classic", "serverless"])
 def test_every_job_runs_one_after_the_other(
-    spark: SparkSession, runner: JobRunner, tmp_path: Path, compute: str
+    spark: SparkSession, runner: JobRunner, compute: str
 ) -> None:
-    """Load, check, export, a derived table, and the ledger that the dashboard reads."""
-    book = str(tmp_path / "book")
-    done = {
-        key: runner.run(key, compute=compute, **more)
-        for key, more in {
-            "check": {},
-            "initial_load": {},
-            "export_feed": {},
-            "incremental_apply": {},
-            "status": {"to": book},
-        }.items()
-    }
+    """Load, keep the ledger that the dashboard reads, check, export, a derived table: each where it ships to.
 
+    The ledger lies beside the mirrors, and is none of them.
+    """
+    done = {key: runner.run(key, compute=compute) for key in ("check", "initial_load", "status")}
+    done["export_feed"] = runner.run("export_feed", compute=compute)
+    done["incremental_apply"] = runner.run("incremental_apply", compute=compute)
     if compute == "classic":
-        done["propagate_keys"] = runner.run(
-            "propagate_keys",
-            sources=f"spark_catalog.{SCHEMA}.orders",
-            target=str(tmp_path / "derived" / "orders"),
-        )
+        done["propagate_keys"] = runner.run("propagate_keys")
 
     assert {} == {key: runs for key, runs in done.items() if "failed" in states(runs).values()}
-    copied = spark.read.format("delta").load(str(tmp_path / "copies" / "orders"))
-    assert rows(spark, "orders") == [row.asDict() for row in copied.collect()]
+    for table in ("orders", "items"):
+        assert rows(spark, table) == rows(spark, table, COPIES)
     if compute == "classic":
-        derived = spark.read.format("delta").load(str(tmp_path / "derived" / "orders"))
-        assert rows(spark, "orders") == [row.asDict() for row in derived.collect()]
-    ledger = spark.read.format("delta").load(f"{book}/mirrorlib_ledger")
-    assert 2 == ledger.count()
+        assert rows(spark, "orders") == rows(spark, "derived_orders", COPIES)
+    assert ["items", "orders"] == sorted(
+        str(row["table"]).rpartition("/")[2] for row in rows(spark, "mirrorlib_ledger")
+    )
+    copied = {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {COPIES}").collect()}
+    assert copied <= {"orders", "items", "derived_orders"}

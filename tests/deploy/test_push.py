@@ -54,7 +54,8 @@ def test_a_deployment_leaves_what_the_bundle_says(
     code, said = deploy(capsys, wheel)
 
     home = "/Workspace/Users/ann@example.com/.bundle/mirrorlib/dev"
-    assert (0, ["dashboards.mirrors"]) == (code, said["left"])
+    left = ["dashboards.mirrors", f"permissions of the folder {home}"]
+    assert (0, left) == (code, said["left"])
     assert {"dev.dev_ann_mirrors", "dev.dev_ann_mirrors_copies"} == set(workspace.schemas)
     assert {"dev.dev_ann_mirrors.landing", "dev.dev_ann_mirrors.state"} == set(workspace.volumes)
     notebook = (ROOT / "notebooks" / "incremental_apply.ipynb").read_bytes()
@@ -76,14 +77,22 @@ def test_a_deployment_leaves_what_the_bundle_says(
         "group_name": "data-engineering",
         "permission_level": "CAN_MANAGE",
     } in workspace.permissions["1"]
+    readers = {"data-readers": {"USE_SCHEMA", "SELECT"}}
+    assert {"dev.dev_ann_mirrors": readers} == workspace.grants
+    assert ["data-readers"] == [one["place"] for one in said["sent"] if one["kind"] == "grant"]
 
 
 def test_deployed_again_nothing_is_there_twice(
     workspace: Workspace, wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Jobs are found by their names, and set anew; another wheel of the same name has another place."""
+    """Jobs are found by their names, and set anew; another wheel of the same name has another place.
+
+    What somebody else has granted stays.
+    """
     deploy(capsys, wheel)
     wheel.write_bytes(b"another wheel")
+    theirs = {"auditors": {"SELECT"}}
+    workspace.grants["dev.dev_ann_mirrors"].update(theirs)
 
     _, said = deploy(capsys, wheel, "--var", 'tables=["dbo/orders"]')
 
@@ -93,7 +102,36 @@ def test_deployed_again_nothing_is_there_twice(
         one["done"] for one in said["sent"] if one["kind"] in {"schema", "volume"}
     }
     assert 2 == len([path for path in workspace.files if path.endswith(".whl")])
+    assert theirs["auditors"] == workspace.grants["dev.dev_ann_mirrors"]["auditors"]
+    assert {"USE_SCHEMA", "SELECT"} == workspace.grants["dev.dev_ann_mirrors"]["data-readers"]
     assert '["dbo/orders"]' in [one["default"] for one in workspace.jobs[3]["parameters"]]
+
+
+def test_a_volume_is_managed_and_granted_and_who_may_run_may_manage_runs(
+    workspace: Workspace, wheel: Path, tmp_path: Path
+) -> None:
+    """As with the Databricks CLI: a volume's type may be left out, and a bundle's CAN_RUN is a job's CAN_MANAGE_RUN."""
+    (tmp_path / "databricks.yml").write_text(
+        "bundle: {name: small}\n"
+        "permissions: [{user_name: bob, level: CAN_RUN}]\n"
+        "targets: {dev: {default: true}}\n"
+        "resources:\n"
+        "  schemas: {s: {catalog_name: c, name: s}}\n"
+        "  volumes:\n"
+        "    v:\n"
+        "      {catalog_name: c, schema_name: s, name: v, grants: [{principal: bob, privileges: [READ_VOLUME]}]}\n"
+        "  jobs:\n"
+        "    j: {name: j, max_concurrent_runs: 1, permissions: [{group_name: all, level: CAN_VIEW}]}\n"
+    )
+
+    assert 0 == main(["deploy", str(tmp_path), "--wheel", str(wheel), "--json"])
+
+    assert "MANAGED" == workspace.volumes["c.s.v"]["volume_type"]
+    assert {"c.s.v": {"bob": {"READ_VOLUME"}}} == workspace.grants
+    assert [
+        {"user_name": "bob", "permission_level": "CAN_MANAGE_RUN"},
+        {"group_name": "all", "permission_level": "CAN_VIEW"},
+    ] == workspace.permissions["1"]
 
 
 def test_production_runs_as_its_principal(
@@ -129,33 +167,48 @@ def test_a_job_is_run_and_awaited(
         (("--var", "colour=red"), "a variable is set that is not declared (found colour)"),
         (("--var", "tables=all"), "is no JSON list"),
         (("--run", "load"), "the bundle has no such job (found load)"),
+        (
+            ("--run", "check", "--param", "zone=z"),
+            "the job check has no such parameter (found zone)",
+        ),
     ],
 )
 def test_what_the_bundle_lacks_is_refused(
     workspace: Workspace,
     wheel: Path,
     capsys: pytest.CaptureFixture[str],
-    more: tuple[str, str],
+    more: tuple[str, ...],
     told: str,
 ) -> None:
-    """Before anything is sent, where that can be known."""
+    """Before anything is sent: the workspace was only asked who it is that asks."""
     code, said = deploy(capsys, wheel, *more)
 
     assert 2 == code
     assert told in said["message"]
-    assert more[0] == "--run" or not workspace.jobs
+    assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked}
 
 
+@pytest.mark.parametrize(
+    "refused, told",
+    [
+        ("/api/2.2/jobs/create", "the job check"),
+        ("/api/2.1/unity-catalog/permissions", "the grants of dev.dev_ann_mirrors"),
+    ],
+)
 def test_what_the_workspace_refuses_is_named(
-    workspace: Workspace, wheel: Path, capsys: pytest.CaptureFixture[str]
+    workspace: Workspace,
+    wheel: Path,
+    capsys: pytest.CaptureFixture[str],
+    refused: str,
+    told: str,
 ) -> None:
     """With its own word for it."""
-    workspace.refused = "/api/2.2/jobs/create"
+    workspace.refused = refused
 
     code, said = deploy(capsys, wheel)
 
     assert 2 == code
-    assert "for, the job check (found not for you)" in said["message"]
+    assert f"for, {told} (found not for you)" in said["message"]
 
 
 def test_without_a_workspace_the_error_says_how_to_name_one(

@@ -10,6 +10,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib import cli
+from mirrorlib.commands.export import _keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +73,48 @@ def test_a_consumer_s_whole_life(
     assert (0, ["orders"]) == (code, json.loads(text)["dropped"])
     code, text, _ = run(capsys, "consumers", target)
     assert (0, True) == (code, "No consumer is registered." in text)
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ([], None),
+        (["--key="], None),
+        (["--key", "[]"], None),
+        (["--key", "id", "--key", "at"], ["id", "at"]),
+        (["--key", '["id", "at"]'], ["id", "at"]),
+        (["--key", '{"dbo/orders": ["id"]}'], {"dbo/orders": ["id"]}),
+    ],
+)
+def test_keys_are_a_name_a_list_or_a_mapping_of_tables(
+    words: list[str], expected: list[str] | dict[str, list[str]] | None
+) -> None:
+    """A task's parameter is one text, and may be empty; a person repeats the option."""
+    arguments = cli.make_parser().parse_args(
+        ["export", "t", "--consumer", "c", "--to", "x", "--max-versions=", *words]
+    )
+
+    assert (expected, None) == (_keys(arguments), arguments.max_versions)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--key", '["id"'], "is neither a JSON list of columns nor a mapping"),
+        (["--key", '{"orders": "id"}'], "is neither a JSON list of columns nor a mapping"),
+        (["--key", '{"orders": []}'], "is neither a JSON list of columns nor a mapping"),
+        (["--key", "id", "--key", '{"orders": ["id"]}'], "a mapping of tables stands alone"),
+        (["--max-versions", "0"], "'0' is not a whole number from 1 on"),
+    ],
+)
+def test_keys_that_cannot_be_read_are_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any Spark is started."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["export", "t", "--consumer", "c", "--to", "x", *words])
+
+    assert (2, True) == (caught.value.code, told in capsys.readouterr().err)
 
 
 def test_wrong_words_are_told(

@@ -111,6 +111,23 @@ def test_a_notebook_says_the_same_in_fabrics_form(wheel: Path, tmp_path: Path, n
     assert f'"environmentId": "{item_id("Environment", "mirrorlib")}"' in text
 
 
+@pytest.mark.parametrize(
+    "more, expected", [([], "Tables"), (["--target", "Tables/dbo"], "Tables/dbo")]
+)
+def test_tables_lie_where_a_lakehouse_with_schemas_looks_for_them(
+    wheel: Path, tmp_path: Path, more: list[str], expected: str
+) -> None:
+    """At Tables/SCHEMA/TABLE: the zone's `.schema` folder gives the schema, or the target does."""
+    assert 0 == main(["fabric-items", str(tmp_path / "out"), "--wheel", str(wheel), *more])
+
+    out = tmp_path / "out"
+    assert "defaultSchema" in (out / "mirrorlib.Lakehouse" / "lakehouse.metadata.json").read_text()
+    found = [json.loads(path.read_text()) for path in out.glob("*/pipeline-content.json")]
+    assert [expected] * 2 == [
+        one["properties"]["parameters"]["target"]["defaultValue"] for one in found
+    ]
+
+
 @pytest.mark.parametrize("name", ["initial_load", "incremental_apply"])
 def test_a_pipeline_hands_a_notebook_what_its_cell_knows(
     wheel: Path, tmp_path: Path, name: str

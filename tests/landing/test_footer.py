@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("pyarrow", minversion="21", reason="an older one has not all types")
+
 from mirrorlib.errors import ChangeFileError, SchemaError
 from mirrorlib.landing.footer import read_footer, spark_decodes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK

@@ -40,3 +40,21 @@ def test_markers_of_any_type(
 
         assert pa.int8() == found.type
         assert expected == found.to_pylist()
+
+
+def test_markers_are_read_with_the_pyarrow_of_fabrics_runtime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Version 14 has no string views, nor what asks for them."""
+    monkeypatch.delattr(pa, "string_view", raising=False)
+    monkeypatch.delattr(pa.types, "is_string_view", raising=False)
+
+    assert [1, -1] == small_markers(pa.chunked_array([pa.array([1, 3])])).to_pylist()
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="this pyarrow has no string views")
+def test_markers_may_be_string_views() -> None:
+    """As newer publishers write text."""
+    values = pa.array(["0", "9", None], pa.string_view())
+
+    assert [0, 9, None] == small_markers(pa.chunked_array([values])).to_pylist()

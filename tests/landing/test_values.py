@@ -11,6 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+pytest.importorskip("pyarrow", minversion="21", reason="an older one has not all types")
+
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, widen_type
 from mirrorlib.landing.values import canonical_values, first_misfit, fit_values, split_misfits
 

@@ -148,7 +148,7 @@ def test_status_draws_what_the_ledger_says(
 def test_the_initial_load_and_the_export_deliver_every_row(
     spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
-    """A consumer of the loaded tables has the same rows, and nothing new the second time."""
+    """A consumer of the loaded tables has the same rows, and nothing new the second time; keys are as they are said."""
     publish(zone)
     papers.start_spark()
     given = {
@@ -161,10 +161,15 @@ def test_the_initial_load_and_the_export_deliver_every_row(
     papers.run("initial_load", landing_zone=str(zone), target=target, parallelism="1")
     papers.run("export_feed", **given)
     again = papers.run("export_feed", tables='["items"]', **given)
+    other = {**given, "consumer": "other", "to": f"delta:{tmp_path}/other"}
+    keys, one = '{"items": ["nothing"]}', {"max_versions": "1"}
+    error, _ = papers.fail("export_feed", keys=keys, **one, **other)
 
     assert [{"id": 1, "v": "A"}] == read_rows(spark, tmp_path / "copy" / "dbo" / "orders")
     assert "items" in again.shown()[0]
     assert "orders" not in again.shown()[0]
+    assert "nothing" in error.evalue
+    assert "dbo/orders is" not in error.evalue
 
 
 @pytest.mark.thorough

@@ -11,6 +11,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli import main
 from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.feed.find import find_tables
 from tables import newest_version, read_rows
 
 if TYPE_CHECKING:
@@ -55,7 +56,10 @@ def test_batches_come_newest_first_with_their_rows_by_marker(
 def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
-    """Written again, nothing is added; what has been applied since is; so is a table that has stopped."""
+    """Written again, nothing is added; what has been applied since is; so is a table that has stopped.
+
+    Where tables are looked for, its own two are found by their names only.
+    """
     publish(zone)
     orders = zone.table("orders", keys=["id"], schema="dbo")
     place = str(tmp_path / "book")
@@ -87,6 +91,11 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     events = sorted(read_rows(spark, f"{place}/mirrorlib_events"), key=lambda row: row["seen_at"])
     assert ["current", "blocked"] == [row["state"] for row in events]
     assert 2 == newest_version(f"{place}/mirrorlib_ledger")
+    named, itself = ["mirrorlib_ledger"], f"{place}/mirrorlib_ledger"
+    assert [[], [], named, [itself]] == [
+        [name for name, _ in find_tables(spark, where, None, asked)]
+        for where, asked in ((place, []), (place, ["*"]), (place, named), (itself, []))
+    ]
 
 
 @pytest.mark.parametrize("last", [0, -1])
