@@ -22,12 +22,14 @@ DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
 def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     """Make a changelog with a primary key of what `read_feed` or `stream_feed` gives.
 
-    Each change tells how its row is afterwards; images of before are left out. What a row's deletion and
+    A delete and an image of before an update say that a key's row is gone, an insert and an image of after it
+    what the row is. So an update of a key itself ends one record and begins another. What a row's deletion and
     order are is told by columns that every table can have, which the feed's own are not: `_mirror_deleted`,
-    `_mirror_version`, and `_mirror_place`, by which in one version a delete comes before an insert.
+    `_mirror_version`, and `_mirror_place`, by which in one version what goes comes before what is there then.
 
     Args:
-        feed: a change feed, batch or stream.
+        feed: a change feed, batch or stream. With the images of after alone (`images="post"`) nothing tells
+            that a key was updated.
         columns: what identifies a row of the table; without it, the partition key that the table's property
             names. Name them where a table may have several rows of a key.
 
@@ -45,8 +47,8 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     if missing or taken:
         msg = "the DataFrame is no change feed" if missing else "a column has a name that is needed"
         raise KeysError(msg, column=(missing or taken)[0])
-    gone = f.col(KIND) == DELETE
-    changes = feed.where(f.col(KIND) != PRE).select(
+    gone = f.col(KIND).isin(DELETE, PRE)
+    changes = feed.select(
         *[quote(name) for name in names if name not in FEED_COLUMNS],
         gone.alias(DELETED),
         f.col(VERSION).cast("long").alias(NEWEST),

@@ -13,6 +13,7 @@ from mirrorlib.derive.feed import key_feed
 from mirrorlib.derive.maintain import maintain_current_view, read_current_view
 from mirrorlib.errors import KeysError, KeysLostError, SchemaError
 from mirrorlib.feed.read import read_feed
+from mirrorlib.feed.stream import stream_feed
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.value import Keys
@@ -195,6 +196,62 @@ def test_a_change_feed_becomes_a_view(spark: SparkSession, tmp_path: Path, view:
         )
 
     assert expected == [row[:2] for row in live(spark, view)]
+
+
+@pytest.fixture
+def rekeyed(spark: SparkSession, tmp_path: Path) -> str:
+    """Make a table in which keys were updated: 1 became 4, 2 and 3 changed places, 5 stayed what it was."""
+    table = str(tmp_path / "table")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'a'), (2, 'b'), (3, 'c'), (5, 'e')")
+    spark.sql(
+        f"UPDATE delta.`{table}` SET id = CASE id WHEN 1 THEN 4 WHEN 2 THEN 3 WHEN 3 THEN 2 ELSE id END, v = upper(v)"
+    )
+    return table
+
+
+REKEYED = [(2, "C"), (3, "B"), (4, "A"), (5, "E")]
+
+
+def test_a_key_that_is_updated_leaves_no_record_behind(
+    spark: SparkSession, rekeyed: str, view: str
+) -> None:
+    """Its old one is gone, unless another row has it now; and a key that stays keeps its row."""
+    changes = key_feed(read_feed(spark, rekeyed, after=-1), "id")
+    for after, until in ((1, 2), (-1, 1)):  # the older half comes late
+        maintain_current_view(
+            key_feed(read_feed(spark, rekeyed, after=after, until=until), "id"), view
+        )
+
+    assert REKEYED == sorted(row[:2] for row in current_view(changes).collect())
+    assert REKEYED == [row[:2] for row in live(spark, view)]
+
+
+@pytest.mark.thorough
+def test_a_key_that_is_updated_leaves_no_record_behind_in_a_stream(
+    spark: SparkSession, rekeyed: str, view: str, tmp_path: Path
+) -> None:
+    """Neither in one of all changes, nor in one that begins with the rows as they are."""
+    feed = stream_feed(spark, rekeyed, after=-1)
+    query = maintain_current_view(
+        key_feed(feed, "id"), view, checkpoint=str(tmp_path / "checkpoint"), available_now=True
+    )
+    assert query is not None
+    query.awaitTermination()
+    assert REKEYED == [row[:2] for row in live(spark, view)]
+
+    stream = key_feed(stream_feed(spark, rekeyed), "id")
+    for update in (None, "id = 9 WHERE id = 5"):
+        if update is not None:
+            spark.sql(f"UPDATE delta.`{rekeyed}` SET {update}")
+        query = maintain_current_view(
+            stream, f"{view}2", checkpoint=str(tmp_path / "checkpoint2"), available_now=True
+        )
+        assert query is not None
+        query.awaitTermination()
+    assert [*REKEYED[:-1], (9, "E")] == [row[:2] for row in live(spark, f"{view}2")]
 
 
 @pytest.mark.thorough
