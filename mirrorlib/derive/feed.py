@@ -8,7 +8,7 @@ from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
-from mirrorlib.keys.read import require_keys
+from mirrorlib.keys.read import explain_keys, require_keys
 from mirrorlib.keys.tags import tag_columns
 
 if TYPE_CHECKING:
@@ -30,17 +30,18 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     Args:
         feed: a change feed, batch or stream. With the images of after alone (`images="post"`) nothing tells
             that a key was updated.
-        columns: what identifies a row of the table; without it, the partition key that the table's property
-            names. Name them where a table may have several rows of a key.
+        columns: what identifies a row of the table; without it, the key that the table's property names, where
+            each of its keys occurs once.
 
     Raises:
-        KeysError: it is no feed, or *columns* cannot be keys.
+        KeysError: it is no feed, *columns* cannot be keys, or none are named for a table that may have several
+            rows of a key.
         KeysLostError: no columns are named, and no property names any.
 
     """
     from pyspark.sql import functions as f
 
-    columns = columns or require_keys(feed).partition
+    columns = columns or _stored_columns(feed)
     names = feed.columns
     missing = [name for name in FEED_COLUMNS if name not in names]
     taken = [name for name in (DELETED, NEWEST, PLACE) if name in names]
@@ -63,3 +64,20 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
         types=TABLE_KEY_TYPES,
     )
     return tag_columns(changes, keys, "key_by")
+
+
+def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
+    """Name the key that the table's property names, of which the table has one row each.
+
+    Raises:
+        KeysError: it may have several, of which a changelog would keep one.
+        KeysLostError: there is none, or it was lost since.
+
+    """
+    told = explain_keys(feed)
+    if told.ok and told.declared is not None and told.declared.unique and not told.steps:
+        return told.keys.partition
+    columns = ", ".join(require_keys(feed).partition)
+    msg = "the table may have several rows of a key, and a changelog would keep one of each"
+    step = "Name the columns that identify a row: key_feed(feed, columns)."
+    raise KeysError(msg, column=columns, next_step=step)
