@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mirrorlib.derive.feed import key_feed
 from mirrorlib.derive.maintain import maintain_current_view, read_current_view
-from mirrorlib.errors import KeysError, KeysLostError, SchemaError
+from mirrorlib.errors import ForeignWriteError, KeysError, KeysLostError, SchemaError
 from mirrorlib.feed.read import read_feed
 from mirrorlib.feed.stream import stream_feed
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import current_view
-from tables import newest_version
+from tables import newest_version, read_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -321,6 +324,61 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
     other.write.format("delta").save(f"{view}2")
     with pytest.raises(KeysError, match="holds no current view"):
         read_current_view(spark, f"{view}2")
+
+
+def marks(view: str) -> list[dict[str, object]]:
+    """Return what the commits of a table say that are marked as ours."""
+    return [version.ours for version in read_versions(view) if version.ours is not None]
+
+
+def test_views_that_are_kept_at_the_same_time_mark_their_own_commits_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two threads of one session; what their caller writes then is not taken for mirrorlib's."""
+    views = [str(tmp_path / name) for name in ("one", "other")]
+    together = Barrier(len(views))
+
+    def keep(view: str) -> None:
+        changes = changelog(spark, INSERT, OTHER)
+        together.wait()
+        maintain_current_view(changes, view)
+
+    with ThreadPoolExecutor(len(views)) as threads:
+        list(threads.map(keep, views))
+
+    ids = [spark.sql(f"DESCRIBE DETAIL delta.`{view}`").collect()[0]["id"] for view in views]
+    assert [[{"view": told}] for told in ids] == [marks(view) for view in views]
+    for view in views:
+        spark.sql(f"DELETE FROM delta.`{view}` WHERE id = 2")
+        with pytest.raises(ForeignWriteError, match="DELETE by"):
+            maintain_current_view(changelog(spark, OTHER), view)
+
+
+def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: str) -> None:
+    """Though mirrorlib has marked it; one that tells this view's name, as it was done before, is not."""
+    changes = changelog(spark, INSERT)
+    maintain_current_view(changes, view)
+    rows = spark.read.format("delta").load(view).limit(1)
+
+    def write(told: str) -> None:
+        mark = json.dumps({"mirrorlib": {"view": told}})
+        rows.write.format("delta").mode("append").option("userMetadata", mark).save(view)
+
+    write(view)
+    maintain_current_view(changes, view)
+    write(f"{view}2")
+    with pytest.raises(ForeignWriteError, match="somebody else has written"):
+        maintain_current_view(changes, view)
+
+
+@pytest.mark.thorough
+def test_a_path_that_looks_like_a_variable_is_one(spark: SparkSession, view: str) -> None:
+    """Spark puts nothing in its place, as it would in its user's session."""
+    view = f"{view}${{env:HOME}}"
+    for change in (INSERT, UPDATE):
+        maintain_current_view(changelog(spark, change), view)
+
+    assert [(1, None, 2, "updated")] == live(spark, view)
 
 
 def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
