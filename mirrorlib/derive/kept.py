@@ -1,12 +1,15 @@
 """Make the table of a current view that is kept, and see that it is this changelog's and nobody else's.
 
-In: a view, and the changelog's columns. Out: the table, with the columns that the changelog has got since.
+In: a view, and the changelog's columns. Out: the table, with the columns that the changelog has got since. What the
+view was made with, its keys and the columns of arrival, stands in the table's properties: another order would
+resolve the same rows otherwise.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.columns import needs_mapping, to_columns
 from mirrorlib.apply.keyed import VIEW_PROPERTY, keys_property, stored_keys
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 OWNED = "view"  # in what a commit says: the id of the table that it was meant for
+_BEFORE = "current"  # the property, where it does not tell the columns of arrival
 _FEED_DAYS = 7
 
 
@@ -52,12 +56,17 @@ class View:
         """Return the table, quoted for SQL."""
         return self.place.ref.sql
 
+    @property
+    def arrival(self) -> tuple[str, ...]:
+        """Return the columns that decide where the order columns do not."""
+        return self.order[len(self.keys.order_by) :]
+
 
 def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     """Make the table, or see that it is one of this changelog; return its id.
 
     Raises:
-        KeysError: its keys are others.
+        KeysError: its keys or its columns of arrival are others.
         SchemaError: its columns are.
 
     """
@@ -70,11 +79,11 @@ def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     _make_table(session, view, fields)
     detail = session.sql(f"DESCRIBE DETAIL {view.sql}").collect()[0]
     properties = dict(detail["properties"])
-    if stored_keys(properties) != view.keys or VIEW_PROPERTY not in properties:
-        msg = "the table was made with other keys"
-        step = "Choose another table, or drop it."
-        raise KeysError(msg, table=view.place.shown, next_step=step)
+    _check_resolution(view, properties)
     _fit_columns(session, view, fields, properties)
+    if properties[VIEW_PROPERTY] == _BEFORE:  # from now on it tells
+        told = to_sql(_view_property(view))
+        session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({told})")
     return str(detail["id"])
 
 
@@ -83,13 +92,51 @@ def _make_table(session: SparkSession, view: View, fields: list[tuple[str, str]]
     properties = {
         **feed_properties(_FEED_DAYS),
         **keys_property(view.keys),
-        VIEW_PROPERTY: "current",
+        **_view_property(view),
     }
     if any(needs_mapping(column.name) for column in columns):
         properties[MAPPING] = "name"
     ddl = ", ".join(column.ddl for column in columns)
     told = to_sql(properties)
     session.sql(f"CREATE TABLE IF NOT EXISTS {view.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+
+
+def _view_property(view: View) -> dict[str, str]:
+    told = json.dumps({"format": 1, "arrival": view.arrival}, ensure_ascii=False)
+    return {VIEW_PROPERTY: told}
+
+
+def _check_resolution(view: View, properties: Mapping[str, str]) -> None:
+    """See that a table's rows were resolved by the same keys and in the same order.
+
+    Raises:
+        KeysError: they were not.
+
+    """
+    table = view.place.shown
+    told = properties.get(VIEW_PROPERTY)
+    if told is None or stored_keys(properties) != view.keys:
+        msg = "the table was made with other keys"
+        raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
+    if told == _BEFORE:
+        return
+    arrival = _read_arrival(told, table)
+    if arrival != view.arrival:
+        msg = "the table was made with other columns of arrival, by which its rows were resolved"
+        step = "Name the same ones as arrival, choose another table, or drop it."
+        found = ", ".join(arrival) or "none"
+        raise KeysError(msg, table=table, found=found, next_step=step)
+
+
+def _read_arrival(told: str, table: str) -> tuple[str, ...]:
+    try:
+        value: Any = json.loads(told)
+    except ValueError:
+        value = None
+    if isinstance(value, dict) and value.get("format") == 1:
+        return tuple(value["arrival"])
+    msg = "the table's current view has a format that this version does not know"
+    raise KeysError(msg, table=table, found=told, next_step="Install a newer mirrorlib.")
 
 
 def _fit_columns(

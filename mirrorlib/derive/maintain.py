@@ -57,7 +57,8 @@ def maintain_current_view(
         changes: a changelog with a primary key that is whole: see `key_by`, and `key_feed` for a change feed.
         target: the table that is kept, a path or URL, or a name in a catalog; made when it is not there.
             Nobody else may write to it.
-        arrival: columns by which changes arrived. They decide where the order columns do not.
+        arrival: columns by which changes arrived. They decide where the order columns do not, the same ones in
+            every run.
         tombstone_retention: how long a deleted record is remembered; without it, for ever. A change that is later
             than that can bring its record back.
         checkpoint: where a stream keeps its progress; it needs one.
@@ -65,7 +66,8 @@ def maintain_current_view(
 
     Raises:
         KeysLostError: there is no primary key, or a part of it was lost.
-        KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys.
+        KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys or
+            columns of arrival.
         SchemaError: the table's columns are not the changelog's; new ones are added.
         ForeignWriteError: somebody else has written to the table.
 

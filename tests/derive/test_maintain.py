@@ -167,6 +167,40 @@ def test_arrival_decides_where_order_does_not(spark: SparkSession, view: str) ->
     assert [(1, False, 9, "c")] == live(spark, view)
 
 
+def test_another_arrival_is_refused(spark: SparkSession, view: str) -> None:
+    """It would resolve the same rows otherwise; one that says nothing new is none."""
+    columns = "id int, at int, file int, row int"
+    df = spark.createDataFrame([(1, 7, 1, 2)], columns)
+    changes = key_by(df, "id", cdc=True, order_by="at")
+    maintain_current_view(changes, view, arrival=["file", "row"])
+    for arrival in ((), "file", ["row", "file"]):
+        with pytest.raises(KeysError, match=r"other columns of arrival.*found file, row.*Name the"):
+            maintain_current_view(changes, view, arrival=arrival)
+
+    before = newest_version(view)
+    maintain_current_view(changes, view, arrival=["at", "file", "row"])
+    assert before + 1 == newest_version(view)
+
+
+@pytest.mark.thorough
+def test_a_view_of_an_earlier_version_takes_the_arrival_of_its_next_run(
+    spark: SparkSession, view: str
+) -> None:
+    """It has not kept what it was made with; one of a later version is left alone."""
+    changes = changelog(spark, INSERT)
+    maintain_current_view(changes, view)
+    for told, arrival in (("current", "v"), ("current", ())):
+        spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.view' = '{told}')")
+        maintain_current_view(changes, view, arrival=arrival)
+        with pytest.raises(KeysError, match="other columns of arrival"):
+            maintain_current_view(changes, view, arrival="id")
+
+    told = '{"format": 2}'
+    spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.view' = '{told}')")
+    with pytest.raises(KeysError, match="Install a newer mirrorlib"):
+        maintain_current_view(changes, view)
+
+
 def test_the_view_has_its_keys(spark: SparkSession, view: str) -> None:
     """And its columns have no tags: they are in the table's property."""
     maintain_current_view(changelog(spark, INSERT), view)
