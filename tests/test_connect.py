@@ -31,6 +31,8 @@ FORBIDDEN = {
 }  # fmt: skip
 # Where it is needed, and why it does no harm.
 ALLOWED = {
+    # Sessions find no other view of each other's; serverless compute, which has none, lends no session either.
+    ("derive/maintain.py", "createOrReplaceGlobalTempView"),
     ("keys/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
 }
 
@@ -169,6 +171,39 @@ def test_a_view_of_changed_rows_is_not_taken_for_one_of_all(
     assert [("full", False), ("full", True)] == how
     found = sorted(tuple(row.values()) for row in read_rows(spark, tmp_path / "made"))
     assert [(1, "A", True), (2, "b", True)] == found
+
+
+@pytest.mark.thorough
+def test_a_current_view_is_kept_on_spark_connect(
+    spark: SparkSession, client: SparkSession, tmp_path: Path
+) -> None:
+    """From a batch, and from a stream, whose micro-batches are applied beside the server."""
+    table, view = str(tmp_path / "table"), str(tmp_path / "view")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    found = []
+    for statement in (
+        "INSERT INTO {} VALUES (1, 'a'), (2, 'b')",
+        "UPDATE {} SET id = 3 WHERE id = 1",
+    ):
+        spark.sql(statement.format(f"delta.`{table}`"))
+        changes = mirrorlib.key_feed(mirrorlib.read_feed(client, table, after=-1), "id")
+        mirrorlib.maintain_current_view(changes, view)
+        query = mirrorlib.maintain_current_view(
+            mirrorlib.key_feed(mirrorlib.stream_feed(client, table), "id"),
+            f"{view}2",
+            checkpoint=str(tmp_path / "checkpoint"),
+            available_now=True,
+        )
+        assert query is not None
+        query.awaitTermination()
+        for kept in (view, f"{view}2"):
+            rows = mirrorlib.read_current_view(client, kept).collect()
+            found.append(sorted(tuple(row)[:2] for row in rows))
+
+    before, after = [(1, "a"), (2, "b")], [(2, "b"), (3, "a")]
+    assert [before, before, after, after] == found
 
 
 def test_a_client_that_cannot_have_a_session_of_its_own_is_told_so(

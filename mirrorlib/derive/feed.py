@@ -8,7 +8,7 @@ from mirrorlib.errors import KeysError
 from mirrorlib.feed.net import DELETE, FEED_COLUMNS, KIND, PRE, VERSION
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
-from mirrorlib.keys.read import require_keys
+from mirrorlib.keys.read import explain_keys, require_keys
 from mirrorlib.keys.tags import tag_columns
 
 if TYPE_CHECKING:
@@ -22,31 +22,34 @@ DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"
 def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     """Make a changelog with a primary key of what `read_feed` or `stream_feed` gives.
 
-    Each change tells how its row is afterwards; images of before are left out. What a row's deletion and
+    A delete and an image of before an update say that a key's row is gone, an insert and an image of after it
+    what the row is. So an update of a key itself ends one record and begins another. What a row's deletion and
     order are is told by columns that every table can have, which the feed's own are not: `_mirror_deleted`,
-    `_mirror_version`, and `_mirror_place`, by which in one version a delete comes before an insert.
+    `_mirror_version`, and `_mirror_place`, by which in one version what goes comes before what is there then.
 
     Args:
-        feed: a change feed, batch or stream.
-        columns: what identifies a row of the table; without it, the partition key that the table's property
-            names. Name them where a table may have several rows of a key.
+        feed: a change feed, batch or stream. With the images of after alone (`images="post"`) nothing tells
+            that a key was updated.
+        columns: what identifies a row of the table; without it, the key that the table's property names, where
+            each of its keys occurs once.
 
     Raises:
-        KeysError: it is no feed, or *columns* cannot be keys.
+        KeysError: it is no feed, *columns* cannot be keys, or none are named for a table that may have several
+            rows of a key.
         KeysLostError: no columns are named, and no property names any.
 
     """
     from pyspark.sql import functions as f
 
-    columns = columns or require_keys(feed).partition
+    columns = columns or _stored_columns(feed)
     names = feed.columns
     missing = [name for name in FEED_COLUMNS if name not in names]
     taken = [name for name in (DELETED, NEWEST, PLACE) if name in names]
     if missing or taken:
         msg = "the DataFrame is no change feed" if missing else "a column has a name that is needed"
         raise KeysError(msg, column=(missing or taken)[0])
-    gone = f.col(KIND) == DELETE
-    changes = feed.where(f.col(KIND) != PRE).select(
+    gone = f.col(KIND).isin(DELETE, PRE)
+    changes = feed.select(
         *[quote(name) for name in names if name not in FEED_COLUMNS],
         gone.alias(DELETED),
         f.col(VERSION).cast("long").alias(NEWEST),
@@ -61,3 +64,20 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
         types=TABLE_KEY_TYPES,
     )
     return tag_columns(changes, keys, "key_by")
+
+
+def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
+    """Name the key that the table's property names, of which the table has one row each.
+
+    Raises:
+        KeysError: it may have several, of which a changelog would keep one.
+        KeysLostError: there is none, or it was lost since.
+
+    """
+    told = explain_keys(feed)
+    if told.ok and told.declared is not None and told.declared.unique and not told.steps:
+        return told.keys.partition
+    columns = ", ".join(require_keys(feed).partition)
+    msg = "the table may have several rows of a key, and a changelog would keep one of each"
+    step = "Name the columns that identify a row: key_feed(feed, columns)."
+    raise KeysError(msg, column=columns, next_step=step)

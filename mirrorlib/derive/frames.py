@@ -13,8 +13,9 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
-from mirrorlib.feed.keyed import declare_stored, is_one_row
+from mirrorlib.feed.keyed import declare_stored
 from mirrorlib.feed.net import INSERT, KIND, POST, fold_net, is_comparable
+from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.tags import MARKER, read_tags

@@ -8,18 +8,17 @@ again, or in another order, ends in the same table, and what changes nothing mak
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.columns import needs_mapping, to_columns
 from mirrorlib.apply.commit import Mark
-from mirrorlib.apply.keyed import VIEW_PROPERTY, keys_property, stored_keys
-from mirrorlib.apply.sessions import configured
-from mirrorlib.apply.table import MAPPING, feed_properties, find_location, open_log, to_sql
-from mirrorlib.derive.place import Place, find_place
-from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
+from mirrorlib.apply.keyed import VIEW_PROPERTY, stored_keys
+from mirrorlib.apply.sessions import configured, lend_session, read_conf
+from mirrorlib.derive.kept import DELETED_AT, OWNED, View, check_owner, ensure_table
+from mirrorlib.derive.place import find_place
+from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import read_keyed
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.identifiers import quote
@@ -29,37 +28,15 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
+    from datetime import timedelta
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 _VIEW = "_mirror_view_"
-_FEED_DAYS = 7
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """A current view that is kept.
-
-    Attributes:
-        place: the table.
-        keys: of the changelog.
-        order: all columns that tell which row of a key is newer.
-        retention: how long tombstones are kept; None for ever.
-
-    """
-
-    place: Place
-    keys: Keys
-    order: tuple[str, ...]
-    retention: timedelta | None
-
-    @property
-    def sql(self) -> str:
-        """Return the table, quoted for SQL."""
-        return self.place.ref.sql
+_SHARED = "spark.sql.globalTempDatabase"
+_MARK = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 def maintain_current_view(
@@ -80,7 +57,8 @@ def maintain_current_view(
         changes: a changelog with a primary key that is whole: see `key_by`, and `key_feed` for a change feed.
         target: the table that is kept, a path or URL, or a name in a catalog; made when it is not there.
             Nobody else may write to it.
-        arrival: columns by which changes arrived. They decide where the order columns do not.
+        arrival: columns by which changes arrived. They decide where the order columns do not, the same ones in
+            every run.
         tombstone_retention: how long a deleted record is remembered; without it, for ever. A change that is later
             than that can bring its record back.
         checkpoint: where a stream keeps its progress; it needs one.
@@ -88,29 +66,42 @@ def maintain_current_view(
 
     Raises:
         KeysLostError: there is no primary key, or a part of it was lost.
-        KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys.
+        KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys or
+            columns of arrival.
         SchemaError: the table's columns are not the changelog's; new ones are added.
         ForeignWriteError: somebody else has written to the table.
 
     """
+    if changes.isStreaming and checkpoint is None:
+        msg = "a stream has to keep its progress somewhere"
+        raise KeysError(msg, table=target, next_step="Name a checkpoint.")
+    spark = changes.sparkSession
     keys = require_keys(changes, primary=True)
-    view = _View(
-        place=find_place(changes.sparkSession, target),
+    view = View(
+        place=find_place(spark, target),
         keys=keys,
         order=order_columns(changes, keys, arrival),
         retention=tombstone_retention,
     )
     rows = untag(changes)
-    _ensure_table(rows, view, target)
-    if not rows.isStreaming:
-        _apply(rows, view)
-        return None
-    if checkpoint is None:
-        msg = "a stream has to keep its progress somewhere"
-        raise KeysError(msg, table=target, next_step="Name a checkpoint.")
+    with view.place.hold(spark), lend_session(spark) as session:
+        view = replace(view, id=ensure_table(session, rows, view))
+        if not rows.isStreaming:
+            _apply(session, rows, view)
+            return None
+    return _start(rows, view, str(checkpoint), available_now=available_now)
+
+
+def _start(rows: DataFrame, view: View, checkpoint: str, *, available_now: bool) -> StreamingQuery:
+    """Start a stream whose every micro-batch is applied.
+
+    On Spark Connect a process beside the server applies them, to which *view* is sent; mirrorlib has to be there.
+    """
 
     def apply_batch(batch: DataFrame, _: int) -> None:
-        _apply(batch, view)
+        spark = batch.sparkSession
+        with view.place.hold(spark), lend_session(spark) as session:
+            _apply(session, batch, view)
 
     writer = rows.writeStream.foreachBatch(apply_batch).option("checkpointLocation", checkpoint)
     if available_now:
@@ -139,125 +130,49 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     return tag_columns(rows, replace(keys, unique=True), "current_view")
 
 
-def _properties(view: _View, spark: SparkSession) -> dict[str, str]:
-    return dict(spark.sql(f"DESCRIBE DETAIL {view.sql}").collect()[0]["properties"])
+def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
+    """Merge changes by key where they are newer, in one commit; then forget what is old enough.
 
-
-def _ensure_table(rows: DataFrame, view: _View, target: str) -> None:
-    """Make the table, or see that it is one of this changelog.
-
-    Raises:
-        KeysError: its keys are others.
-        SchemaError: its columns are.
-
+    The commits' mark is session configuration, which all threads of a session share: set in the caller's own, it
+    would mark what he writes meanwhile, too. So rows are handed over to a session that nobody else has.
     """
-    spark = rows.sparkSession
-    fields = [(field.name, field.dataType.simpleString()) for field in rows.schema.fields]
-    if DELETED_AT in rows.columns:
-        msg = "a column has a name that the current view needs"
-        raise KeysError(msg, table=target, column=DELETED_AT, next_step="Rename it.")
-    if view.keys.deleted is not None:
-        fields.append((DELETED_AT, "timestamp"))
-    columns = to_columns(fields)
-    properties = {
-        **feed_properties(_FEED_DAYS),
-        **keys_property(view.keys),
-        VIEW_PROPERTY: "current",
-    }
-    if any(needs_mapping(column.name) for column in columns):
-        properties[MAPPING] = "name"
-    ddl = ", ".join(column.ddl for column in columns)
-    told = to_sql(properties)
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {view.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
-    found = _properties(view, spark)
-    if stored_keys(found) != view.keys or VIEW_PROPERTY not in found:
-        msg = "the table was made with other keys"
-        raise KeysError(msg, table=target, next_step="Choose another table, or drop it.")
-    there = {f.name: f.dataType.simpleString() for f in spark.table(view.sql).schema.fields}
-    new = {name: kind for name, kind in fields if name not in there}
-    if {**there, **new} == dict(fields):
-        _add_columns(spark, view, new, found)
-    else:
-        odd = min(set(there.items()) ^ set(fields))
-        msg = "the table's columns are not those of the changelog"
-        step = "Add or cast the column, or choose another table."
-        raise SchemaError(msg, table=target, column=odd[0], found=odd[1], next_step=step)
+    mark = Mark(app_id="", version=0, facts={OWNED: view.id})
+    with configured(session, {_MARK: mark.text}):
+        check_owner(session, view)
+        _merge(session, rows, view)
+        if view.retention is not None and view.keys.deleted is not None:
+            seconds = int(view.retention.total_seconds())
+            session.sql(
+                f"DELETE FROM {view.sql} WHERE {quote(view.keys.deleted)} "  # noqa: S608  # every name in it is quoted
+                f"AND {DELETED_AT} < current_timestamp() - INTERVAL '{seconds}' SECOND"
+            )
 
 
-def _add_columns(
-    spark: SparkSession, view: _View, new: Mapping[str, str], properties: Mapping[str, str]
-) -> None:
-    """Add the columns that a changelog has got since."""
-    columns = to_columns(new.items())
-    if not columns:
-        return
-    wanted = {}
-    if MAPPING not in properties and any(needs_mapping(column.name) for column in columns):
-        wanted[MAPPING] = "name"
-    if any(column.sql_type == "timestamp_ntz" for column in columns):
-        wanted["delta.feature.timestampNtz"] = "supported"
-    if wanted:
-        spark.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-    spark.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({', '.join(c.ddl for c in columns)})")
+def _merge(session: SparkSession, rows: DataFrame, view: View) -> None:
+    with _handed_over(session, _newest(rows, view)) as source:
+        try:
+            session.sql(_merge_sql(view, source))
+        except Exception as exc:  # up to Spark 3.5 it is Py4J's
+            if NULL_KEY in str(exc):
+                msg = "a primary key is NULL in the changelog"
+                step = "Filter such rows out, or give them a key."
+                raise KeysError(msg, column=", ".join(view.keys.primary), next_step=step) from exc
+            raise
 
 
-def _apply(rows: DataFrame, view: _View) -> None:
-    """Merge changes by key where they are newer, in one commit; then forget what is old enough."""
-    facts = {"view": view.place.shown}
-    mark = Mark(app_id="", version=0, facts=facts)
-    marked = {"spark.databricks.delta.commitInfo.userMetadata": mark.text}
-    spark = rows.sparkSession
-    with view.place.hold(spark), configured(spark, marked):
-        _check_owner(spark, view)
-        _merge(rows, view)
-
-
-def _check_owner(spark: SparkSession, view: _View) -> None:
-    """See that every row of the table is one that was merged into it.
-
-    Raises:
-        ForeignWriteError: somebody else has written.
-
-    """
-    place = view.place
-    log = open_log(spark, place.ref, find_location(spark, place.ref))
-    newest = log.newest() or 0
-    after = newest
-    while after >= 0:
-        found = log.commits(after - 1, after)
-        if not found or found[0].ours is not None:
-            return
-        if not found[0].harmless:
-            msg = "somebody else has written to the table of the current view"
-            told = f"version {after}, {found[0].operation} by {found[0].user}"
-            step = "Drop the table and let the view be made anew, or keep it in another one."
-            raise ForeignWriteError(msg, table=place.shown, found=told, next_step=step)
-        after -= 1
-
-
-def _merge(rows: DataFrame, view: _View) -> None:
+@contextlib.contextmanager
+def _handed_over(session: SparkSession, rows: DataFrame) -> Iterator[str]:
+    """Let a session find the rows of another one, under a name that nobody guesses, until the block ends."""
     name = f"{_VIEW}{uuid.uuid4().hex}"
-    spark = rows.sparkSession
-    _newest(rows, view).createOrReplaceTempView(name)
+    # Only a global view is seen by another session. Compute that has none, serverless, lends no session either.
+    rows.createOrReplaceGlobalTempView(name)
     try:
-        spark.sql(_merge_sql(view, name))
-    except Exception as exc:  # up to Spark 3.5 it is Py4J's
-        if NULL_KEY in str(exc):
-            msg = "a primary key is NULL in the changelog"
-            step = "Filter such rows out, or give them a key."
-            raise KeysError(msg, column=", ".join(view.keys.primary), next_step=step) from exc
-        raise
+        yield f"{quote(read_conf(session, _SHARED) or 'global_temp')}.{name}"
     finally:
-        spark.catalog.dropTempView(name)
-    if view.retention is not None and view.keys.deleted is not None:
-        seconds = int(view.retention.total_seconds())
-        spark.sql(
-            f"DELETE FROM {view.sql} WHERE {quote(view.keys.deleted)} "  # noqa: S608  # every name in it is quoted
-            f"AND {DELETED_AT} < current_timestamp() - INTERVAL '{seconds}' SECOND"
-        )
+        session.catalog.dropGlobalTempView(name)
 
 
-def _newest(rows: DataFrame, view: _View) -> DataFrame:
+def _newest(rows: DataFrame, view: View) -> DataFrame:
     from pyspark.sql import functions as f
 
     newest = newest_rows(rows, view.keys, view.order)
@@ -267,7 +182,7 @@ def _newest(rows: DataFrame, view: _View) -> DataFrame:
     return newest.withColumn(DELETED_AT, f.when(gone, f.current_timestamp()))
 
 
-def _merge_sql(view: _View, source: str) -> str:
+def _merge_sql(view: View, source: str) -> str:
     same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in view.keys.primary)
     # Structs compare field by field, and NULL is less than everything: the oldest.
     ours, theirs = (

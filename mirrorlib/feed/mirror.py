@@ -12,7 +12,7 @@ from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.keyed import grouping_columns, identifying_columns
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
-from mirrorlib.feed.keyed import is_owners
+from mirrorlib.feed.owners import is_owners
 from mirrorlib.landing.names import TableName, find_key, parse_name
 from mirrorlib.store import open_store
 

@@ -27,6 +27,7 @@ from mirrorlib.feed.net import (
     fold_net,
     pair_updates,
 )
+from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.refusal import (
     TOO_OLD,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.feed.actions import Metadata
+    from mirrorlib.feed.commits import Commits
     from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]
@@ -106,13 +108,19 @@ def read_feed(
     frame = tell_changes(frame, window, name, keys, net=net)
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
-    return declare_grouping(frame, window.metadata)
+    return declare_grouping(frame, found.commits, max(window.until, 0))
 
 
-def declare_grouping(frame: DataFrame, metadata: Metadata) -> DataFrame:
-    """Declare on a feed the partition key that the table's property names; an image of a row identifies none."""
-    columns = grouping_columns(metadata.properties, frame.columns)
-    return tag_columns(frame, Keys(partition=columns), "read_feed") if columns else frame
+def declare_grouping(frame: DataFrame, commits: Commits, version: int) -> DataFrame:
+    """Declare on a feed the partition key that the table's property names; an image of a row identifies none.
+
+    That the table itself has one row of each key goes with the declaration, for `key_feed`; no keys claim it.
+    """
+    columns = grouping_columns(commits.metadata_at(version).properties, frame.columns)
+    if not columns:
+        return frame
+    once = is_one_row(commits, version, columns)
+    return tag_columns(frame, Keys(partition=columns, unique=once), "read_feed")
 
 
 def tell_changes(

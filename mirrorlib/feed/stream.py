@@ -56,9 +56,9 @@ def stream_feed(
         if limit is not None:
             reader = reader.option(option, limit)
     _check_fed(found)
-    newest = found.commits.metadata_at(found.commits.newest)
+    newest = found.commits.newest
     if after is None:
-        return declare_grouping(untag(found.load(reader)), newest)
+        return declare_grouping(untag(found.load(reader)), found.commits, newest)
     window = open_window(found.commits, name, after, None)
     if len(window.segments) > 1:
         msg = "the table's schema has changed since then in a way that one stream cannot span"
@@ -66,9 +66,9 @@ def stream_feed(
         step = f"Read up to version {last - 1} with read_feed, and stream after it."
         raise FeedError(msg, table=name, first_readable=last, next_step=step)
     # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
-    first = min(window.after + 1, found.commits.newest)
+    first = min(window.after + 1, newest)
     rows = found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")
-    return declare_grouping(untag(rows), newest)
+    return declare_grouping(untag(rows), found.commits, newest)
 
 
 def _check_fed(table: FeedTable) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import TYPE_CHECKING
 
 import pytest
 
 from mirrorlib.derive.feed import key_feed
 from mirrorlib.derive.maintain import maintain_current_view, read_current_view
-from mirrorlib.errors import KeysError, KeysLostError, SchemaError
+from mirrorlib.errors import ForeignWriteError, KeysError, KeysLostError, SchemaError
 from mirrorlib.feed.read import read_feed
+from mirrorlib.feed.stream import stream_feed
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import current_view
-from tables import newest_version
+from tables import newest_version, read_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,6 +167,40 @@ def test_arrival_decides_where_order_does_not(spark: SparkSession, view: str) ->
     assert [(1, False, 9, "c")] == live(spark, view)
 
 
+def test_another_arrival_is_refused(spark: SparkSession, view: str) -> None:
+    """It would resolve the same rows otherwise; one that says nothing new is none."""
+    columns = "id int, at int, file int, row int"
+    df = spark.createDataFrame([(1, 7, 1, 2)], columns)
+    changes = key_by(df, "id", cdc=True, order_by="at")
+    maintain_current_view(changes, view, arrival=["file", "row"])
+    for arrival in ((), "file", ["row", "file"]):
+        with pytest.raises(KeysError, match=r"other columns of arrival.*found file, row.*Name the"):
+            maintain_current_view(changes, view, arrival=arrival)
+
+    before = newest_version(view)
+    maintain_current_view(changes, view, arrival=["at", "file", "row"])
+    assert before + 1 == newest_version(view)
+
+
+@pytest.mark.thorough
+def test_a_view_of_an_earlier_version_takes_the_arrival_of_its_next_run(
+    spark: SparkSession, view: str
+) -> None:
+    """It has not kept what it was made with; one of a later version is left alone."""
+    changes = changelog(spark, INSERT)
+    maintain_current_view(changes, view)
+    for told, arrival in (("current", "v"), ("current", ())):
+        spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.view' = '{told}')")
+        maintain_current_view(changes, view, arrival=arrival)
+        with pytest.raises(KeysError, match="other columns of arrival"):
+            maintain_current_view(changes, view, arrival="id")
+
+    told = '{"format": 2}'
+    spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.view' = '{told}')")
+    with pytest.raises(KeysError, match="Install a newer mirrorlib"):
+        maintain_current_view(changes, view)
+
+
 def test_the_view_has_its_keys(spark: SparkSession, view: str) -> None:
     """And its columns have no tags: they are in the table's property."""
     maintain_current_view(changelog(spark, INSERT), view)
@@ -195,6 +233,62 @@ def test_a_change_feed_becomes_a_view(spark: SparkSession, tmp_path: Path, view:
         )
 
     assert expected == [row[:2] for row in live(spark, view)]
+
+
+@pytest.fixture
+def rekeyed(spark: SparkSession, tmp_path: Path) -> str:
+    """Make a table in which keys were updated: 1 became 4, 2 and 3 changed places, 5 stayed what it was."""
+    table = str(tmp_path / "table")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (1, 'a'), (2, 'b'), (3, 'c'), (5, 'e')")
+    spark.sql(
+        f"UPDATE delta.`{table}` SET id = CASE id WHEN 1 THEN 4 WHEN 2 THEN 3 WHEN 3 THEN 2 ELSE id END, v = upper(v)"
+    )
+    return table
+
+
+REKEYED = [(2, "C"), (3, "B"), (4, "A"), (5, "E")]
+
+
+def test_a_key_that_is_updated_leaves_no_record_behind(
+    spark: SparkSession, rekeyed: str, view: str
+) -> None:
+    """Its old one is gone, unless another row has it now; and a key that stays keeps its row."""
+    changes = key_feed(read_feed(spark, rekeyed, after=-1), "id")
+    for after, until in ((1, 2), (-1, 1)):  # the older half comes late
+        maintain_current_view(
+            key_feed(read_feed(spark, rekeyed, after=after, until=until), "id"), view
+        )
+
+    assert REKEYED == sorted(row[:2] for row in current_view(changes).collect())
+    assert REKEYED == [row[:2] for row in live(spark, view)]
+
+
+@pytest.mark.thorough
+def test_a_key_that_is_updated_leaves_no_record_behind_in_a_stream(
+    spark: SparkSession, rekeyed: str, view: str, tmp_path: Path
+) -> None:
+    """Neither in one of all changes, nor in one that begins with the rows as they are."""
+    feed = stream_feed(spark, rekeyed, after=-1)
+    query = maintain_current_view(
+        key_feed(feed, "id"), view, checkpoint=str(tmp_path / "checkpoint"), available_now=True
+    )
+    assert query is not None
+    query.awaitTermination()
+    assert REKEYED == [row[:2] for row in live(spark, view)]
+
+    stream = key_feed(stream_feed(spark, rekeyed), "id")
+    for update in (None, "id = 9 WHERE id = 5"):
+        if update is not None:
+            spark.sql(f"UPDATE delta.`{rekeyed}` SET {update}")
+        query = maintain_current_view(
+            stream, f"{view}2", checkpoint=str(tmp_path / "checkpoint2"), available_now=True
+        )
+        assert query is not None
+        query.awaitTermination()
+    assert [*REKEYED[:-1], (9, "E")] == [row[:2] for row in live(spark, f"{view}2")]
 
 
 @pytest.mark.thorough
@@ -264,6 +358,61 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
     other.write.format("delta").save(f"{view}2")
     with pytest.raises(KeysError, match="holds no current view"):
         read_current_view(spark, f"{view}2")
+
+
+def marks(view: str) -> list[dict[str, object]]:
+    """Return what the commits of a table say that are marked as ours."""
+    return [version.ours for version in read_versions(view) if version.ours is not None]
+
+
+def test_views_that_are_kept_at_the_same_time_mark_their_own_commits_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two threads of one session; what their caller writes then is not taken for mirrorlib's."""
+    views = [str(tmp_path / name) for name in ("one", "other")]
+    together = Barrier(len(views))
+
+    def keep(view: str) -> None:
+        changes = changelog(spark, INSERT, OTHER)
+        together.wait()
+        maintain_current_view(changes, view)
+
+    with ThreadPoolExecutor(len(views)) as threads:
+        list(threads.map(keep, views))
+
+    ids = [spark.sql(f"DESCRIBE DETAIL delta.`{view}`").collect()[0]["id"] for view in views]
+    assert [[{"view": told}] for told in ids] == [marks(view) for view in views]
+    for view in views:
+        spark.sql(f"DELETE FROM delta.`{view}` WHERE id = 2")
+        with pytest.raises(ForeignWriteError, match="DELETE by"):
+            maintain_current_view(changelog(spark, OTHER), view)
+
+
+def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: str) -> None:
+    """Though mirrorlib has marked it; one that tells this view's name, as it was done before, is not."""
+    changes = changelog(spark, INSERT)
+    maintain_current_view(changes, view)
+    rows = spark.read.format("delta").load(view).limit(1)
+
+    def write(told: str) -> None:
+        mark = json.dumps({"mirrorlib": {"view": told}})
+        rows.write.format("delta").mode("append").option("userMetadata", mark).save(view)
+
+    write(view)
+    maintain_current_view(changes, view)
+    write(f"{view}2")
+    with pytest.raises(ForeignWriteError, match="somebody else has written"):
+        maintain_current_view(changes, view)
+
+
+@pytest.mark.thorough
+def test_a_path_that_looks_like_a_variable_is_one(spark: SparkSession, view: str) -> None:
+    """Spark puts nothing in its place, as it would in its user's session."""
+    view = f"{view}${{env:HOME}}"
+    for change in (INSERT, UPDATE):
+        maintain_current_view(changelog(spark, change), view)
+
+    assert [(1, None, 2, "updated")] == live(spark, view)
 
 
 def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:

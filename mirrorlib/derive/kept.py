@@ -1,0 +1,198 @@
+"""Make the table of a current view that is kept, and see that it is this changelog's and nobody else's.
+
+In: a view, and the changelog's columns. Out: the table, with the columns that the changelog has got since. What the
+view was made with, its keys and the columns of arrival, stands in the table's properties: another order would
+resolve the same rows otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.apply.columns import needs_mapping, to_columns
+from mirrorlib.apply.keyed import VIEW_PROPERTY, keys_property, stored_keys
+from mirrorlib.apply.table import MAPPING, feed_properties, find_location, open_log, to_sql
+from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.apply.log import Commit
+    from mirrorlib.derive.place import Place
+    from mirrorlib.keys.value import Keys
+
+DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
+OWNED = "view"  # in what a commit says: the id of the table that it was meant for
+_BEFORE = "current"  # the property, where it does not tell the columns of arrival
+_FEED_DAYS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A current view that is kept.
+
+    Attributes:
+        place: the table.
+        keys: of the changelog.
+        order: all columns that tell which row of a key is newer: the order columns, then those of arrival.
+        retention: how long tombstones are kept; None for ever.
+        id: Delta's, of the table; "" while there is none.
+
+    """
+
+    place: Place
+    keys: Keys
+    order: tuple[str, ...]
+    retention: timedelta | None
+    id: str = ""
+
+    @property
+    def sql(self) -> str:
+        """Return the table, quoted for SQL."""
+        return self.place.ref.sql
+
+    @property
+    def arrival(self) -> tuple[str, ...]:
+        """Return the columns that decide where the order columns do not."""
+        return self.order[len(self.keys.order_by) :]
+
+
+def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
+    """Make the table, or see that it is one of this changelog; return its id.
+
+    Raises:
+        KeysError: its keys or its columns of arrival are others.
+        SchemaError: its columns are.
+
+    """
+    fields = [(field.name, field.dataType.simpleString()) for field in rows.schema.fields]
+    if DELETED_AT in rows.columns:
+        msg = "a column has a name that the current view needs"
+        raise KeysError(msg, table=view.place.shown, column=DELETED_AT, next_step="Rename it.")
+    if view.keys.deleted is not None:
+        fields.append((DELETED_AT, "timestamp"))
+    _make_table(session, view, fields)
+    detail = session.sql(f"DESCRIBE DETAIL {view.sql}").collect()[0]
+    properties = dict(detail["properties"])
+    _check_resolution(view, properties)
+    _fit_columns(session, view, fields, properties)
+    if properties[VIEW_PROPERTY] == _BEFORE:  # from now on it tells
+        told = to_sql(_view_property(view))
+        session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({told})")
+    return str(detail["id"])
+
+
+def _make_table(session: SparkSession, view: View, fields: list[tuple[str, str]]) -> None:
+    columns = to_columns(fields)
+    properties = {
+        **feed_properties(_FEED_DAYS),
+        **keys_property(view.keys),
+        **_view_property(view),
+    }
+    if any(needs_mapping(column.name) for column in columns):
+        properties[MAPPING] = "name"
+    ddl = ", ".join(column.ddl for column in columns)
+    told = to_sql(properties)
+    session.sql(f"CREATE TABLE IF NOT EXISTS {view.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+
+
+def _view_property(view: View) -> dict[str, str]:
+    told = json.dumps({"format": 1, "arrival": view.arrival}, ensure_ascii=False)
+    return {VIEW_PROPERTY: told}
+
+
+def _check_resolution(view: View, properties: Mapping[str, str]) -> None:
+    """See that a table's rows were resolved by the same keys and in the same order.
+
+    Raises:
+        KeysError: they were not.
+
+    """
+    table = view.place.shown
+    told = properties.get(VIEW_PROPERTY)
+    if told is None or stored_keys(properties) != view.keys:
+        msg = "the table was made with other keys"
+        raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
+    if told == _BEFORE:
+        return
+    arrival = _read_arrival(told, table)
+    if arrival != view.arrival:
+        msg = "the table was made with other columns of arrival, by which its rows were resolved"
+        step = "Name the same ones as arrival, choose another table, or drop it."
+        found = ", ".join(arrival) or "none"
+        raise KeysError(msg, table=table, found=found, next_step=step)
+
+
+def _read_arrival(told: str, table: str) -> tuple[str, ...]:
+    try:
+        value: Any = json.loads(told)
+    except ValueError:
+        value = None
+    if isinstance(value, dict) and value.get("format") == 1:
+        return tuple(value["arrival"])
+    msg = "the table's current view has a format that this version does not know"
+    raise KeysError(msg, table=table, found=told, next_step="Install a newer mirrorlib.")
+
+
+def _fit_columns(
+    session: SparkSession,
+    view: View,
+    fields: list[tuple[str, str]],
+    properties: Mapping[str, str],
+) -> None:
+    """Add the columns that a changelog has got since.
+
+    Raises:
+        SchemaError: the others are not the table's.
+
+    """
+    there = {f.name: f.dataType.simpleString() for f in session.table(view.sql).schema.fields}
+    new = {name: kind for name, kind in fields if name not in there}
+    if {**there, **new} != dict(fields):
+        odd = min(set(there.items()) ^ set(fields))
+        msg = "the table's columns are not those of the changelog"
+        step = "Add or cast the column, or choose another table."
+        raise SchemaError(msg, table=view.place.shown, column=odd[0], found=odd[1], next_step=step)
+    columns = to_columns(new.items())
+    if not columns:
+        return
+    wanted = {}
+    if MAPPING not in properties and any(needs_mapping(column.name) for column in columns):
+        wanted[MAPPING] = "name"
+    if any(column.sql_type == "timestamp_ntz" for column in columns):
+        wanted["delta.feature.timestampNtz"] = "supported"
+    if wanted:
+        session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+    session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({', '.join(c.ddl for c in columns)})")
+
+
+def check_owner(session: SparkSession, view: View) -> None:
+    """See that every row of the table is one that was merged into it.
+
+    Raises:
+        ForeignWriteError: somebody else has written, or mirrorlib for another table.
+
+    """
+    place = view.place
+    log = open_log(session, place.ref, find_location(session, place.ref))
+    after = log.newest() or 0
+    while after >= 0:
+        found = log.commits(after - 1, after)
+        if not found or _is_meant(found[0], view):
+            return
+        if not found[0].harmless:
+            msg = "somebody else has written to the table of the current view"
+            told = f"version {after}, {found[0].operation} by {found[0].user}"
+            step = "Drop the table and let the view be made anew, or keep it in another one."
+            raise ForeignWriteError(msg, table=place.shown, found=told, next_step=step)
+        after -= 1
+
+
+def _is_meant(commit: Commit, view: View) -> bool:
+    """Say whether a commit was made to keep this view; before marks told the table's id, they told its name."""
+    return commit.ours is not None and commit.ours.get(OWNED) in (view.id, view.place.shown)
