@@ -1,7 +1,8 @@
-"""What the rule table says of a chain of transformations, in plain Python; shares no code with the package.
+"""What the rule table says of a chain of transformations, in plain Python; the oracle shares no code with the package.
 
 A chain is a list of (kind, number): the number chooses a column. The oracle knows where every column's values
-come from, and which keys are left; `run` does the same to a DataFrame.
+come from, and which keys are left; `run` does the same to a DataFrame. One column, `ROW`, is never chosen: it says
+of which row of the source a row is made, or of which rows one is.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mirrorlib.keys.declare import union_keyed
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Chain = list[tuple[str, int]]
 SOURCE = ("k1", "k2", "gone", "at", "v")
+ROW = "row"
 ORIGIN = {"k1": "key 0", "k2": "key 1", "gone": "gone", "at": "at"}
 
 
@@ -28,6 +32,8 @@ class Oracle:
         keyed: the names that count as keys: a copy is none.
         partition: whether there is a partition key at all.
         primary: whether there is a primary key.
+        true: whether the values still are those of the source, row by row, where the rules give up, too.
+        rows: whether there still is a column that says of which row each one is made.
         commutes: whether resolving first would give the same: no filter by value came before.
         made: how many columns have been made.
 
@@ -36,6 +42,8 @@ class Oracle:
     columns: dict[str, str] = field(default_factory=lambda: {c: ORIGIN.get(c, "") for c in SOURCE})
     partition: bool = True
     primary: bool = True
+    true: bool = True
+    rows: bool = True
     commutes: bool = True
     made: int = 0
 
@@ -48,18 +56,29 @@ class Oracle:
         self.made += 1
         return f"c{self.made}"
 
-    def lose(self) -> None:
-        """Lose all keys."""
+    def lose(self, *, true: bool = False) -> None:
+        """Lose all keys, though their values may be *true* all the same."""
         self.partition = self.primary = False
+        self.true &= true
+
+    @property
+    def every(self) -> list[str]:
+        """Name all columns."""
+        return [*self.columns, *([ROW] if self.rows else [])]
 
     def has(self, what: str) -> bool:
         """Say whether some column still has these values."""
         return what in self.columns.values()
 
     @property
+    def there(self) -> int:
+        """Count the key columns whose values some column still has."""
+        return self.has("key 0") + self.has("key 1")
+
+    @property
     def may_be_partition(self) -> bool:
         """Say whether a partition key may be claimed."""
-        return self.partition and (self.has("key 0") or self.has("key 1"))
+        return self.partition and bool(self.there)
 
     @property
     def may_be_primary(self) -> bool:
@@ -120,7 +139,7 @@ def swap(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
     one, other = o.pick(n), o.pick(n + 1)
     exchanged = {one: other, other: one}
     o.columns = {exchanged.get(c, c): what for c, what in o.columns.items()}
-    return df.toDF(*o.columns)
+    return df.toDF(*[exchanged.get(c, c) for c in df.columns])
 
 
 @step
@@ -136,7 +155,7 @@ def overwrite(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
     """Overwrite a column with NULL where it is something."""
     name = o.pick(n)
     o.columns[name] = ""
-    return df.selectExpr(*[f"nullif({c}, {c}) AS {c}" if c == name else c for c in o.columns])
+    return df.selectExpr(*[f"nullif({c}, {c}) AS {c}" if c == name else c for c in o.every])
 
 
 @step
@@ -144,7 +163,7 @@ def overwrite_by_another(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> D
     """Overwrite a column with what is in another: the name stays, and the values are the other's."""
     name, other = o.pick(n), o.pick(n + 1)
     o.columns[name] = o.columns[other]
-    return df.select(*[df[other].alias(c) if c == name else df[c] for c in o.columns])
+    return df.select(*[df[other].alias(c) if c == name else df[c] for c in o.every])
 
 
 @step
@@ -163,12 +182,19 @@ def filter_rows(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
     return df.where(f"hash({name}) % 2 = 0")
 
 
-@step
-def semi_join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+def filtered(how: str) -> Step:
     """Filter by another table."""
-    o.commutes = False
-    other, key, _ = side(session, o)
-    return df.join(other, df[o.pick(n)].cast("string") == other[key].cast("string"), "left_semi")
+
+    def join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+        o.commutes = False
+        other, key, _ = side(session, o)
+        return df.join(other, df[o.pick(n)].cast("string") == other[key].cast("string"), how)
+
+    return join
+
+
+STEPS["semi_join"] = filtered("left_semi")
+STEPS["anti_join"] = filtered("left_anti")
 
 
 @step
@@ -219,11 +245,13 @@ def explode(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
 
 @step
 def group(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
-    """Aggregate by two columns: they are what is left."""
+    """Aggregate by two columns: they are what is left, and any row of a group may stand for it."""
     names = dict.fromkeys((o.pick(n), o.pick(n + 1)))
     new = o.new()
     o.columns = {**{c: o.columns[c] for c in names}, new: ""}
-    return no_primary(o, df.groupBy(*names).count().withColumnRenamed("count", new))
+    of = {"*": "count", **({ROW: "max"} if o.rows else {})}
+    grouped = df.groupBy(*names).agg(of).withColumnsRenamed({"count(1)": new, f"max({ROW})": ROW})
+    return no_primary(o, grouped)
 
 
 @step
@@ -232,6 +260,7 @@ def rollup(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
     name, new = o.pick(n), o.new()
     o.columns = {name: "", new: ""}
     o.lose()
+    o.rows = False
     return df.rollup(name).count().withColumnRenamed("count", new)
 
 
@@ -263,6 +292,15 @@ for how in ("inner", "left", "right", "full"):
 
 
 @step
+def cross_join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Put every row of another table beside every row, before or behind it."""
+    other, key, value = side(session, o)
+    theirs = {key: "", value: ""}
+    o.columns = {**theirs, **o.columns} if n % 2 else {**o.columns, **theirs}
+    return no_primary(o, other.crossJoin(df) if n % 2 else df.crossJoin(other))
+
+
+@step
 def self_join(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
     """Join with itself, and take the other side's columns."""
     name = o.pick(n)
@@ -285,8 +323,26 @@ def carrier_join(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> Dat
 @step
 def union(o: Oracle, df: DataFrame, _: SparkSession, __: int) -> DataFrame:
     """Add its own rows."""
-    o.lose()
+    o.lose(true=True)
     return df.unionByName(df)
+
+
+@step
+def union_with_other(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Add a row of other values, before or behind its own."""
+    from pyspark.sql import functions as f
+
+    o.lose()
+    other = session.range(1).select(
+        *[f.lit(None).cast(field.dataType).alias(field.name) for field in df.schema]
+    )
+    return other.unionByName(df) if n % 2 else df.unionByName(other)
+
+
+@step
+def keyed_union(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
+    """Add some of its own rows by the package's own union."""
+    return no_primary(o, union_keyed(df, df.where(f"hash({o.pick(n)}) % 2 = 0")))
 
 
 @step
@@ -296,7 +352,7 @@ def python(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFrame:
 
     name, new = o.pick(n), o.new()
     o.columns[new] = ""
-    o.lose()
+    o.lose(true=True)
     return df.select("*", f.udf(lambda value: f"{value}", "string")(name).alias(new))
 
 
@@ -305,14 +361,14 @@ def python_filter(o: Oracle, df: DataFrame, _: SparkSession, n: int) -> DataFram
     """Filter in Python."""
     from pyspark.sql import functions as f
 
-    o.lose()
+    o.lose(true=True)
     return df.where(f.udf(lambda value: value is None, "boolean")(o.pick(n)))
 
 
 @step
 def map_rows(o: Oracle, df: DataFrame, _: SparkSession, __: int) -> DataFrame:
     """Send all rows through Python, with the frame's own schema."""
-    o.lose()
+    o.lose(true=True)
     return df.mapInArrow(lambda batches: batches, df.schema)
 
 
@@ -339,6 +395,4 @@ def cte(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
     dropped = o.pick(n)
     if len(o.columns) > 1:
         del o.columns[dropped]
-    return session.sql(
-        f"WITH q AS (SELECT * FROM {named(df)}) SELECT {', '.join(o.columns)} FROM q"
-    )
+    return session.sql(f"WITH q AS (SELECT * FROM {named(df)}) SELECT {', '.join(o.every)} FROM q")

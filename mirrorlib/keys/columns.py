@@ -68,7 +68,7 @@ class Followed:
 
     Attributes:
         columns: every column that has its values: itself, and what it was renamed or copied to.
-        kind: its type as Spark prints it; "" where nobody has said it, and tags tell what a view has cast.
+        kind: its type as Spark prints it; "" where nobody has said it, and what is left of it is never claimed.
         lost_at: the operator behind which none of them is left, None where one may be.
 
     """

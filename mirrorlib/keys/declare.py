@@ -89,16 +89,29 @@ def union_keyed(*frames: DataFrame) -> DataFrame:
     primary key is never kept: call `key_by` on the result, which is the recipe for a backfill.
 
     Raises:
-        KeysError: no frame is given.
+        KeysError: no frame is given, or the frames share a partition key and a column of it has several types: a
+            union would cast it, and keys that were different could become one.
 
     """
     if not frames:
         msg = "there is nothing to put together"
         raise KeysError(msg, next_step="Give at least one DataFrame.")
     known = [keys_of(frame) for frame in frames]
-    rows = reduce(lambda one, other: one.unionByName(other), frames)
     shared = {(keys.partition, keys.lost) for keys in known}
     partition, lost = shared.pop()
-    if shared or not partition:
+    keeps = bool(partition) and not shared
+    if keeps:
+        _check_same_types(frames, partition)
+    rows = reduce(lambda one, other: one.unionByName(other), frames)
+    if not keeps:
         return rows
     return tag_columns(rows, Keys(partition=partition, lost=lost), "union_keyed")
+
+
+def _check_same_types(frames: Sequence[DataFrame], partition: Sequence[str]) -> None:
+    for name in partition:
+        kinds = dict.fromkeys(frame.schema[name].dataType.simpleString() for frame in frames)
+        if len(kinds) > 1:
+            msg = "a key column has not the same type in all frames, and a cast could make two keys one"
+            step = "Cast it to one type, and declare the keys behind that with key_by."
+            raise KeysError(msg, column=name, found=", ".join(kinds), next_step=step)

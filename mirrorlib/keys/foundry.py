@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
+from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
 from mirrorlib.keys.foundry_types import fields_of, types_of
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PARTITIONS = "includeInPartitioning"
+_PARTS = {"customMetadata", "dataFrameReaderClass", "fieldSchemaList", "primaryKey"}
 _READER = "com.palantir.foundry.spark.input.ParquetDataFrameReader"
 _PRIMARY_TYPES = frozenset(
     ["BYTE", "SHORT", "DECIMAL", "INTEGER", "LONG", "STRING", "BOOLEAN", "TIMESTAMP", "DATE"]
@@ -42,14 +44,14 @@ class FoundrySchema:
         """Declare these keys on a DataFrame that has the document's columns.
 
         Raises:
-            KeysError: a key column is missing there.
+            KeysError: a key column is missing there, or has a type that it cannot have.
 
         """
         missing = [name for name in self.keys.columns if name not in df.columns]
         if missing:
             msg = "the DataFrame lacks a column that the schema document has among its keys"
             raise KeysError(msg, column=missing[0])
-        return tag_columns(df, self.keys, "key_by") if self.keys else df
+        return tag_columns(df, _checked(df.schema, self.keys), "key_by") if self.keys else df
 
 
 def to_foundry_schema(df: DataFrame) -> dict[str, Any]:
@@ -101,40 +103,54 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     A primary key whose columns are not marked as partition key gives a warning: order is then not kept.
 
     Raises:
-        KeysError: it is no such document, or says something that is not known here.
+        KeysError: it is no such document, says something that is not known here, or has keys that cannot be.
 
     """
-    told = _parsed(document)
+    told = _object(_parsed(document), "the schema document", _PARTS)
     fields = told.get("fieldSchemaList")
     if not isinstance(fields, list):
         msg = "the schema document has no fieldSchemaList"
         raise KeysError(msg)
     schema = types_of(fields)
-    partition = tuple(field["name"] for field in fields if _is_partition(field))
-    keys = _parse_primary(told.get("primaryKey"), {f["name"]: f["type"] for f in fields})
+    marked = tuple(field["name"] for field in fields if _is_partition(field))
+    partition = _checked(schema, Keys(partition=marked))
+    kinds = {f["name"]: f["type"] for f in fields}
+    keys = _checked(schema, _parse_primary(told.get("primaryKey"), kinds))
     if not keys.primary:
-        return FoundrySchema(schema=schema, keys=Keys(partition=partition))
-    if set(partition) != set(keys.primary):
+        return FoundrySchema(schema=schema, keys=partition)
+    if set(marked) != set(keys.primary):
         warnings.warn(
             f"The primary key ({', '.join(keys.primary)}) is not the partition key "
-            f"({', '.join(partition) or 'none'}): the order of its rows is not kept. "
+            f"({', '.join(marked) or 'none'}): the order of its rows is not kept. "
             "The primary key is taken for both.",
             stacklevel=2,
         )
     return FoundrySchema(schema=schema, keys=keys)
 
 
-def _parsed(document: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
-    told: Any = document
-    if isinstance(document, str | bytes):
-        try:
-            told = json.loads(document)
-        except ValueError as exc:
-            msg = "the schema document is not JSON"
-            raise KeysError(msg) from exc
-    if not isinstance(told, Mapping):
-        msg = "the schema document is not an object"
-        raise KeysError(msg, found=type(told).__name__)
+def _checked(schema: StructType, keys: Keys) -> Keys:
+    """See that columns may have their part in the keys, by the same rules as wherever keys are declared."""
+    if not keys:
+        return keys
+    found = check_keys(
+        schema,
+        keys.partition,
+        cdc=bool(keys.primary),
+        deleted=keys.deleted,
+        order_by=keys.order_by,
+        types=TABLE_KEY_TYPES,
+    )
+    return replace(found, unique=keys.unique)
+
+
+def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
+    if isinstance(document, Mapping):
+        return document
+    try:
+        told: object = json.loads(document)
+    except ValueError as exc:
+        msg = "the schema document is not JSON"
+        raise KeysError(msg) from exc
     return told
 
 
@@ -154,7 +170,7 @@ def _parse_primary(told: object, kinds: Mapping[str, str]) -> Keys:
     resolution = _object(primary.get("resolution"), "resolution", None)
     kind = resolution.get("type")
     if kind == "unique":
-        _object(resolution.get("unique", {}), "unique", set())
+        _object(_inner(resolution, "unique"), "unique", set())
         keys = Keys(partition=columns, primary=columns, unique=True)
     elif kind == "duplicate":
         keys = _parse_duplicate(_inner(resolution, "duplicate"), columns, kinds)
@@ -177,7 +193,8 @@ def _parse_duplicate(
     kind = strategy.get("type")
     order: tuple[str, ...] = ()
     if kind == "latestWins":
-        order = _columns(_inner(strategy, "latestWins").get("columns"), "latestWins", kinds)
+        latest = _object(_inner(strategy, "latestWins"), "latestWins", {"columns"})
+        order = _columns(latest.get("columns"), "latestWins", kinds)
     elif kind == "customStrategy":
         _object(_inner(strategy, "customStrategy"), "customStrategy", set())
     else:

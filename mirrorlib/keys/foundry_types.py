@@ -118,6 +118,9 @@ def _checked(told: object, path: str) -> Mapping[str, Any]:
     if told.get("userDefinedTypeClass") is not None:
         msg = "a field of the schema document has a type of its user's own"
         raise KeysError(msg, column=path, found=str(told["userDefinedTypeClass"]))
+    if not isinstance(told.get("customMetadata"), Mapping | None):
+        msg = "the customMetadata of a field of the schema document is not an object"
+        raise KeysError(msg, column=path, found=type(told["customMetadata"]).__name__)
     return told
 
 

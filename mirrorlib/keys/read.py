@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysLostError
+from mirrorlib.keys.remedy import declaring, remedy_of
 from mirrorlib.keys.trace import Loss, Trace, trace_keys
 from mirrorlib.keys.value import Keys
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from mirrorlib.keys.rules import Order
 
@@ -40,10 +42,14 @@ def require_keys(df: DataFrame, *, primary: bool = False) -> Keys:
     keys = told.keys
     if keys and not keys.lost and (keys.primary or not primary):
         return keys
-    if told.ok:
-        msg = "no primary key was declared, only a partition key"
-        raise KeysLostError(msg, next_step="Say cdc=True in key_by.")
-    raise KeysLostError(told.trouble, next_step=told.remedy)
+    if not told.ok:
+        raise KeysLostError(told.trouble, next_step=told.remedy)
+    if keys.lost:
+        msg = f"a part of the keys had been lost before {told.origin}: {_names(keys.lost)}"
+        raise KeysLostError(msg, next_step=told.remedy)
+    msg = "no primary key was declared, only a partition key"
+    call = declaring(replace(keys, primary=keys.partition), df.schema)
+    raise KeysLostError(msg, next_step=f"Say cdc=True in key_by: {call}")
 
 
 def explain_keys(df: DataFrame) -> KeysReport:
@@ -51,7 +57,7 @@ def explain_keys(df: DataFrame) -> KeysReport:
 
     And what orders the rows of a key: never more than the weakest link of the lineage leaves.
     """
-    return KeysReport.of(trace_keys(df))
+    return KeysReport.of(trace_keys(df), df.schema)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,7 @@ class KeysReport(Report):
         order: "arrival", "inputs" (inside each input of a union), "columns" (only what order columns tell) or "none".
         weakest_link: what in the lineage leaves no more order than that.
         unclear: why nothing is claimed, where that is not known better.
+        remedy: how to get back what was lost, in sentences; "" when nothing was.
 
     """
 
@@ -92,10 +99,11 @@ class KeysReport(Report):
     order: Order
     weakest_link: str
     unclear: str
+    remedy: str
 
     @classmethod
-    def of(cls, trace: Trace) -> KeysReport:
-        """Tell a trace."""
+    def of(cls, trace: Trace, schema: StructType) -> KeysReport:
+        """Tell the trace of a frame of that schema."""
         return cls(
             keys=trace.keys,
             declared=trace.declared.keys if trace.declared else None,
@@ -104,12 +112,13 @@ class KeysReport(Report):
             order=_order(trace),
             weakest_link=_weakest(trace),
             unclear=trace.unclear,
+            remedy=remedy_of(trace, schema),
         )
 
     @property
     def ok(self) -> bool:
         """Say whether all keys that were declared hold."""
-        return self.declared is not None and self.keys == self.declared
+        return self.declared is not None and self.keys.has_all_of(self.declared)
 
     @property
     def trouble(self) -> str:
@@ -120,17 +129,6 @@ class KeysReport(Report):
             return self.unclear or "no keys were declared"
         told = "; ".join(f"{step.operator}: {step.lost} ({step.why})" for step in self.steps)
         return f"keys were lost: {told}"
-
-    @property
-    def remedy(self) -> str:
-        """Say how to get back what was lost, a sentence."""
-        keys = self.declared
-        if keys is None:
-            return "Declare them with key_by, behind the last step that loses them."
-        call = _call(keys, primary=bool(keys.primary))
-        if self.keys and not self.keys.lost and not self.keys.primary and keys.primary:
-            return f"Declare the primary key anew behind that step: {call}."
-        return f"Declare them anew behind that step, or propagate them where you know that they hold: {call}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
@@ -155,7 +153,7 @@ class KeysReport(Report):
         lost = [f"{step.operator} lost the {step.lost}: {step.why}." for step in self.steps]
         if not self.ok and not lost:
             lost = [f"{self.trouble[0].upper()}{self.trouble[1:]}."]
-        return [*lost, *([] if self.ok else [self.remedy]), self.ordering]
+        return [*lost, *filter(None, [self.remedy]), self.ordering]
 
     @property
     def ordering(self) -> str:
@@ -199,15 +197,3 @@ def _weakest(trace: Trace) -> str:
 
 def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "-"
-
-
-def _call(keys: Keys, *, primary: bool) -> str:
-    told = ", ".join(map(repr, (*keys.partition, *keys.lost)))
-    parts = [f"[{told}]"]
-    if primary:
-        parts.append("cdc=True")
-    if primary and keys.deleted is not None:
-        parts.append(f"deleted={keys.deleted!r}")
-    if primary and keys.order_by:
-        parts.append(f"order_by=[{', '.join(map(repr, keys.order_by))}]")
-    return f"key_by(df, {', '.join(parts)})"

@@ -49,10 +49,19 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """A column that may be one of the keys: its name now, and the name by which it was declared."""
+    """A column that may be one of the keys.
+
+    Attributes:
+        name: its name now.
+        was: the name by which it was declared.
+        kind: the type that it had then, as Spark prints it.
+        declared: the keys that it was declared with.
+
+    """
 
     name: str
     was: str
+    kind: str
     declared: Declared
 
 
@@ -66,7 +75,11 @@ def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
     # has already, such as a watermark's delay, is kept.
     columns = [
         f.col(quote(field.name)).alias(
-            field.name, metadata={**field.metadata, TAG: {**told, "name": field.name}}
+            field.name,
+            metadata={
+                **field.metadata,
+                TAG: {**told, "name": field.name, "type": field.dataType.simpleString()},
+            },
         )
         if field.name in roles
         else f.col(quote(field.name))
@@ -95,11 +108,11 @@ def _read_tag(field: StructField) -> Tagged | None:
     if not isinstance(told, dict):
         return None
     try:
-        keys = Keys.from_json(told["keys"])
+        keys, kind = Keys.from_json(told["keys"]), str(told["type"])
     except (KeyError, KeysError):  # an other version's tag on disk is none
         return None
     declared = Declared(id=told["id"], origin=told["origin"], keys=keys)
-    return Tagged(name=field.name, was=told["name"], declared=declared)
+    return Tagged(name=field.name, was=told["name"], kind=kind, declared=declared)
 
 
 def untag(df: DataFrame) -> DataFrame:

@@ -7,13 +7,13 @@ tag, and its number in the plan leads back to the declaration. Whatever is uncle
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.columns import (
-    Column,
     Followed,
     declared_columns,
     marked_columns,
@@ -36,15 +36,14 @@ from mirrorlib.keys.rules import (
     judge_functions,
     keyed_twice,
 )
-from mirrorlib.keys.tags import MARKER, STALE, Declared, Tagged, read_tags
+from mirrorlib.keys.tags import STALE, Declared, Tagged, read_tags
 from mirrorlib.keys.value import Keys
+from mirrorlib.keys.ways import Marked, Step, columns_end, find_marked, follow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-
-Step = tuple[Node, int]  # an operator, and which of its inputs is meant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +68,7 @@ class Trace:
         keys: what is left.
         declared: what was there; None where keys never were, or cannot be found.
         losses: what took something, in the order of the data's way.
+        names: what the declared columns are called now, None for one that is lost; none where nobody can tell.
         order: what still tells the order of a key's rows.
         weakest: what in the whole lineage, from the source on, leaves no more than that; "" for nothing.
         streaming: whether rows come from a stream, so that there is an arrival.
@@ -79,19 +79,11 @@ class Trace:
     keys: Keys
     declared: Declared | None = None
     losses: tuple[Loss, ...] = ()
+    names: Mapping[str, str | None] = field(default_factory=dict)
     order: Order = "none"
     weakest: str = ""
     streaming: bool = False
     unclear: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Marked:
-    """A place where keys were declared, and the way from there to the end of the plan."""
-
-    id: str
-    node: Node
-    way: tuple[Step, ...]
 
 
 def trace_keys(df: DataFrame) -> Trace:
@@ -122,7 +114,7 @@ def _usable_tags(df: DataFrame) -> list[Tagged]:
 
 
 def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
-    marked = _find_marked(root)
+    marked = find_marked(root)
     if not marked:
         return Trace(keys=Keys(), unclear=_why_none(root))
     effects = [_judge_way(spark, root, one.way) for one in marked]
@@ -148,7 +140,7 @@ def _why_none(root: Node) -> str:
     return "no keys were declared where the plan can see it"
 
 
-def _meeting(one: _Marked, other: _Marked, effects: list[Effect]) -> Node | None:
+def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:
     """Return where keys meet others that are keys there, too; None where those are lost before.
 
     The same declaration on both ways is too much even then: its tags could come from either.
@@ -156,44 +148,9 @@ def _meeting(one: _Marked, other: _Marked, effects: list[Effect]) -> Node | None
     shared = {id(node) for node, _ in one.way}
     place = next(place for place, (node, _) in enumerate(other.way) if id(node) in shared)
     lost = next((at for at, effect in enumerate(effects) if not effect.partition), len(effects))
-    if one.id != other.id and min(lost, _columns_end(other)) < place:
+    if one.id != other.id and min(lost, columns_end(other)) < place:
         return None
     return other.way[place][0]
-
-
-def _columns_end(marked: _Marked) -> int:
-    """Return behind how many operators no column of a declaration is left."""
-    followed = [Followed(column) for column in marked_columns(marked.node.children[0]).values()]
-    for place, (node, above) in enumerate(_pairs(marked)):
-        for column in followed:
-            column.go_through(node, above)
-        if all(column.lost_at is not None for column in followed):
-            return place
-    return len(marked.way)
-
-
-def _pairs(marked: _Marked) -> list[tuple[Node, Node | None]]:
-    """Give every operator of a way, and the one above it."""
-    way = [node for node, _ in marked.way]
-    above: list[Node | None] = [*way[1:], None]
-    return list(zip(way, above[: len(way)], strict=True))
-
-
-def _find_marked(root: Node) -> list[_Marked]:
-    """Find the declarations whose rows or columns come out at the end; a later one hides earlier ones."""
-    found: list[_Marked] = []
-    waiting: list[tuple[Node, tuple[Step, ...]]] = [(root, ())]
-    while waiting:
-        node, way = waiting.pop()
-        if node.operator == "SubqueryAlias" and node.text.strip().startswith(MARKER):
-            found.append(_Marked(id=node.text.strip().removeprefix(MARKER), node=node, way=way))
-            continue
-        waiting += [
-            (child, ((node, side), *way))
-            for side, child in reversed(list(enumerate(node.children)))
-            if judge(node, side).passes
-        ]
-    return found
 
 
 def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[Effect]:
@@ -212,45 +169,56 @@ def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[E
     ]
 
 
-def _twice(meeting: Node, first: _Marked, tagged: dict[str, Tagged]) -> Trace:
+def _twice(meeting: Node, first: Marked, tagged: dict[str, Tagged]) -> Trace:
     """Say that two inputs of one operator have keys."""
     loss = Loss(effect=keyed_twice(meeting))
-    declared = next((t.declared for t in tagged.values() if t.declared.id == first.id), None)
-    return Trace(keys=Keys(), declared=declared, losses=(loss,), weakest=loss.effect.told)
+    told = Trace(keys=Keys(), losses=(loss,), weakest=loss.effect.told)
+    return _lost(told, first, [(n, t) for n, t in tagged.items() if t.declared.id == first.id])
 
 
-def _claim(marked: _Marked, way: list[Effect], tagged: list[tuple[str, Tagged]]) -> Trace:
+def _lost(told: Trace, marked: Marked, mine: list[tuple[str, Tagged]]) -> Trace:
+    """Say of keys that are lost as a whole what was declared, and what is left of its columns."""
+    if not mine:
+        return told
+    names: Mapping[str, str | None] = {}
+    with contextlib.suppress(UnreadablePlanError):
+        names = _names(_followed(marked, mine), mine)
+    return replace(told, declared=mine[0][1].declared, names=names)
+
+
+def _claim(marked: Marked, way: list[Effect], tagged: list[tuple[str, Tagged]]) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
     order, weakest, streaming = judge_order(marked.node, way)
     told = Trace(keys=Keys(), order=order, weakest=weakest, streaming=streaming)
     losses = [Loss(effect=e) for e in way if not (e.partition and e.primary)]
     mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
     if not mine:
-        gone = _follow(marked, marked_columns(marked.node.children[0]))
+        gone = follow(marked, marked_columns(marked.node.children[0]), {})
         losses += _column_losses(marked, gone, {n: n for n, c in gone.items() if c.lost_at is None})
         return replace(told, losses=tuple(losses))
-    declared = mine[0][1].declared
     if not all(effect.partition for effect in way):
-        return replace(told, declared=declared, losses=tuple(losses))
-    columns = declared_columns(marked.node.children[0], declared.keys.columns)
-    followed = _follow(marked, columns)
-    names = {
-        was: _name_of(was, column, [(number, tag) for number, tag in mine if tag.was == was])
-        for was, column in followed.items()
-    }
+        return _lost(replace(told, losses=tuple(losses)), marked, mine)
+    declared = mine[0][1].declared
+    followed = _followed(marked, mine)
+    names = _names(followed, mine)
     losses += _column_losses(marked, followed, names)
     primary = all(effect.primary for effect in way)
     keys = _left(declared.keys, names, primary=primary)
-    return replace(told, keys=keys, declared=declared, losses=tuple(losses))
+    return replace(told, keys=keys, declared=declared, losses=tuple(losses), names=names)
 
 
-def _follow(marked: _Marked, columns: dict[str, Column]) -> dict[str, Followed]:
-    """Follow each column of the keys up to the end of the plan."""
-    followed = {name: Followed(column) for name, column in columns.items()}
-    for node, above in _pairs(marked):
-        for column in followed.values():
-            column.go_through(node, above)
-    return followed
+def _followed(marked: Marked, mine: list[tuple[str, Tagged]]) -> dict[str, Followed]:
+    columns = declared_columns(marked.node.children[0], mine[0][1].declared.keys.columns)
+    return follow(marked, columns, {tag.was: tag.kind for _, tag in mine})
+
+
+def _names(
+    followed: Mapping[str, Followed], mine: list[tuple[str, Tagged]]
+) -> dict[str, str | None]:
+    return {
+        was: _name_of(was, column, [(number, tag) for number, tag in mine if tag.was == was])
+        for was, column in followed.items()
+    }
 
 
 def _name_of(was: str, column: Followed, tags: list[tuple[str, Tagged]]) -> str | None:
@@ -261,7 +229,7 @@ def _name_of(was: str, column: Followed, tags: list[tuple[str, Tagged]]) -> str 
 
 
 def _column_losses(
-    marked: _Marked, followed: dict[str, Followed], names: Mapping[str, str | None]
+    marked: Marked, followed: Mapping[str, Followed], names: Mapping[str, str | None]
 ) -> list[Loss]:
     lost: dict[int, tuple[Node, list[str]]] = {}
     for was, column in followed.items():

@@ -43,6 +43,14 @@ class Keys:
         deleted = () if self.deleted is None else (self.deleted,)
         return tuple(dict.fromkeys((*self.partition, *self.primary, *deleted, *self.order_by)))
 
+    def has_all_of(self, declared: Keys) -> bool:
+        """Say whether all that was declared is there, whatever columns are called by now."""
+        return (
+            len(self.partition) == len(declared.partition)
+            and bool(self.primary) == bool(declared.primary)
+            and self.lost == declared.lost
+        )
+
     def to_json(self) -> str:
         """Write the keys as JSON, as tables keep them."""
         return json.dumps({"format": 1, **asdict(self)}, ensure_ascii=False)

@@ -175,6 +175,33 @@ def test_nothing_cannot_be_put_together() -> None:
         union_keyed()
 
 
+@pytest.mark.parametrize(
+    "one, other",
+    [("string", "int"), ("long", "double"), ("int", "long"), ("timestamp", "string")],
+)
+def test_frames_whose_key_columns_differ_in_type_are_not_put_together(
+    session: SparkSession, one: str, other: str
+) -> None:
+    """Spark would cast: "01" and "1" became one key, as would numbers that a double cannot tell apart."""
+    frames = [
+        key_by(session.createDataFrame([], f"k1 int, k2 {kind}, v long"), ["k1", "k2"])
+        for kind in (one, other)
+    ]
+    found = ", ".join(frame.schema["k2"].dataType.simpleString() for frame in frames)
+
+    with pytest.raises(KeysError, match=f"column k2: .* not the same type .*found {found}"):
+        union_keyed(*frames)
+
+
+def test_columns_that_are_no_keys_may_be_widened(session: SparkSession) -> None:
+    """Only in the keys a cast does harm."""
+    frames = [
+        key_by(session.createDataFrame([], f"k1 int, v {kind}"), "k1") for kind in ("int", "long")
+    ]
+
+    assert Keys(partition=("k1",)) == keys_of(union_keyed(*frames))
+
+
 def test_a_backfill_is_put_together_and_keyed_anew(session: SparkSession) -> None:
     """The recipe: union, then key_by."""
     old = key_by(session.createDataFrame(ROWS[:2], SCHEMA), KEY)

@@ -160,6 +160,27 @@ add(
 )
 
 
+@edge("view of a view that was replaced by one with a cast", Keys(partition=("k1",), lost=("v",)))
+def replaced_view(c: Case) -> DataFrame:
+    """The outer view casts back to the type it knows, and puts back the tag: the values are others."""
+    df = key_by(plain(c.session), ["k1", "v"])
+    df.createOrReplaceTempView("inner_view")
+    c.session.sql("CREATE OR REPLACE TEMP VIEW outer_view AS SELECT * FROM inner_view")
+    df.withColumn("v", c.f.col("v").cast("int")).createOrReplaceTempView("inner_view")
+    found = c.session.table("outer_view")
+    assert "mirrorlib.key" in found.schema["v"].metadata
+    return found
+
+
+@edge("view of a view that was replaced by one with the same types", WHOLE)
+def replaced_alike(c: Case) -> DataFrame:
+    """What a view casts to the type that a column had, it leaves alone."""
+    name = c.view("inner_alike")
+    c.session.sql(f"CREATE OR REPLACE TEMP VIEW outer_alike AS SELECT * FROM {name}")
+    c.df.where("v > 1").createOrReplaceTempView(name)
+    return c.session.table("outer_alike")
+
+
 # Functions
 
 

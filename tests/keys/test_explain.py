@@ -11,10 +11,14 @@ import pytest
 from keyed import KEY, WHOLE, Case, keyed, plain, static, tried
 from mirrorlib.errors import KeysLostError
 from mirrorlib.keys.declare import key_by, union_keyed
-from mirrorlib.keys.read import explain_keys, require_keys
+from mirrorlib.keys.read import explain_keys, keys_of, require_keys
+from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+THEN = "Then declare them anew with key_by, behind the last step that loses keys."
 
 
 def test_whole_keys_are_told_as_they_are(session: SparkSession) -> None:
@@ -25,6 +29,15 @@ def test_whole_keys_are_told_as_they_are(session: SparkSession) -> None:
     assert WHOLE == told.keys == told.declared
     assert "" == told.trouble
     assert "partition key    k1, k2    k1, k2" in str(told)
+
+
+def test_keys_under_other_names_are_whole(session: SparkSession) -> None:
+    """A rename loses nothing."""
+    told = explain_keys(keyed(session).withColumnRenamed("k1", "id").withColumnRenamed("d", "gone"))
+
+    assert told.ok
+    assert ("", "") == (told.trouble, told.remedy)
+    assert ("id", "k2") == told.keys.partition
 
 
 @pytest.mark.parametrize(
@@ -69,8 +82,119 @@ def test_a_loss_names_its_operator(
     assert not told.ok
     assert lost in [found.lost for found in told.steps]
     assert operator in {None, *[found.operator for found in told.steps]}
-    assert "key_by(df, ['k1', 'k2'], cdc=True, deleted='d', order_by=['ts'])" in told.remedy
     assert told.remedy in str(told)
+
+
+def copied(c: Case) -> DataFrame:
+    """Leave a copy of a key in its place, which then is called like the other one was."""
+    return c.df.selectExpr("k1 AS k2", "d AS gone", "ts", "v AS k1").sort("ts")
+
+
+@pytest.mark.parametrize(
+    "step, key, primary",
+    [
+        (lambda c: c.df.limit(3), ("k1", "k2"), ("d", "ts")),
+        (lambda c: c.df.withColumnRenamed("k1", "id").limit(3), ("id", "k2"), ("d", "ts")),
+        (lambda c: c.df.toDF("k2", "k1", "a", "b", "e", "f").sort("e"), ("k2", "k1"), ("a", "b")),
+        (
+            lambda c: c.df.withColumnRenamed("k2", "z").withColumn("n", c.f.udf(lambda v: v)("v")),
+            ("k1", "z"),
+            ("d", "ts"),
+        ),
+        (
+            lambda c: c.df.withColumnRenamed("d", "gone").union(c.df),
+            ("k1", "k2"),
+            ("gone", "ts"),
+        ),
+        (lambda c: c.df.mapInArrow(lambda b: b, c.df.schema), ("k1", "k2"), ("d", "ts")),
+        (lambda c: c.df.withColumn("k1", c.df.k1 + 1).where("v > 1"), ("k1", "k2"), ("d", "ts")),
+    ],
+)
+def test_the_advised_call_declares_what_was_lost(
+    session: SparkSession,
+    step: Callable[[Case], DataFrame],
+    key: tuple[str, ...],
+    primary: tuple[str, str],
+) -> None:
+    """As it stands, with the names that columns have there."""
+    df = step(tried(session))
+
+    assert Keys(partition=key, primary=key, deleted=primary[0], order_by=(primary[1],)) == keys_of(
+        called(df, explain_keys(df).remedy)
+    )
+
+
+def called(df: DataFrame, remedy: str) -> DataFrame:
+    """Do what a remedy says."""
+    call = remedy[remedy.index("key_by(") :].removesuffix(".")
+    found: DataFrame = eval(call, {"key_by": key_by, "df": df})  # noqa: S307  # that is the test
+    return found
+
+
+@pytest.mark.parametrize(
+    "step, remedy",
+    [
+        (
+            lambda c: c.df.drop("k2").where("v > 1"),
+            "Keep k2 in the step that loses what is gone (select).",
+        ),
+        (
+            lambda c: c.df.withColumnRenamed("k2", "z").drop("z"),
+            "Keep k2 in the step that loses what is gone (select).",
+        ),
+        (
+            lambda c: c.df.groupBy("k1").count(),
+            f"Keep k2, d, ts in the step that loses what is gone (aggregate). {THEN}",
+        ),
+        (
+            copied,
+            f"Keep k2 in the step that loses what is gone (select). {THEN}",
+        ),
+    ],
+)
+def test_what_is_gone_has_to_be_kept(
+    session: SparkSession, step: Callable[[Case], DataFrame], remedy: str
+) -> None:
+    """No call is advised that names a column which is no longer there."""
+    assert remedy == explain_keys(step(tried(session))).remedy
+
+
+def test_a_remedy_says_what_has_to_be_done_before(session: SparkSession) -> None:
+    """Where two columns have one name, or a type is none of a key's, the call alone would be refused."""
+    c = tried(session)
+    other = static(session).select("k1", "s")
+    double = explain_keys(c.df.join(other, c.df.k1 == other.k1).sort("v"))
+    kind = explain_keys(c.df.withColumn("k1", c.f.array("k1")))
+
+    assert "Before that: column k1: two columns have the same name" in double.remedy
+    assert "Before that: column k1: a key column cannot have its type" in kind.remedy
+
+
+def test_keys_that_were_lost_before_are_named(session: SparkSession) -> None:
+    """They are not said to have never been a primary key, and no call would bring them back here."""
+    both = union_keyed(keyed(session).drop("k2"), keyed(session).drop("k2"))
+    told = explain_keys(both)
+
+    assert told.ok
+    assert ("k2",) == told.keys.lost
+    assert told.remedy.startswith("Keep k2 up to union_keyed: ")
+    assert told.remedy in str(told)
+    for primary in (False, True):
+        with pytest.raises(
+            KeysLostError, match="a part of the keys had been lost before union_keyed: k2"
+        ) as raised:
+            require_keys(both, primary=primary)
+        assert told.remedy in str(raised.value)
+
+
+def test_a_partition_key_alone_is_told_how_to_get_a_primary_one(session: SparkSession) -> None:
+    """By a call that works as it stands."""
+    df = key_by(plain(session), KEY).withColumnRenamed("k1", "id")
+    with pytest.raises(KeysLostError, match="no primary key was declared") as raised:
+        require_keys(df, primary=True)
+
+    key = ("id", "k2")
+    assert Keys(partition=key, primary=key) == keys_of(called(df, str(raised.value)))
 
 
 def test_keys_that_are_needed_and_lost_raise(session: SparkSession) -> None:
@@ -79,7 +203,7 @@ def test_keys_that_are_needed_and_lost_raise(session: SparkSession) -> None:
         require_keys(keyed(session).drop("k2"))
 
     assert "keys were lost: select: column k2 (dropped or overwritten)" == raised.value.reason
-    assert "key_by(df, ['k1', 'k2'], cdc=True" in str(raised.value)
+    assert "Keep k2 in the step that loses what is gone (select)." in str(raised.value)
 
 
 def test_keys_that_are_needed_and_there_are_returned(session: SparkSession) -> None:

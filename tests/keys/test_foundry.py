@@ -73,6 +73,7 @@ def document(primary: object, **fields: Any) -> dict[str, Any]:
         field("b", "LONG", customMetadata={"includeInPartitioning": True}),
         field("gone", "BOOLEAN"),
         field("at", "TIMESTAMP"),
+        field("ratio", "DOUBLE"),
     ]
     return {"fieldSchemaList": told, "primaryKey": primary, **fields}
 
@@ -86,6 +87,12 @@ def duplicate(strategy: object, **more: object) -> dict[str, Any]:
 
 
 CUSTOM = {"type": "customStrategy", "customStrategy": {}}
+TAGS = field(
+    "tags",
+    "ARRAY",
+    arraySubtype={"type": "STRING"},
+    customMetadata={"includeInPartitioning": True},
+)
 
 
 def test_the_documented_primary_key_is_written(session: SparkSession) -> None:
@@ -191,6 +198,13 @@ def test_a_primary_key_that_does_not_partition_warns() -> None:
         ({**duplicate(CUSTOM), "columns": ["z"]}, "column z: primaryKey names a column"),
         ({**duplicate(CUSTOM), "more": 1}, "primaryKey has a part that is not known .found more"),
         (["a"], "primaryKey is not an object"),
+        ({"columns": ["a", "b"], "resolution": {"type": "unique", "unique": {}, "more": 1}}, "unique has a part that is not known .found more"),
+        ({"columns": ["a", "b"], "resolution": {"type": "unique", "more": 1}}, "unique has a part that is not known .found more"),
+        (duplicate({"type": "latestWins", "latestWins": {"columns": ["at"], "more": 1}}), "latestWins has a part that is not known .found more"),
+        (duplicate({"type": "latestWins", "columns": ["at"], "more": 1}), "latestWins has a part that is not known .found more"),
+        (duplicate({"type": "latestWins", "columns": ["ratio"]}), "column ratio: an order column cannot have its type .found double"),
+        (duplicate({"type": "latestWins", "columns": ["b"]}), "column b: a column is a key and the order column"),
+        ({**duplicate(CUSTOM, deletionColumn="gone"), "columns": ["a", "gone"]}, "column gone: a column is a key and the deletion column"),
     ],
 )  # fmt: skip
 def test_a_primary_key_of_another_shape_is_refused(primary: object, reason: str) -> None:
@@ -215,6 +229,9 @@ def test_a_primary_key_of_another_shape_is_refused(primary: object, reason: str)
         ({"fieldSchemaList": [field("a", "STRING", userDefinedTypeClass="X")]}, "a type of its user's own .found X"),
         ({"fieldSchemaList": [field("a", "STRING"), field("a", "LONG")]}, "column a: .* two fields of one name"),
         ({"fieldSchemaList": [field("a", "STRING", customMetadata={"includeInPartitioning": "yes"})]}, "neither true nor false"),
+        ({"fieldSchemaList": [field("a", "STRING", customMetadata=["x"])]}, "field 0: the customMetadata .* is not an object .found list"),
+        ({"fieldSchemaList": [TAGS]}, "column tags: a key column cannot have its type .found array<string>"),
+        (document(None, fields=1), "the schema document has a part that is not known .found fields"),
     ],
 )  # fmt: skip
 def test_a_document_of_another_shape_is_refused(told: str | dict[str, Any], reason: str) -> None:
@@ -254,3 +271,31 @@ def test_keys_are_not_declared_on_other_data(spark: SparkSession) -> None:
     """A document's key columns have to be there."""
     with pytest.raises(KeysError, match="lacks a column"):
         from_foundry_schema(document(duplicate(CUSTOM))).declare(plain(spark))
+
+
+@pytest.mark.parametrize(
+    "columns, reason",
+    [
+        ("a string, b array<bigint>, gone boolean, at timestamp", "column b: a key column cannot"),
+        ("a string, b bigint, gone string, at timestamp", "column gone: the deletion column"),
+        ("a string, b bigint, gone boolean, at double", "column at: an order column cannot"),
+    ],
+)
+def test_keys_are_not_declared_on_columns_of_other_types(
+    spark: SparkSession, columns: str, reason: str
+) -> None:
+    """What the data's own types do not allow is not claimed, whatever the document says of them."""
+    strategy = {"type": "latestWins", "latestWins": {"columns": ["at"]}}
+    found = from_foundry_schema(document(duplicate(strategy, deletionColumn="gone")))
+
+    with pytest.raises(KeysError, match=reason):
+        found.declare(spark.createDataFrame([], columns))
+
+
+def test_a_primary_key_does_not_hide_what_cannot_partition() -> None:
+    """Every mark is looked at, also where the primary key is taken for both."""
+    told = document(duplicate(CUSTOM))
+    told["fieldSchemaList"].append(TAGS)
+
+    with pytest.raises(KeysError, match="column tags: a key column cannot have its type"):
+        from_foundry_schema(told)

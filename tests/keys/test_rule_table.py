@@ -5,12 +5,14 @@ The numbers are those of the table in `docs/keys.md`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import mirrorlib
 from keyed import (
     KEY,
     NONE,
@@ -33,6 +35,8 @@ from mirrorlib.keys.view import current_view
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from zones import ZoneWriter
 
 pytestmark = pytest.mark.smoke
 
@@ -113,6 +117,12 @@ OVERWRITES: list[tuple[str, Step]] = [
 ]
 for told, way in OVERWRITES:
     case("6", f"overwrite {told}", without("k1"), way)
+case(
+    "6b",
+    "overwrite by itself in a select",
+    WHOLE,
+    lambda c: c.df.select(c.df.k1.alias("k1"), "k2", "d", "ts"),
+)
 case("6", "fillna elsewhere", WHOLE, lambda c: c.df.fillna(0, ["v"]))
 case("7", "deletion column dropped", PARTITION, lambda c: c.df.drop("d"))
 case("7", "deletion column overwritten", PARTITION, lambda c: c.df.withColumn("d", ~c.df.d))
@@ -316,6 +326,22 @@ case(
 )
 
 
+@rule("23", "RDD", NONE)
+def rdd(c: Case) -> DataFrame:
+    """Make a frame of the rows and the schema."""
+    if is_connect(c.session):
+        pytest.skip("Spark Connect has no RDDs")
+    return c.session.createDataFrame(c.df.rdd, c.df.schema)
+
+
+@rule("23", "pandas API", NONE)
+def pandas_api(c: Case) -> DataFrame:
+    """Go there and back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it advises to name an index
+        return c.df.pandas_api().to_spark()
+
+
 @rule("24", "view", WHOLE)
 def view(c: Case) -> DataFrame:
     """Read a view."""
@@ -383,6 +409,32 @@ def test_a_table_that_is_written_and_read_has_no_keys_yet(
 
     assert any("mirrorlib.key" in field.metadata for field in found.schema.fields)
     assert NONE == keys_of(found)
+
+
+def test_a_table_that_mirrorlib_writes_is_read_with_its_keys(
+    session: SparkSession, spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """29: as its property says, on both kinds of Spark, and through what is done to it then."""
+    zone.table("orders", keys=["id"]).file([{"id": 1, "v": "a"}], markers=[0])
+    mirrorlib.apply(spark, str(zone), target, insert_policy="upsert")
+    found = mirrorlib.read_table(session, f"{target}/orders").withColumnRenamed("id", "order")
+
+    assert Keys(partition=("order",), primary=("order",)) == keys_of(found)
+    assert keys_of(found).unique
+    assert Keys(partition=("order",)) == keys_of(found.limit(1))
+
+
+def test_an_overwrite_by_itself_is_kept_but_by_a_client(session: SparkSession) -> None:
+    """6b: from Spark 4.1 on `withColumn` of a client takes off what a column says of itself."""
+    c = tried(session)
+    forgets = is_connect(session) and session.version >= "4.1"
+
+    assert (without("k1") if forgets else WHOLE) == keys_of(c.df.withColumn("k1", c.df.k1))
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Say whether a session is a client's."""
+    return "connect" in type(session).__module__
 
 
 case("30", "current view", WHOLE, lambda c: current_view(c.df))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,6 +51,25 @@ def stateful(df: DataFrame) -> DataFrame:
     )
 
 
+def transformed(df: DataFrame, session: SparkSession) -> DataFrame:
+    """Send groups through a processor with state of its own."""
+    if session.version < "4":
+        pytest.skip("transformWithState came with Spark 4")
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Same(StatefulProcessor):
+        def init(self, handle: object) -> None:
+            """Keep nothing."""
+
+        def handleInputRows(self, *given: Any) -> Any:  # noqa: N802  # Spark's name
+            """Give rows as they come, of a key, rows and timers."""
+            yield from given[1]
+
+    return df.groupBy("k").transformWithStateInPandas(
+        Same(), df.drop("gone").schema, "Append", "None"
+    )
+
+
 STEPS: dict[str, tuple[Step, Keys]] = {
     "nothing": (lambda df, _: df, WHOLE),
     "filter and rename": (
@@ -85,6 +104,7 @@ STEPS: dict[str, tuple[Step, Keys]] = {
     ),
     "union": (lambda df, s: df.union(stream(s)), NONE),
     "state": (lambda df, _: stateful(df), NONE),
+    "transformWithState": (transformed, NONE),
 }
 
 
