@@ -26,7 +26,8 @@ from mirrorlib.export.deliver import bring_up_to_date
 from mirrorlib.export.record import OnExpired, Start, check_start
 from mirrorlib.export.registry import Registry
 from mirrorlib.export.report import ExportReport, State, StreamReport
-from mirrorlib.export.sinks.open import check_apart, open_sink, shown_url
+from mirrorlib.export.sinks.apart import check_apart
+from mirrorlib.export.sinks.open import open_sink, shown_url
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.mirror import find_mirror, stored_columns
 from mirrorlib.feed.place import find_feed_table
@@ -120,8 +121,7 @@ def export_tables(
     _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
     tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
-        if catalog is None:
-            check_apart(to, os.fspath(target))
+        check_apart(to, os.fspath(target) if catalog is None else None)
         sink, chosen = open_sink(to, mode)
         shown = shown_url(to)
     else:
