@@ -120,6 +120,18 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def key(text: str) -> tuple[str, tuple[str, ...]]:
+    """Read a key column of every table, or `TABLE=COLUMN,…`, those of one, which are none behind `TABLE=`."""
+    table, told, columns = text.partition("=")
+    if not told:
+        return "", (text,)
+    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
+    if table and all(names):
+        return table, names
+    msg = f"{text!r} is neither a column nor TABLE=COLUMN[,COLUMN…]"
+    raise argparse.ArgumentTypeError(msg)
+
+
 def start(text: str) -> str | int:
     """Read with what a consumer begins: snapshot, now, or a version from -1 on."""
     if text in {"snapshot", "now"}:

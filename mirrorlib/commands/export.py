@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.commands.arguments import add_target, positive, seconds, start
+from mirrorlib.commands.arguments import add_target, key, positive, seconds, start
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
 from mirrorlib.commands.watch import run_rounds, stop_on_signals
@@ -19,7 +19,7 @@ HELP = "deliver what changed to a consumer"
 MORE = (
     "A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
     "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
-    "known from its landing zone, say them with --key."
+    "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key."
 )
 
 
@@ -46,12 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--net", action="store_true", help="fold each window to what is different between its ends"
     )
     _add_beginning(command)
-    command.add_argument(
-        "--key",
-        action="append",
-        metavar="COLUMN",
-        help="a key column of every table, for tables that are no mirrors; may be repeated",
-    )
+    _add_keys(command)
     command.add_argument(
         "--max-versions", type=positive, metavar="N", help="versions a window (default: all)"
     )
@@ -67,6 +62,36 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep delivering, pausing this long in between, until Ctrl-C",
     )
+
+
+def _add_keys(command: argparse.ArgumentParser) -> None:
+    """Add by which columns rows are told apart."""
+    choice = command.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--key",
+        action="append",
+        type=key,
+        metavar="COLUMN|TABLE=COLUMN,…",
+        help="a key column of every table, or the key columns of one (TABLE= for none), in place of those that are "
+        "known from its landing zone; may be repeated",
+    )
+    choice.add_argument(
+        "--no-key",
+        action="store_true",
+        help="go by no keys, though they are known: equal rows are counted",
+    )
+
+
+def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
+    """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
+    if arguments.no_key:
+        return ()
+    told: dict[str, tuple[str, ...]] = {}
+    for table, columns in arguments.key or ():
+        told[table] = told.get(table, ()) + columns
+    if "" in told and len(told) > 1:
+        arguments.refuse("--key says columns of every table or those of one, not both")
+    return told.get("", told or None)
 
 
 def _add_beginning(command: argparse.ArgumentParser) -> None:
@@ -91,6 +116,7 @@ def run(arguments: argparse.Namespace) -> bool:
     from mirrorlib.export.run import export_tables
     from mirrorlib.export.sinks.open import place_of
 
+    keys = _keys(arguments)
     spark = start_spark(arguments, place_of(arguments.to))
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels what is in flight
 
@@ -106,7 +132,7 @@ def run(arguments: argparse.Namespace) -> bool:
                 net=arguments.net,
                 start=arguments.start,
                 on_expired=arguments.on_expired,
-                keys=arguments.key,
+                keys=keys,
                 catalog=arguments.catalog,
                 state=arguments.state,
                 max_versions=arguments.max_versions,
