@@ -54,6 +54,7 @@ _COLOURS = {
     "refused": "bold red",
     "delivering": "cyan",
     "busy": "yellow",
+    "expiring": "bold yellow",
     "expired": "bold red",
     "vacuumed": "green",
     "ready": "green",

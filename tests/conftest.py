@@ -17,6 +17,7 @@ from hypothesis import settings
 # `from oracle import …` works in every test, and in the scripts beside them, wherever pytest is started.
 sys.path.insert(0, str(Path(__file__).parent))
 
+import servers
 import shared_java
 from little import LITTLE, SHORT_LIVED
 from zones import ZoneWriter
@@ -40,6 +41,7 @@ settings.load_profile("patient")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start one Java process for all workers, if there are workers."""
+    servers.check_clients()
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.stash[_JAVA] = shared_java.SharedJava(memory="5g", java="-XX:+UseParallelGC")
         os.environ[shared_java.PLACE] = str(config.stash[_JAVA].place)

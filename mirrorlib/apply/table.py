@@ -41,6 +41,7 @@ _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippi
 _EXACT_IN_DOUBLE = 1 << 53
 FEED = "delta.enableChangeDataFeed"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
+LOG_RETENTION = "delta.logRetentionDuration"
 FEED_DAYS = 7
 LOG_DAYS = 30
 
@@ -192,7 +193,7 @@ def feed_properties(days: int) -> dict[str, str]:
     return {
         FEED: "true",
         FILE_RETENTION: f"interval {days} days",
-        "delta.logRetentionDuration": f"interval {max(days, LOG_DAYS)} days",
+        LOG_RETENTION: f"interval {max(days, LOG_DAYS)} days",
     }
 
 

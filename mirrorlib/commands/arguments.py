@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 from typing import Any
 
@@ -118,6 +119,36 @@ def positive(text: str) -> int:
         msg = f"{text!r} is not a whole number from 1 on"
         raise argparse.ArgumentTypeError(msg)
     return int(text)
+
+
+def key(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Read key columns by table: `COLUMN` of every table, `TABLE=COLUMN,…`, `TABLE=` for none, or JSON of these."""
+    if text.startswith(("[", "{")):
+        return _key_json(text)
+    table, told, columns = text.partition("=")
+    if not told:
+        return [("", (text,))] if text else []  # a job's parameter may be empty
+    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
+    if table and all(names):
+        return [(table, names)]
+    msg = f"{text!r} is neither a column nor TABLE=COLUMN[,COLUMN…]"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _key_json(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    told = found if isinstance(found, dict) else {"": found}
+    if all(_are_names(columns) for columns in told.values()):
+        return [(table, tuple(columns)) for table, columns in told.items() if table or columns]
+    msg = f"""{text!r} is neither a JSON list of columns nor a mapping such as {{"dbo/orders": ["id"]}}"""
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
 
 
 def start(text: str) -> str | int:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 HELP = "show who is delivered to, and how far each has come"
 MORE = (
     "Health: current, behind (it has not been given the newest versions), delivering (a run is at it), failed, "
-    "or expired (what it has not read is gone). Needs Spark only for tables of a catalog."
+    "expiring (what it has not read may soon leave the table's log: export, or raise delta.logRetentionDuration), or "
+    "expired (it is gone). Consumers that were registered with --state are found only with the same --state. Needs "
+    "Spark only for tables of a catalog."
 )
 
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from mirrorlib.commands.arguments import add_target, positive, seconds, start
+from mirrorlib.commands.arguments import add_target, key, positive, seconds, start
 from mirrorlib.commands.say import say_json
 from mirrorlib.commands.spark import start_spark
 from mirrorlib.commands.watch import run_rounds, stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
 if TYPE_CHECKING:
+    import argparse
+
     from mirrorlib.export.report import ExportReport
 
-Columns: TypeAlias = list[str] | dict[str, list[str]]
 HELP = "deliver what changed to a consumer"
 MORE = (
     "A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
     "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
-    "known from its landing zone, say them with --key."
+    "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key."
 )
 
 
@@ -47,15 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--net", action="store_true", help="fold each window to what is different between its ends"
     )
     _add_beginning(command)
-    command.add_argument(
-        "--key",
-        type=key_columns,
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="a key column of every table, where it is not known; may be repeated, or a JSON list, or alone a JSON "
-        """mapping of tables, '{"dbo/orders": ["id"]}'""",
-    )
+    _add_keys(command)
     command.add_argument(
         "--max-versions",
         type=lambda text: positive(text) if text else None,  # a job's parameter may be empty
@@ -74,6 +65,36 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep delivering, pausing this long in between, until Ctrl-C",
     )
+
+
+def _add_keys(command: argparse.ArgumentParser) -> None:
+    """Add by which columns rows are told apart."""
+    choice = command.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--key",
+        action="append",
+        type=key,
+        metavar="COLUMN|TABLE=COLUMN,…",
+        help="a key column of every table, or the key columns of one (TABLE= for none), in place of those that are "
+        "known from its landing zone; may be repeated, or all in one as a JSON list or mapping",
+    )
+    choice.add_argument(
+        "--no-key",
+        action="store_true",
+        help="go by no keys, though they are known: equal rows are counted",
+    )
+
+
+def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
+    """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
+    if arguments.no_key:
+        return ()
+    told: dict[str, tuple[str, ...]] = {}
+    for table, columns in (pair for pairs in arguments.key or () for pair in pairs):
+        told[table] = told.get(table, ()) + columns
+    if "" in told and len(told) > 1:
+        arguments.refuse("--key says columns of every table or those of one, not both")
+    return told.get("", told or None)
 
 
 def _add_beginning(command: argparse.ArgumentParser) -> None:
@@ -126,37 +147,6 @@ def run(arguments: argparse.Namespace) -> bool:
     return run_rounds(
         one, lambda report: _say(report, arguments), stop, arguments.watch, as_json=arguments.json
     )
-
-
-def key_columns(text: str) -> Columns:
-    """Read one column's name, a JSON list of them, or a JSON mapping of tables to lists; an empty text is none."""
-    if not text.startswith(("[", "{")):
-        return [text] if text else []
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if _are_names(found):
-        columns: list[str] = found
-        return columns
-    if isinstance(found, dict) and all(one and _are_names(one) for one in found.values()):
-        return found
-    msg = f"""{text!r} is neither a JSON list of columns nor a mapping such as {{"dbo/orders": ["id"]}}"""
-    raise argparse.ArgumentTypeError(msg)
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
-
-
-def _keys(arguments: argparse.Namespace) -> Columns | None:
-    """Put together what was said of keys; None where nothing was."""
-    told: list[Columns] = [one for one in arguments.key if one]
-    if len(told) == 1:
-        return told[0]
-    if any(isinstance(one, dict) for one in told):
-        arguments.refuse("argument --key: a mapping of tables stands alone")
-    return [column for one in told for column in one] or None
 
 
 def _say(report: ExportReport, arguments: argparse.Namespace) -> None:

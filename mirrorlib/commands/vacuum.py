@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 HELP = "remove files that nobody needs any more"
 MORE = (
     "Delta's VACUUM takes change files too, whoever has still to read them. Here a table is refused while a "
-    "registered consumer needs what would go. --dry-run is the check to run before maintenance elsewhere: "
-    "its exit code is 1 when something would be lost."
+    "registered consumer needs what would go, or what may soon leave the table's log. --dry-run is the check to run "
+    "before maintenance elsewhere: its exit code is 1 when something would be lost. Consumers that were registered "
+    "with --state are known only to a vacuum with the same --state."
 )
 
 

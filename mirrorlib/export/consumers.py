@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mirrorlib.apply.target import Target
-from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.errors import JournalError
+from mirrorlib.export.compare import Health, commits_of, compare
 from mirrorlib.export.lease import hold_stream, holder_of
 from mirrorlib.export.record import Start, check_start, table_id_of, version_given
 from mirrorlib.export.registry import Registry, registries
-from mirrorlib.feed.commits import Commits
-from mirrorlib.feed.mirror import table_address
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.window import open_window
 from mirrorlib.landing.names import matches, parse_name
 from mirrorlib.store import open_store
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import PathOrUrl
 
-Health = Literal["current", "behind", "delivering", "failed", "expired", "unknown"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerStatus:
@@ -40,7 +35,8 @@ class ConsumerStatus:
         consumer: its name.
         table: the table.
         health: current; behind (it has not been given the newest versions); delivering (a runner is at it);
-            failed (the last run stopped); expired (what it has not read is gone); unknown (no log to compare with).
+            failed (the last run stopped); expiring (what it has not read may soon leave the table's log); expired
+            (what it has not read is gone); unknown (no log to compare with).
         position: the last delivered version; None before the first snapshot.
         newest: the table's newest version.
         versions: how many versions lie between; None when that is not known.
@@ -51,7 +47,7 @@ class ConsumerStatus:
         mode: what that makes of changes.
         windows: how many it was given since it was registered or rewound.
         last: when it was given the last one, ISO 8601; None before.
-        reason: why it failed, or cannot go on.
+        reason: why it failed, or cannot go on, or soon will not.
 
     """
 
@@ -80,8 +76,10 @@ class ConsumersReport(Report):
 
     @property
     def ok(self) -> bool:
-        """Say whether none has failed or lost something."""
-        return all(stream.health not in {"failed", "expired"} for stream in self.streams)
+        """Say whether none has failed, lost something, or is about to."""
+        return all(
+            stream.health not in {"failed", "expiring", "expired"} for stream in self.streams
+        )
 
     def header(self) -> tuple[str, ...]:
         """Name the columns."""
@@ -221,25 +219,6 @@ def _beginning(
     return start_at, commits.metadata_at(commits.newest).id
 
 
-def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
-    """Look at a table's log.
-
-    Raises:
-        FeedError: there is no such Delta table.
-        JournalError: it is a table of a catalog, and there is no session to find it with.
-
-    """
-    address = table_address(place, parse_name(table))
-    if place.catalog is None:
-        commits = Commits(open_store(address), table)
-        commits.check()
-        return commits
-    if spark is None:
-        msg = "a table of a catalog cannot be found without Spark"
-        raise JournalError(msg, table=table, next_step="Give a session.")
-    return find_feed_table(spark, address, shown=table).commits
-
-
 def _registered(
     target: PathOrUrl,
     consumer: str,
@@ -265,10 +244,10 @@ def _status(place: Target, registry: Registry, spark: SparkSession | None) -> Co
     position = version_given(stream, entry)
     said = registry.read_status()
     table_id = table_id_of(stream, entry)
-    health, newest, lag, reason = _compare(place, registry, position, table_id, spark)
+    health, newest, lag, reason = compare(place, registry, position, table_id, spark)
     holder = holder_of(registry)
-    if said.get("state") == "failed" and health == "behind":
-        health, reason = "failed", str(said.get("reason", ""))
+    if said.get("state") == "failed" and health in {"behind", "expiring"}:
+        health, reason = "failed", " ".join(filter(None, (str(said.get("reason", "")), reason)))
     if holder:
         health = "delivering"
     return ConsumerStatus(
@@ -287,43 +266,3 @@ def _status(place: Target, registry: Registry, spark: SparkSession | None) -> Co
         last=entry.done.finished_at if entry is not None and entry.done is not None else None,
         reason=reason,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lag:
-    versions: int | None = None
-    seconds: float | None = None
-    rows: int | None = None
-
-
-def _compare(
-    place: Target,
-    registry: Registry,
-    position: int | None,
-    table_id: str,
-    spark: SparkSession | None,
-) -> tuple[Health, int | None, _Lag, str]:
-    """Compare a position with the table's log."""
-    try:
-        commits = commits_of(place, registry.table, spark)
-    except MirrorError as exc:
-        return "unknown", None, _Lag(), str(exc)
-    newest = commits.newest
-    if position is None:
-        return "behind", newest, _Lag(), ""
-    if commits.metadata_at(newest).id != table_id or position > newest:
-        return "expired", newest, _Lag(), f"{registry.table}: the table was made anew."
-    if position == newest:
-        return "current", newest, _Lag(versions=0, seconds=0.0, rows=0), ""
-    first = max(position + 1, commits.first)
-    unread = [commits.read(version).rows for version in range(first, newest + 1)]
-    lag = _Lag(
-        versions=newest - position,
-        seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
-        rows=None if None in unread else sum(rows or 0 for rows in unread),
-    )
-    try:
-        open_window(commits, registry.table, position, None)
-    except MirrorError as exc:
-        return "expired", newest, lag, str(exc)
-    return "behind", newest, lag, ""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.journal import open_state
@@ -26,11 +26,12 @@ from mirrorlib.export.deliver import bring_up_to_date
 from mirrorlib.export.record import OnExpired, Start, check_start
 from mirrorlib.export.registry import Registry
 from mirrorlib.export.report import ExportReport, State, StreamReport
-from mirrorlib.export.sinks.open import check_apart, open_sink, shown_url
+from mirrorlib.export.sinks.apart import check_apart
+from mirrorlib.export.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.mirror import find_mirror, stored_columns
 from mirrorlib.feed.place import find_feed_table
-from mirrorlib.landing.names import TableName, parse_name, refuse_uncarriable
+from mirrorlib.landing.names import TableName, matches, parse_name, refuse_uncarriable
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
 _LONGEST_NAME = 60
+_Keys: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str]  # by table, or of every table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class _Job:
     consumer: str
     sink: Sink
     wishes: Wishes
-    keys: Mapping[str, Sequence[str]] | Sequence[str]
+    keys: _Keys | None
     observe: Observer
     stop: Callable[[], bool]
 
@@ -97,8 +99,8 @@ def export_tables(
             came after a version.
         on_expired: when changes that were not read are gone: stop ("fail"), or reset the receiver with a
             "snapshot".
-        keys: key columns by table, or those of every table; by default what the mirror goes by, and of other
-            tables the key that their property names, if it tells rows apart; for Kafka, the partition key.
+        keys: key columns by table, or those of every table; `()` is none. By default what the mirror goes by, and of
+            other tables the key that their property names, if it tells rows apart; for Kafka, the partition key.
         catalog: a Spark catalog.
         state: where consumers are registered; by default `target/_mirrorlib`.
         max_versions: versions a window; by default all there are.
@@ -120,9 +122,9 @@ def export_tables(
     _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
     tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
-        if catalog is None:
-            check_apart(to, os.fspath(target))
+        check_apart(to, os.fspath(target) if catalog is None else None)
         sink, chosen = open_sink(to, mode)
+        check_net(chosen, net=net)
         shown = shown_url(to)
     else:
         sink, chosen, shown = to, mode or "", type(to).__qualname__
@@ -141,11 +143,12 @@ def export_tables(
             on_expired=on_expired,
             max_versions=max_versions,
         ),
-        keys=keys or (),
+        keys=keys,
         observe=observe or _unobserved,
         stop=stop or (lambda: False),
     )
     found = _chosen(job, tables)
+    _check_keyed(keys, tables, found)
     open_state(job.state)
     reports = _export_all(job, found, parallelism)
     seconds = round(time.perf_counter() - began, 3)
@@ -158,6 +161,19 @@ def _chosen(job: _Job, patterns: Sequence[str]) -> list[tuple[str, str]]:
     names = {name for name, _ in found} | {name.rpartition("/")[2] for name, _ in found}
     missing = [name for name in patterns if name not in names and not set("*?[") & set(name)]
     return [*found, *((name, "") for name in missing)]
+
+
+def _check_keyed(
+    keys: _Keys | None, patterns: Sequence[str], found: Sequence[tuple[str, str]]
+) -> None:
+    """Refuse keys of a table that is asked for and not there: those of a misspelt one would go for nothing."""
+    names = [name for name, _ in found]
+    for table in keys if isinstance(keys, Mapping) else ():
+        there = any(table in {name, name.rpartition("/")[2]} for name in names)
+        if not there and matches(parse_name(table), patterns):
+            msg = "keys are given for a table that is not there"
+            shown = f"tables {', '.join(names[:10]) or 'none'}"
+            raise LandingZoneError(msg, table=table, found=shown, next_step="Correct its name.")
 
 
 def _export_all(
@@ -222,7 +238,9 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
 
 def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
     """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
-    told = job.keys.get(name) if isinstance(job.keys, Mapping) else job.keys or None
+    told = job.keys
+    if isinstance(told, Mapping):
+        told = told.get(name, told.get(name.rpartition("/")[2]))
     if told is not None:
         return tuple(told)
     place = job.target

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from mirrorlib.export.record import Plan, Stream
     from mirrorlib.store import Store
 
+KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors
+
 
 def _not_known(version: int) -> bool:
     del version

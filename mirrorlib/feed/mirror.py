@@ -13,11 +13,14 @@ from mirrorlib.apply.keyed import grouping_columns, identifying_columns
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
 from mirrorlib.feed.owners import is_owners
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.names import TableName, find_key, parse_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
+    from mirrorlib.apply.record import Entry
     from mirrorlib.feed.place import FeedTable
+    from mirrorlib.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +39,39 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
         TableNameError: no table can have that name.
 
     """
-    if catalog is not None and state is None:
-        return Mirror(table=f"{catalog}.{place}.{table}", keys=())
-    target = Target.of(place, catalog=catalog, state=state)
     name = parse_name(table)
-    journal = Journal(open_store(target.state), name)
-    entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
+    if catalog is not None and state is None:
+        nowhere = Target(place=place, catalog=catalog, state="")
+        return Mirror(table=table_address(nowhere, name), keys=())
+    target = Target.of(place, catalog=catalog, state=state)
+    entry = _newest_batch(target, name)
     keys = entry.plan.policies.keys if entry is not None else ()
     columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
     found = tuple(find_key(columns, key) or key.strip() for key in keys)
     return Mirror(table=table_address(target, name), keys=found)
+
+
+def _newest_batch(target: Target, name: TableName) -> Entry | None:
+    """Find the batch that was applied last to a table, whose name in the zone a catalog does not tell."""
+    state = open_store(target.state)
+    names = [name] if target.catalog is None else _names_in_zone(state, name)
+    found = []
+    for each in names:
+        journal = Journal(state, each)
+        entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
+        if entry is not None:
+            found.append(entry)
+    return max(found, key=lambda entry: entry.done.finished_at if entry.done else "", default=None)
+
+
+def _names_in_zone(state: Store, name: TableName) -> list[TableName]:
+    """Name the journals of a catalog's table: it has the table part of a name alone, without regard to case.
+
+    A zone's `dbo/orders` and `sales/orders` are not applied to one schema together, but may be one after the other.
+    """
+    listed = state.list_folder("journal")
+    names = [TableName.from_segment(segment) for segment in listed.folders] if listed else []
+    return [each for each in names if fold_name(each.table) == fold_name(name.table)]
 
 
 def stored_columns(table: FeedTable, *, grouping: bool) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ every consumer is asked first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.sessions import configured, read_conf
-from mirrorlib.apply.table import FILE_RETENTION
 from mirrorlib.apply.target import STATE_FOLDER, Target
-from mirrorlib.errors import FeedError, MirrorError, StoreError
+from mirrorlib.errors import MirrorError, StoreError
+from mirrorlib.export.compare import tell_horizon
 from mirrorlib.export.record import version_given
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.retention import keeps_files
 from mirrorlib.landing.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.tabular import Report
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from mirrorlib.feed.place import FeedTable
     from mirrorlib.store import PathOrUrl
 
-_DEFAULT = "interval 1 week"  # Delta's own
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 _HOUR = timedelta(hours=1)
 # VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.
@@ -189,7 +186,7 @@ def _vacuum_safely(
 ) -> Vacuumed:
     try:
         table = find_feed_table(spark, address, shown=name)
-        kept = timedelta(hours=hours) if hours is not None else _kept(table)
+        kept = timedelta(hours=hours) if hours is not None else keeps_files(table.commits, name)
         losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
         reason = "; ".join(losers.values())
         if losers and not force:
@@ -222,7 +219,10 @@ def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: 
 
 
 def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) -> dict[str, str]:
-    """Name the consumers that have still to read changes from before a moment, and say how far they are."""
+    """Name the consumers that have still to read what may go, and say how far they are.
+
+    That are changes from before a moment, and whatever may soon leave the table's log.
+    """
     found: dict[str, str] = {}
     for registry in streams:
         stream = registry.newest_stream()
@@ -230,6 +230,9 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
             continue
         position = version_given(stream, registry.newest(stream))
         if position is None:  # it is given a snapshot of what is there by then
+            continue
+        if told := tell_horizon(commits, registry, position):
+            found[registry.consumer] = told
             continue
         for version in range(max(position + 1, commits.first), commits.newest + 1):
             if commits.written_at(version) >= horizon:
@@ -241,20 +244,3 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
                 )
                 break
     return found
-
-
-def _kept(table: FeedTable) -> timedelta:
-    """Read how long a table keeps removed files.
-
-    Raises:
-        FeedError: its property cannot be understood.
-
-    """
-    properties = table.commits.metadata_at(table.commits.newest).properties
-    told = properties.get(FILE_RETENTION, _DEFAULT)
-    parts = _PART.findall(told)
-    if not parts or _PART.sub("", told).replace("interval", "").strip():
-        msg = f"the table's {FILE_RETENTION} cannot be understood"
-        step = "Say how long files are kept, with --hours."
-        raise FeedError(msg, table=table.shown, found=told, next_step=step)
-    return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-import pytest
+
+from servers import lack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,12 +75,12 @@ class Cluster:
 
 
 def programs() -> Path:
-    """Find where PostgreSQL's programs are; skip the test where there are none."""
+    """Find where PostgreSQL's programs are; leave the test out where there are none."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = shutil.which("initdb")
     initdb = Path(on_path) if on_path else found[-1] if found else None
     if initdb is None:
-        pytest.skip("PostgreSQL is not installed (Debian, Ubuntu: apt-get install postgresql)")
+        lack("postgresql", "it is not installed (Debian, Ubuntu: apt-get install postgresql)")
     return initdb.resolve().parent
 
 

@@ -327,6 +327,18 @@ def points_of(
             )
 
 
+def served_points(cluster: Cluster, broker: Any) -> Iterator[tuple[Receiver, Point]]:
+    """Give a database and a topic of its own for each point, and a consumer of each."""
+    plain: dict[str, Any] = {"keys": ["id"], "start": 0, "max_versions": 1}
+    for step, when in STEPS:
+        name, point = f"{when}-{step}", (step, when, 2)
+        cluster.make_database(name)
+        base = {"to": f"jdbc:{cluster.url(name)}", **plain}
+        yield Receiver(f"base-{name}", base, judge_postgres(cluster, name)), point
+        topics = {"to": f"kafka://{broker.address}/{name}.{{table}}", **plain}
+        yield Receiver(f"topic-{name}", topics, judge_kafka(broker, name)), point
+
+
 def receiver_of(kind: str, name: str, place: str, root: Path, **options: Any) -> Receiver:
     """Make a consumer of a kind, which is given every change."""
     to, told, judge = _KINDS[kind]

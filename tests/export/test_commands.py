@@ -81,9 +81,9 @@ def test_a_consumer_s_whole_life(
         ([], None),
         (["--key="], None),
         (["--key", "[]"], None),
-        (["--key", "id", "--key", "at"], ["id", "at"]),
-        (["--key", '["id", "at"]'], ["id", "at"]),
-        (["--key", '{"dbo/orders": ["id"]}'], {"dbo/orders": ["id"]}),
+        (["--key", "id", "--key", "at"], ("id", "at")),
+        (["--key", '["id", "at"]'], ("id", "at")),
+        (["--key", '{"a": ["id"], "b": []}'], {"a": ("id",), "b": ()}),
     ],
 )
 def test_keys_are_a_name_a_list_or_a_mapping_of_tables(
@@ -102,8 +102,11 @@ def test_keys_are_a_name_a_list_or_a_mapping_of_tables(
     [
         (["--key", '["id"'], "is neither a JSON list of columns nor a mapping"),
         (["--key", '{"orders": "id"}'], "is neither a JSON list of columns nor a mapping"),
-        (["--key", '{"orders": []}'], "is neither a JSON list of columns nor a mapping"),
-        (["--key", "id", "--key", '{"orders": ["id"]}'], "a mapping of tables stands alone"),
+        (["--key", '{"orders": [""]}'], "is neither a JSON list of columns nor a mapping"),
+        (
+            ["--key", "id", "--key", '{"orders": ["id"]}'],
+            "columns of every table or those of one, not both",
+        ),
         (["--max-versions", "0"], "'0' is not a whole number from 1 on"),
     ],
 )
@@ -129,6 +132,9 @@ def test_wrong_words_are_told(
         ([*export, "ftp:x"], "nothing is known that receives"),
         ([*export, f"files:{tmp_path}/o", "--mode", "scd2"], "has no mode scd2"),
         ([*export, f"files:{tmp_path}/o?format=xml"], "format"),
+        ([*export, f"delta:{tmp_path}/o", "--mode", "scd2", "--net"], "keeps every state"),
+        ([*export, f"files:{target}"], "is the target itself"),
+        ([*export, f"files:{tmp_path}/o", "--key", "none=id"], "keys are given for a table"),
         (["consumers", target, "--drop", "lake"], "no consumer lake"),
         (["consumers", target, "--rewind", "lake"], "where to begin again"),
     ):
@@ -140,6 +146,43 @@ def test_wrong_words_are_told(
         capsys, "export", target, "none", "--consumer", "x", "--to", f"files:{tmp_path}/o"
     )
     assert (1, True) == (code, "there is no such Delta table" in out)
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["export", str(target), "--consumer", "x", "--to", "files:o", "--start", "-2"])
-    assert caught.value.code == 2
+    for wrong in (
+        ["--start", "-2"],
+        ["--key", "=id"],
+        ["--key", "orders=id,"],
+        ["--key", "id", "--no-key"],
+        ["--key", "id", "--key", "orders=id"],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            cli.main(["export", str(target), "--consumer", "x", "--to", "files:o", *wrong])
+        assert caught.value.code == 2
+
+
+def test_keys_are_given_by_table_or_not_at_all(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A key that does not tell rows apart is refused, and the options that the error names bring the copy right."""
+    target = tmp_path / "target"
+    for name in ("dbo/orders", "dbo/items"):
+        told = "'delta.enableChangeDataFeed' = 'true'"
+        spark.sql(
+            f"CREATE TABLE delta.`{target}/{name}` (id INT, n INT) USING delta TBLPROPERTIES ({told})"
+        )
+        spark.sql(f"INSERT INTO delta.`{target}/{name}` VALUES (1, 1), (1, 2), (1, 2)")
+    place = ["--consumer", "base", "--to", f"jdbc:sqlite:{tmp_path / 'base'}"]
+
+    def export(*options: str) -> dict[str, str]:
+        code, text, _ = run(capsys, "export", target, *place, *options, "--json")
+        tables = json.loads(text)["tables"]
+        assert code == any(table["state"] == "failed" for table in tables)
+        return {table["table"]: table["reason"] for table in tables}
+
+    told = export("--key", "orders=id", "--key", "dbo/items=id", "--key", "dbo/items=n")
+    assert all("same key" in reason for reason in told.values())
+    assert all("--key TABLE=COLUMN,…, or --no-key" in reason for reason in told.values())
+    run(capsys, "consumers", target, "--rewind", "base", "--to", "snapshot")
+    told = export("--key", "dbo/orders=", "--key", "dbo/items=id,n")
+    assert ["dbo/items"] == [table for table, reason in told.items() if reason]
+    assert "column id, n" in told["dbo/items"]
+    run(capsys, "consumers", target, "--rewind", "base", "--to", "snapshot")
+    assert {"dbo/items": "", "dbo/orders": ""} == export("--no-key")

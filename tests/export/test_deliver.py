@@ -470,6 +470,26 @@ def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None
         source.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
+def test_a_log_that_runs_out_is_told_before_it_has(source: Source) -> None:
+    """Nothing keeps commits for a consumer: a checkpoint takes them by their age, changes or not."""
+    source.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.logRetentionDuration' = '2 days')")
+    source.export()
+    source.run("UPDATE {t} SET v = 'y'")
+    assert ("behind", "") == (source.status().health, source.status().reason)
+    age_log(source, hours=73)
+
+    told = mirrorlib.consumers(source.target)
+    assert ("expiring", False) == (told.streams[0].health, told.ok)
+    assert "version 5 may leave the log from" in told.streams[0].reason
+    check = mirrorlib.vacuum(source.spark, source.target, dry_run=True).tables[0]
+    assert ("refused", ("lake",)) == (check.state, check.losers)
+    assert "unless delta.logRetentionDuration is raised" in check.reason
+
+    source.run("UPDATE {t} SET v = 'z'")
+    assert "expired" == source.status().health
+    assert source.export().state == "failed"
+
+
 def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> None:
     """Of a target within what is vacuumed, and one that has not been given anything yet."""
 

@@ -233,6 +233,23 @@ def test_a_window_is_there_once_wherever_its_runner_dies(
     assert [] == leftovers(windows.root / "files")
 
 
+def test_a_window_of_several_files_is_whole_when_the_manifest_has_it(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that is visible before says that there are more."""
+    monkeypatch.setattr(parts, "_ROWS_PER_FILE", 2)
+    with pytest.raises(
+        Killed
+    ):  # the stream's place, the claim, two files: at most one of these is moved
+        windows.deliver(*three(1), store=Dying(windows.store, 4), kind="snapshot")
+    seen = [path.name for path in windows.folder.iterdir() if path.is_file()]
+    assert 1 == len(seen)
+    assert re.fullmatch(r"0000010+1-snapshot\.part-0000[12]-of-00002\.parquet", seen[0])
+    assert [] == list((windows.folder / "_manifest").glob("0*.json"))
+    windows.deliver(*three(1), again=True, kind="snapshot")
+    assert 2 == len(entries(windows.folder)[0]["files"])
+
+
 def test_two_runners_of_one_window_leave_it_once(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +334,15 @@ def test_a_folder_that_was_emptied_is_not_begun_anew_in_the_middle(windows: Wind
         numbered.deliver(*three(2))
     numbered.deliver(*three(2), again=True, unchanged_since=lambda version: version == 0)
     assert [["2-0", "2-1", "2-2"]] == numbered.values()
+
+
+def test_a_delta_table_s_folder_is_left_alone(windows: Windows) -> None:
+    """Its VACUUM would remove the windows."""
+    (windows.folder / "_delta_log").mkdir(parents=True)
+    (windows.folder / "_delta_log" / f"{0:020d}.json").touch()
+    with pytest.raises(LandingZoneError, match=r"dbo/orders: .*the folder of a Delta table"):
+        windows.deliver(*three(1), kind="snapshot")
+    assert ["_delta_log"] == [path.name for path in windows.folder.iterdir()]
 
 
 def test_what_cannot_be_right_is_refused(windows: Windows) -> None:

@@ -49,6 +49,7 @@ from mirrorlib.export.sinks.open import shown_url
 from mirrorlib.keys.value import Keys
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.store import open_store
+from servers import lack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +70,7 @@ def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     try:
         broker = kafka_broker.Broker(tmp_path_factory.mktemp("broker"))
     except kafka_broker.NotFetchedError as exc:
-        pytest.skip(f"a Kafka broker cannot be fetched: {exc}")
+        lack("kafka", f"a broker cannot be fetched: {exc}")
     yield broker
     broker.stop()
 

@@ -20,16 +20,21 @@ import pytest
 from children import Child, throw_dice
 from export.receivers import (
     History,
+    Point,
     Receiver,
     embedded_receivers,
     points_of,
+    served_points,
     served_receivers,
 )
 from little import SHORT_LIVED
+from servers import lack
 from shared_java import SharedJava
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from export.postgres import Cluster
 
 TORTURE = os.environ.get("MIRRORLIB_TORTURE")
 # A mark wins over the command line: whoever asks for many kills wants them all.
@@ -84,15 +89,16 @@ def test_killed_at_random_moments_every_server_ends_equal_to_the_source(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """PostgreSQL and a Kafka broker, which outlive their exporters."""
-    with servers(tmp_path) as receivers:
+    with servers(tmp_path) as (cluster, broker):
+        receivers = served_receivers(cluster, broker)
         moments = kill_at_random(spark, tmp_path, receivers, throw_dice(7))
 
     assert KILLS == len(moments)
 
 
 @contextlib.contextmanager
-def servers(folder: Path) -> Iterator[list[Receiver]]:
-    """Start servers and see to their end; where one cannot be had, the test is skipped."""
+def servers(folder: Path) -> Iterator[tuple[Cluster, Any]]:
+    """Start PostgreSQL and a Kafka broker, and see to their end."""
     pytest.importorskip("confluent_kafka", reason="pip install 'mirrorlib[kafka]'")
     from export import kafka_broker
     from export.postgres import running_cluster
@@ -101,12 +107,12 @@ def servers(folder: Path) -> Iterator[list[Receiver]]:
     try:
         broker = kafka_broker.Broker(folder / "broker")
     except kafka_broker.NotFetchedError as exc:
-        pytest.skip(f"a Kafka broker cannot be fetched: {exc}")
+        lack("kafka", f"a broker cannot be fetched: {exc}")
     with contextlib.ExitStack() as stack:
         stack.callback(broker.stop)
         cluster = stack.enter_context(running_cluster())
         broker.wait()
-        yield served_receivers(cluster, broker)
+        yield cluster, broker
 
 
 def kill_at_random(
@@ -181,11 +187,27 @@ def test_killed_at_any_step_every_receiver_ends_equal_to_the_source(
     spark: SparkSession, tmp_path: Path, *, whole: bool
 ) -> None:
     """Before and after each step of a second window, and before each write to files and to a landing zone."""
-    history = History(spark, tmp_path, "orders")
-    history.publish(2)
     place = tmp_path / "receivers"
     place.mkdir()
-    points = list(points_of(str(place), place))
+    kill_at_points(spark, tmp_path, list(points_of(str(place), place)), whole=whole)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("whole", [True, False], ids=["with-java", "python-alone"])
+def test_killed_at_any_step_every_server_ends_equal_to_the_source(
+    spark: SparkSession, tmp_path: Path, *, whole: bool
+) -> None:
+    """The same before and after each step, for databases of PostgreSQL and topics of Kafka."""
+    with servers(tmp_path) as (cluster, broker):
+        kill_at_points(spark, tmp_path, list(served_points(cluster, broker)), whole=whole)
+
+
+def kill_at_points(
+    spark: SparkSession, folder: Path, points: Sequence[tuple[Receiver, Point]], *, whole: bool
+) -> None:
+    """Kill an exporter once each of its consumers has come to its point, and let another one go on."""
+    history = History(spark, folder, "orders")
+    history.publish(2)
     receivers = [receiver for receiver, _ in points]
     park = {receiver.name: point for receiver, point in points}
     with contextlib.closing(exporter(history, receivers, park=park, whole=whole)) as runner:

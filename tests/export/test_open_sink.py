@@ -8,7 +8,9 @@ import pytest
 
 from mirrorlib import cli
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.export.sinks.open import check_apart, is_same_url
+from mirrorlib.export.sinks.apart import check_apart, check_no_table
+from mirrorlib.export.sinks.open import is_same_url
+from mirrorlib.store import LocalStore
 
 
 @pytest.mark.parametrize("inside", ["/copy", "/a/b/"])
@@ -24,9 +26,37 @@ def test_what_lies_beside_the_target_is_not_inside(tmp_path: Path) -> None:
         f"delta:{tmp_path}2",
         f"delta:{tmp_path}/",
         f"files:{tmp_path}/out",
+        f"zone:{tmp_path}2",
         "delta:catalog.schema",
+        "jdbc:sqlite:here",
     ):
         check_apart(to, str(tmp_path))
+
+
+@pytest.mark.parametrize("to", ["files:{}/?format=csv", "zone:{}"])
+def test_files_are_not_delivered_to_the_target_itself(tmp_path: Path, to: str) -> None:
+    """They would lie in the folders of its tables."""
+    with pytest.raises(LandingZoneError, match="is the target itself"):
+        check_apart(to.format(tmp_path), str(tmp_path))
+
+
+@pytest.mark.parametrize("target", ["tables", None])
+@pytest.mark.parametrize("to", ["files:{}?format=csv", "zone:{}", "delta:{}"])
+def test_nothing_is_delivered_into_a_delta_table(
+    tmp_path: Path, to: str, target: str | None
+) -> None:
+    """Of the target or of anybody, at any depth, whether the target is a folder or a catalog's schema."""
+    table = tmp_path / "elsewhere" / "orders"
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020d}.json").touch()
+    root = None if target is None else str(tmp_path / target)
+    for place in (table, table / "exports" / "2026"):
+        with pytest.raises(LandingZoneError, match=r"the folder of a Delta table.*orders"):
+            check_apart(to.format(place), root)
+    check_apart(to.format(table.parent), root)
+    with pytest.raises(LandingZoneError, match=r"orders/more: the receiver lies in the folder"):
+        check_no_table(LocalStore(table.parent), "orders/more", "orders/more")
+    check_no_table(LocalStore(table.parent), "more/orders", "more/orders")
 
 
 def test_a_slash_at_the_end_makes_no_other_receiver() -> None:

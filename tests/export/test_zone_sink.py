@@ -492,6 +492,14 @@ def test_without_keys_nothing_can_be_taken_back(windows: Windows) -> None:
     assert [(3, "c")] == windows.rows()
 
 
+def test_a_delta_table_s_folder_is_left_alone(windows: Windows) -> None:
+    """Its VACUUM would remove the change files."""
+    windows.zone.put(f"{FOLDER}/_delta_log/{0:020d}.json", b"")
+    with pytest.raises(LandingZoneError, match="the folder of a Delta table"):
+        windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    assert () == windows.zone.list_folder(FOLDER).files  # type: ignore[union-attr]  # it is there
+
+
 def test_bad_input_is_refused_by_table_and_column(windows: Windows) -> None:
     """A key without a value; a folder that others fill; nothing of the window is visible."""
     with pytest.raises(SchemaError, match=r"dbo/orders: .*column id: a key is NULL"):

@@ -30,6 +30,7 @@ from mirrorlib.store import ObjectStore, Store, open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
 from polls import FOLDER, counting
 from promises import check_promises
+from servers import lack
 
 CHILD = Path(__file__).with_name("s3_child.py")
 ROUND_TRIPS = Path(__file__).parents[1] / "round_trips.py"
@@ -65,7 +66,7 @@ def azure() -> Iterator[str]:
     installed = Path(sys.prefix) / "azurite" / "node_modules" / ".bin"
     command = shutil.which("azurite-blob", path=f"{installed}{os.pathsep}{os.environ['PATH']}")
     if command is None:
-        pytest.skip("azurite is not installed: npm install -g azurite")
+        lack("azurite", "it is not installed: npm install -g azurite")
     options = ["--skipApiVersionCheck", "--silent", "--inMemoryPersistence", "--disableTelemetry"]
     port = _free_port()
     with subprocess.Popen([command, *options, "--blobPort", str(port)]) as server:

@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from mirrorlib.export.sink import Sink
@@ -54,26 +53,19 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
     return opener.open_sink(address, chosen), chosen
 
 
-def check_apart(to: str, target: str) -> None:
-    """See that tables are not delivered to where they lie: the next run would deliver the copies too.
-
-    Args:
-        to: a receiver's URL.
-        target: root path or URL of the tables.
+def check_net(mode: str, *, net: bool) -> None:
+    """Refuse net changes for a history: states that came and went within a window would be missing in it.
 
     Raises:
-        LandingZoneError: they are.
+        LandingZoneError: they are asked for.
 
     """
-    kind, _, address = to.partition(":")
-    if kind != "delta" or not {"/", "\\"} & set(address):
-        return
-    place, root = (f"{open_store(each).url.rstrip('/')}/" for each in (address, target))
-    # In the target itself each copy meets its own source, which is refused by name.
-    if place.startswith(root) and place != root:
-        msg = "the receiver lies inside the target whose tables it would receive"
-        step = "Export to a place beside the target."
-        raise LandingZoneError(msg, found=shown_url(to), next_step=step)
+    if net and mode == "scd2":
+        msg = (
+            "mode scd2 keeps every state of a row, and net changes leave out those within a window"
+        )
+        step = "Leave --net out, or choose mode current."
+        raise LandingZoneError(msg, next_step=step)
 
 
 def place_of(to: str) -> str:

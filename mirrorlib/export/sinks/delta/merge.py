@@ -13,6 +13,7 @@ from mirrorlib.apply.fold import ADD, DROP, OP, PUT
 from mirrorlib.apply.merge import changes_of, mark_conf, merge_conf
 from mirrorlib.apply.sessions import configured
 from mirrorlib.errors import SchemaError
+from mirrorlib.export.sink import KEY_OPTIONS
 from mirrorlib.export.sinks.delta.types import sized_column
 from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.identifiers import quote
@@ -68,8 +69,8 @@ def twice(work: Work, keys: Sequence[str]) -> SchemaError:
     """Say that a key does not tell the source's rows apart."""
     msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
     step = (
-        "Name the columns that tell its rows apart, or none; the window was planned with these, so begin "
-        f"anew: {snapshot_command(work.stream)}"
+        f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
+        f"so begin anew: {snapshot_command(work.stream)}"
     )
     return SchemaError(msg, table=work.table, column=", ".join(keys), next_step=step)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import SchemaError
+from mirrorlib.export.sink import KEY_OPTIONS
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import OURS
@@ -166,7 +167,7 @@ def keys_of(delivery: Delivery) -> list[str]:
         if fold_name(key) not in names:
             msg = "the key is no column of the source"
             step = (
-                "Name its key columns, or none; the window was planned with these, so begin anew: "
+                f"Name its key columns, or none ({KEY_OPTIONS}); the window was planned with these, so begin anew: "
                 f"{snapshot_command(delivery.stream)}"
             )
             raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.record import FORMAT, json_bytes
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError, TableNameError
 from mirrorlib.export.sink import comes_after
+from mirrorlib.export.sinks.apart import check_no_table
 from mirrorlib.landing.names import TableName, is_ignored, parse_name, refuse_uncarriable
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ class Receiver:
         """Return the place of a stream among those that have written here; a new one gets the next.
 
         Raises:
-            LandingZoneError: the folder is another consumer's, or what the stream goes on from is not there.
+            LandingZoneError: the folder is another consumer's or a Delta table's, or what the stream goes on from is
+                not there.
             TableBusyError: a later stream of the consumer writes here.
 
         """
@@ -191,6 +193,8 @@ class Receiver:
         if newest and not comes_after(stream, newest.get("ordinal", 0), newest["began_at"]):
             msg = f"a stream of {stream.consumer} that began later writes to {place}"
             raise TableBusyError(msg, table=self.table, next_step="Leave the table to it.")
+        if not newest:
+            check_no_table(self.store, self.folder, self.table)
         if delivery.continues:
             what = "the snapshot" if stream.start_at is None else "the window"
             msg = f"{place} does not have {what} that the changes follow on"

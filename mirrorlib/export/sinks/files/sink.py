@@ -17,7 +17,7 @@ Steps, each of which may be the last of a process, and is done once whoever repe
 
 Guarantee: each window once, with the same files, for readers of names and of the manifest alike. A
 reader that takes files away waits for their window's entry. Names of several parts become visible one
-after another; each says how many there are.
+after another; each says how many there are, and the window is whole when the manifest has its entry.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FilesSink:
         """Make the window visible, once.
 
         Raises:
-            LandingZoneError: the table's folder is another consumer's, or was emptied.
+            LandingZoneError: the table's folder is another consumer's or a Delta table's, or was emptied.
             SchemaError: a column has no place in the format.
             StoreError: the store failed, or somebody removed or replaced a file under way.
             TableBusyError: a later stream of the consumer writes there.

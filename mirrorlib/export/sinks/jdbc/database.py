@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirrorlib.errors import SchemaError
+from mirrorlib.export.sink import KEY_OPTIONS
 
 if TYPE_CHECKING:
     from mirrorlib.export.sinks.jdbc.kinds import Types
@@ -146,12 +147,12 @@ def quoted(names: Sequence[str]) -> str:
 def null_key(table: str, key: str) -> SchemaError:
     """Say that a key column is NULL in some row."""
     msg = "a key column is NULL in some row, and a primary key takes no NULL"
-    step = f"Correct the rows at the source, or give other keys; then {BEGIN_ANEW}"
+    step = f"Correct the rows at the source, or give other keys or none ({KEY_OPTIONS}); then {BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=key, next_step=step)
 
 
 def duplicate_key(table: str, keys: Sequence[str]) -> SchemaError:
     """Say that the table has several rows of one key."""
     msg = "several rows of the table have the same key"
-    step = f"Make them one at the source, or give other keys; then {BEGIN_ANEW}"
+    step = f"Make them one at the source, or give other keys or none ({KEY_OPTIONS}); then {BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=", ".join(keys), next_step=step)

@@ -3,6 +3,10 @@ r"""Bring a window's rows from Spark to where a database's client can read them:
 In: a frame of one text column, a line a row. Out: `Staged`. Spark writes with all its cores; reading holds
 a piece of one file in memory, however large the window is. The lines are what PostgreSQL's COPY reads: values
 between tabs, `\N` for NULL, a backslash before what would mean something else.
+
+Spark's own JDBC writer is not used. It would want the database's driver jar on every cluster, which serverless
+compute does not take, and each of its tasks commits by itself: what a killed run has left in the staging table
+would be there for good. COPY runs in the one transaction that applies the window and advances the position.
 """
 
 from __future__ import annotations

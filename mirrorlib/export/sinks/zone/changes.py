@@ -46,7 +46,8 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
         if pc.all(pc.equal(kinds, net.INSERT)).as_py() is False:
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
             step = (
-                "Give its keys (keys={table: [columns]}), or export it to another kind of receiver."
+                "Give its keys (--key TABLE=COLUMN,…, or keys={table: [columns]}), "
+                "or export it to another kind of receiver."
             )
             raise MarkerError(msg, table=table, next_step=step)
         return bare_rows(data)

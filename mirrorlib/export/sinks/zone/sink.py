@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.apply.record import new_attempt
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError
+from mirrorlib.export.sinks.apart import check_no_table
 from mirrorlib.export.sinks.files.parts import spelled_keys, write_parts
 from mirrorlib.export.sinks.files.shape import check_plain
 from mirrorlib.export.sinks.zone.batch import (
@@ -77,7 +78,8 @@ class ZoneSink:
         """Publish the window, once.
 
         Raises:
-            LandingZoneError: the table's folder is somebody else's, or the window cannot follow on it.
+            LandingZoneError: the table's folder is somebody else's, a Delta table's too, or the window cannot follow
+                on it.
             MarkerError: rows without keys were updated or deleted.
             SchemaError: a column has no place in the format, or cannot change as it did; a key is NULL.
             StoreError: the store failed.
@@ -112,6 +114,7 @@ class ZoneSink:
     def _table(self, stream: Stream, plan: Plan) -> LandingTable:
         known = (stream.table, plan.keys)
         if known not in self._tables:
+            check_no_table(self._zone, parse_name(stream.table).folder, stream.table)
             self._tables[known] = self._writer.table(stream.table, keys=plan.keys)
         return self._tables[known]
 
