@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]
-_UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
+# Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
+_TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
 _CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 # Delta puts a version together in fifty tasks, which take a second, however few files it has.
@@ -177,9 +178,8 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
     schema = StructType.fromJson(dict(window.metadata.schema))
     if not window.segments:
         return _nothing(spark, schema)
-    if any(segment.widened for segment in window.segments):
-        # Delta refuses any change of a type within a window; which ones it can read was looked at.
-        spark = _own_session(spark, {_UNSAFE: "true", **READS_WHOLE})
+    if any(segment.past for segment in window.segments):
+        spark = _own_session(spark, {_TRAVELS: "true", **READS_WHOLE})
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
     return untag(reduce(lambda one, other: one.unionByName(other), frames))
 
@@ -209,6 +209,8 @@ def _read_segment(
         reader = reader.option("startingVersion", segment.first).option(
             "endingVersion", segment.last
         )
+        if segment.past:
+            reader = reader.option("versionAsOf", segment.last)
         return table.load(reader)
 
     def prove() -> bool:

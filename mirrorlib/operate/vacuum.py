@@ -7,7 +7,6 @@ every consumer is asked first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,6 +22,7 @@ from mirrorlib.export.record import version_given
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.retention import kept_for, retention_told
 from mirrorlib.landing.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.tabular import Report
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from mirrorlib.feed.place import FeedTable
     from mirrorlib.store import PathOrUrl
 
-_DEFAULT = "interval 1 week"  # Delta's own
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 _HOUR = timedelta(hours=1)
 # VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.
@@ -250,11 +247,10 @@ def _kept(table: FeedTable) -> timedelta:
         FeedError: its property cannot be understood.
 
     """
-    properties = table.commits.metadata_at(table.commits.newest).properties
-    told = properties.get(FILE_RETENTION, _DEFAULT)
-    parts = _PART.findall(told)
-    if not parts or _PART.sub("", told).replace("interval", "").strip():
+    metadata = table.commits.metadata_at(table.commits.newest)
+    kept = kept_for(metadata)
+    if kept is None:
         msg = f"the table's {FILE_RETENTION} cannot be understood"
         step = "Say how long files are kept, with --hours."
-        raise FeedError(msg, table=table.shown, found=told, next_step=step)
-    return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
+        raise FeedError(msg, table=table.shown, found=retention_told(metadata), next_step=step)
+    return kept
