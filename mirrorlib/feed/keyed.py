@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.keyed import (
-    ON,
     VIEW_PROPERTY,
     identifying_columns,
     missing_columns,
@@ -18,6 +17,7 @@ from mirrorlib.apply.keyed import (
     stored_keys,
 )
 from mirrorlib.errors import FeedError
+from mirrorlib.feed.owners import is_owners
 from mirrorlib.feed.place import address_of, find_feed_table
 from mirrorlib.feed.read import read_rows
 from mirrorlib.keys.tags import stale, tag_columns
@@ -26,13 +26,9 @@ from mirrorlib.keys.value import Keys
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.apply.log import Commit
     from mirrorlib.feed.commits import Commits
     from mirrorlib.feed.place import FeedTable
     from mirrorlib.store import PathOrUrl
-
-# Outcomes of commits of ours that say nothing of the rows that are there.
-_NO_ROWS = frozenset({"fence", "grow", "void"})
 
 
 def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = None) -> DataFrame:
@@ -95,23 +91,3 @@ def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool
     names = [field["name"] for field in metadata.schema["fields"]]
     told = identifying_columns(metadata.properties, names)
     return bool(told) and told == columns and is_owners(commits, version)
-
-
-def _is_let(commit: Commit) -> bool:
-    return commit.ours is not None or commit.harmless
-
-
-def is_owners(commits: Commits, version: int) -> bool:
-    """Say whether the rows of a version are as a commit of mirrorlib has left them.
-
-    Not where somebody has written before it, but after what it was computed on; Delta lets both be.
-    """
-    for number in range(version, commits.first - 1, -1):
-        provenance = commits.provenance(number)
-        if not _is_let(provenance):
-            return False
-        ours = provenance.ours
-        if ours is not None and ours.get("outcome") not in _NO_ROWS:
-            between = range(max(ours.get(ON, number) + 1, commits.first), number)
-            return all(_is_let(commits.provenance(one)) for one in between)
-    return False

@@ -6,18 +6,12 @@ In: a target and a table's name. Out: what `read_feed` takes for it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.keyed import grouping_columns, identifying_columns
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
-from mirrorlib.feed.keyed import is_owners
 from mirrorlib.landing.names import TableName, find_key, parse_name
 from mirrorlib.store import open_store
-
-if TYPE_CHECKING:
-    from mirrorlib.feed.place import FeedTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +40,6 @@ def find_mirror(place: str, table: str, *, catalog: str | None, state: str | Non
     columns = [column for column, _ in entry.done.columns] if entry and entry.done else []
     found = tuple(find_key(columns, key) or key.strip() for key in keys)
     return Mirror(table=table_address(target, name), keys=found)
-
-
-def stored_columns(table: FeedTable, *, grouping: bool) -> tuple[str, ...]:
-    """Name the keys that a table's property names: columns that tell its rows apart, or those that *group* them."""
-    metadata = table.commits.metadata_at(table.commits.newest)
-    names = [field["name"] for field in metadata.schema["fields"]]
-    if grouping:
-        return grouping_columns(metadata.properties, names)
-    if not is_owners(table.commits, table.commits.newest):
-        return ()
-    return identifying_columns(metadata.properties, names)
 
 
 def table_address(target: Target, name: TableName) -> str:

@@ -27,6 +27,7 @@ from mirrorlib.feed.net import (
     fold_net,
     pair_updates,
 )
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.refusal import (
     TOO_OLD,
@@ -66,7 +67,7 @@ def read_feed(
     until: Bound | None = None,
     net: bool = False,
     images: Images = "both",
-    keys: Sequence[str] = (),
+    keys: Sequence[str] | None = None,
 ) -> DataFrame:
     """Read the changes of a Delta table that were committed after one version, and up to another.
 
@@ -83,8 +84,10 @@ def read_feed(
         net: fold the window to what is different between its ends: at most one change a key, no
             update that changes nothing. `_commit_version` is the last one that touched the key.
         images: both images of an update, or what it made of the row alone.
-        keys: the key columns. With them a delete and an insert of one key in one commit are an
-            update, and `net` gives updates; without them it gives deletes and inserts.
+        keys: the key columns; without it those that the table's property names, where each value of them is
+            one row, as `apply` with `insert_policy="upsert"`, `derive` and exports leave it. With them a delete
+            and an insert of one key in one commit are an update, and `net` gives updates; with none, `[]`, it
+            gives deletes and inserts.
 
     Returns:
         a lazy DataFrame; its order means nothing, `_commit_version` does. It has the partition key that the
@@ -104,6 +107,8 @@ def read_feed(
     found = find_feed_table(spark, name)
     window = open_window(found.commits, name, after, until)
     frame = read_window(spark, found, window)
+    if keys is None:
+        keys = stored_columns(found.commits, max(window.until, 0))
     frame = tell_changes(frame, window, name, keys, net=net)
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
