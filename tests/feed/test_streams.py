@@ -53,6 +53,7 @@ def table(spark: SparkSession, tmp_path: Path) -> Table:
     )
 
 
+@pytest.mark.thorough("rows")
 @pytest.mark.parametrize("after", [0, None], ids=["version", "rows"])
 def test_a_stream_goes_on_from_its_checkpoint_when_its_beginning_is_gone(
     table: Table, after: int | None
@@ -141,6 +142,7 @@ def test_a_stream_goes_on_over_new_columns(table: Table) -> None:
     assert [1, 2, 3] == query.run(after=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(spark_generation() < FULL_WIDENING, reason="Delta's streams do not widen")
 def test_a_stream_goes_on_over_wider_types(spark: SparkSession, tmp_path: Path) -> None:
     """Begun before, or to begin before: what was narrower is told in the wider type."""
