@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.table import TableRef
 
 FENCE = 2**63 - 1  # a transaction version that nothing comes after
+REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,13 +169,14 @@ def _commit(version: int, info: Mapping[str, Any]) -> Commit:
     return Commit(
         version=version,
         operation=info.get("operation") or "a commit without provenance",
-        ours=_ours(info.get("userMetadata")),
+        ours=read_ours(info.get("userMetadata")),
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
         forgets=TRANSACTION_RETENTION in json.dumps(info.get("operationParameters") or {}),
     )
 
 
-def _ours(text: str | None) -> Mapping[str, Any] | None:
+def read_ours(text: str | None) -> Mapping[str, Any] | None:
+    """Read what mirrorlib wrote into a commit's `userMetadata`; None in anybody else's."""
     try:
         value = json.loads(text or "")
     except ValueError:

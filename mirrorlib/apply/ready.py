@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column, needs_mapping, to_pairs
-from mirrorlib.apply.commit import FENCE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.apply.commit import FENCE, REWRITE, Mark, mark_nothing, overwrite_rows
 from mirrorlib.apply.keyed import (
     KEYS_PROPERTY,
     keep_keys,
@@ -108,7 +108,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         with work.step("rewrite", clock, plan):
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
-            mark = mark_before(work, plan, {"outcome": "rewrite"})
+            mark = mark_before(work, plan, {"outcome": REWRITE})
             overwrite_rows(work.ref, rows, mark, schema=True)
     if added or widened:
         with work.step("widen", clock, plan):

@@ -38,7 +38,7 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 LIFE_PROPERTY = "mirrorlib.life"
 _LONGEST_COLUMN = 255
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
-_EXACT_IN_DOUBLE = 1 << 53
+EXACT_IN_DOUBLE = 1 << 53
 FEED = "delta.enableChangeDataFeed"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
@@ -291,7 +291,7 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
         kept = old.cast(column.sql_type).cast(was).eqNullSafe(old)
         if (was.simpleString(), column.sql_type) == ("bigint", "double"):
             # Casting back cannot tell: 2^63 as a double comes back as the bigint 2^63 - 1.
-            kept = old.isNull() | old.between(-_EXACT_IN_DOUBLE, _EXACT_IN_DOUBLE)
+            kept = old.isNull() | old.between(-EXACT_IN_DOUBLE, EXACT_IN_DOUBLE)
         if rows.where(~kept).limit(1).collect():
             msg = "a value of the table itself does not fit the type that would hold both"
             found = f"{was.simpleString()} in the table, {sql_type(column.type)} wanted"

@@ -54,7 +54,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Print the changes, oldest first."""
     from mirrorlib.feed.changes import first_changes
-    from mirrorlib.feed.mirror import find_mirror, stored_columns
+    from mirrorlib.feed.mirror import find_mirror
+    from mirrorlib.feed.owners import stored_columns
     from mirrorlib.feed.place import find_feed_table
     from mirrorlib.feed.read import read_feed
 
@@ -63,10 +64,11 @@ def run(arguments: argparse.Namespace) -> bool:
     )
     spark = start_spark(arguments)
     table = find_feed_table(spark, mirror.table)
-    keys = tuple(arguments.key or mirror.keys or stored_columns(table, grouping=False))
+    commits = table.commits
+    keys = tuple(arguments.key or mirror.keys or stored_columns(commits, commits.newest))
     after = arguments.after
     if after is None:
-        after = table.commits.newest - 1
+        after = commits.newest - 1
     frame = read_feed(
         spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
     )

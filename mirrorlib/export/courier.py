@@ -87,8 +87,12 @@ def check_table(courier: Courier, stream: Stream, table_id: str, position: int) 
     commits = courier.source.commits
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
-        step = "Begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
-        raise FeedExpiredError(msg, table=stream.table, next_step=step)
+        step = f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
+        first = commits.made_at
+        found = f"its first version is {first}"
+        raise FeedExpiredError(
+            msg, table=stream.table, found=found, first_readable=first, next_step=step
+        )
 
 
 def tell_step(

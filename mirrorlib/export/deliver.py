@@ -146,11 +146,13 @@ def _next(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | None:
             return None
         limit = courier.wishes.max_versions or commits.newest
         until = min(commits.newest, position + limit)
-        open_window(commits, courier.source.shown, position, until)
+        window = open_window(commits, courier.source.shown, position, until)
     except FeedExpiredError:
         if stream.on_expired == "fail":
             raise
         return _snapshot(courier, stream, entry, reset=True)
+    if window.rewritten:  # what came before is told in the types that it had
+        until = max(window.rewritten[0] - 1, position + 1)
     return _plan(courier, stream, entry, after=position, until=until)
 
 

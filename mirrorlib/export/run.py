@@ -29,7 +29,8 @@ from mirrorlib.export.report import ExportReport, State, StreamReport
 from mirrorlib.export.sinks.apart import check_apart
 from mirrorlib.export.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.feed.find import find_tables
-from mirrorlib.feed.mirror import find_mirror, stored_columns
+from mirrorlib.feed.mirror import find_mirror
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.landing.names import TableName, matches, parse_name, refuse_uncarriable
 from mirrorlib.store import open_store
@@ -245,7 +246,8 @@ def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
         return tuple(told)
     place = job.target
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
-    return mirror.keys or stored_columns(source, grouping=getattr(job.sink, "groups", False))
+    groups, commits = getattr(job.sink, "groups", False), source.commits
+    return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)
 
 
 def _record(job: _Job, report: StreamReport, tally: Tally) -> None:

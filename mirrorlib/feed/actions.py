@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from uuid import UUID
 
+from mirrorlib.apply.commit import REWRITE
+from mirrorlib.apply.log import read_ours
 from mirrorlib.apply.table import FEED, MAPPING
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class FeedCommit:
         forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
         rows: how many rows it changes, as its metrics say; None where they do not.
         pairs: it may delete and insert rows of one key.
+        rewrites: it writes all rows again in other types, and changes none, as mirrorlib says of it.
         files: the data and change files that hold its changes, and their deletion vectors, relative to the
             table; those that lie elsewhere, as a clone's first ones do, are not among them.
         vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
@@ -80,6 +83,7 @@ class FeedCommit:
     forgotten: bool
     rows: int | None
     pairs: bool
+    rewrites: bool
     files: tuple[str, ...]
     vacuums: timedelta | None
 
@@ -93,7 +97,10 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
     info = told.get("commitInfo") or {}
     metrics = info.get("operationMetrics") or {}
     inserted, updated, deleted = (metrics.get(name) for name in _MERGED)
-    merge, changes = info.get("operation") == "MERGE", bool(data or images)
+    ours = read_ours(info.get("userMetadata")) or {}
+    rewrites = ours.get("outcome") == REWRITE and "metaData" in told
+    merge = info.get("operation") == "MERGE"
+    changes = bool(data or images) and not rewrites
     return FeedCommit(
         version=version,
         metadata=read_metadata(told["metaData"]) if "metaData" in told else None,
@@ -107,7 +114,8 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         and not (merge and "0" in {inserted, deleted})
         and info.get("operation") not in _ONE_KIND
         and not _only_adds(actions),
-        files=tuple(_here(images or _paths(data))),
+        rewrites=rewrites,
+        files=() if rewrites else tuple(_here(images or _paths(data))),
         vacuums=_kept(info),
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version, read_provenance
-from mirrorlib.errors import FeedError
+from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata
 
 if TYPE_CHECKING:
@@ -105,6 +105,17 @@ class Commits:
         """Return when a version's file was written."""
         return self._listed[version]
 
+    @cached_property
+    def made_at(self) -> int:
+        """Return the first version that belongs to the table as it is now: making it anew gives it another id."""
+        wanted, version = self.metadata_at(self.newest).id, self.newest
+        for number in range(self.newest, self.first - 1, -1):
+            told = self._told_metadata(number)
+            if told is not None and told.id != wanted:
+                break
+            version = number
+        return version
+
     def last_at(self, moment: datetime) -> int:
         """Return the last version that was committed at or before a moment; one before `first` when none was."""
         return self.first + bisect_right(self._times, moment) - 1
@@ -172,7 +183,8 @@ class Commits:
                 self._metadata.update(dict.fromkeys(passed, found))
                 return found
         msg = f"the log no longer tells the table's metadata as of version {version}"
-        raise FeedError(msg, table=self._shown)
+        step = f"Copy the table's rows as they are now, and read on; the log is whole from version {self.first} on."
+        raise FeedExpiredError(msg, table=self._shown, first_readable=self.first, next_step=step)
 
     def _told_metadata(self, version: int) -> Metadata | None:
         """Find what a version itself says of the metadata, or the checkpoint of it."""

@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.keyed import grouping_columns, identifying_columns
 from mirrorlib.apply.table import refer
 from mirrorlib.apply.target import Target
-from mirrorlib.feed.owners import is_owners
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.names import TableName, find_key, parse_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from mirrorlib.apply.record import Entry
-    from mirrorlib.feed.place import FeedTable
     from mirrorlib.store import Store
 
 
@@ -72,17 +69,6 @@ def _names_in_zone(state: Store, name: TableName) -> list[TableName]:
     listed = state.list_folder("journal")
     names = [TableName.from_segment(segment) for segment in listed.folders] if listed else []
     return [each for each in names if fold_name(each.table) == fold_name(name.table)]
-
-
-def stored_columns(table: FeedTable, *, grouping: bool) -> tuple[str, ...]:
-    """Name the keys that a table's property names: columns that tell its rows apart, or those that *group* them."""
-    metadata = table.commits.metadata_at(table.commits.newest)
-    names = [field["name"] for field in metadata.schema["fields"]]
-    if grouping:
-        return grouping_columns(metadata.properties, names)
-    if not is_owners(table.commits, table.commits.newest):
-        return ()
-    return identifying_columns(metadata.properties, names)
 
 
 def table_address(target: Target, name: TableName) -> str:

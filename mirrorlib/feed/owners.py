@@ -1,20 +1,32 @@
-"""Say whether a table's rows are as mirrorlib has left them, on which rests that each of its keys occurs once.
+"""Say whose a table's rows are, and by which columns they can be told apart.
 
-In: the versions that a table's log holds. Out: yes or no; no where the log does not tell.
+In: a table's log. Out: whether the rows are as mirrorlib has left them, and the keys that hold while they are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.keyed import ON, identifying_columns
+from mirrorlib.apply.commit import REWRITE
+from mirrorlib.apply.keyed import ON, grouping_columns, identifying_columns
 
 if TYPE_CHECKING:
     from mirrorlib.apply.log import Commit
     from mirrorlib.feed.commits import Commits
 
 # Outcomes of commits of ours that say nothing of the rows that are there.
-_NO_ROWS = frozenset({"fence", "grow", "void"})
+_NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})
+
+
+def stored_columns(commits: Commits, version: int, *, grouping: bool = False) -> tuple[str, ...]:
+    """Name the keys that a table's property names: columns that tell its rows apart, or those that *group* them."""
+    metadata = commits.metadata_at(version)
+    names = [field["name"] for field in metadata.schema["fields"]]
+    if grouping:
+        return grouping_columns(metadata.properties, names)
+    if not is_owners(commits, version):
+        return ()
+    return identifying_columns(metadata.properties, names)
 
 
 def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
@@ -25,6 +37,10 @@ def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool
     names = [field["name"] for field in metadata.schema["fields"]]
     told = identifying_columns(metadata.properties, names)
     return bool(told) and told == columns and is_owners(commits, version)
+
+
+def _is_let(commit: Commit) -> bool:
+    return commit.ours is not None or commit.harmless
 
 
 def is_owners(commits: Commits, version: int) -> bool:
@@ -41,7 +57,3 @@ def is_owners(commits: Commits, version: int) -> bool:
             between = range(max(ours.get(ON, number) + 1, commits.first), number)
             return all(_is_let(commits.provenance(one)) for one in between)
     return False
-
-
-def _is_let(commit: Commit) -> bool:
-    return commit.ours is not None or commit.harmless

@@ -27,7 +27,7 @@ from mirrorlib.feed.net import (
     fold_net,
     pair_updates,
 )
-from mirrorlib.feed.owners import is_one_row
+from mirrorlib.feed.owners import is_one_row, stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.refusal import (
     TOO_OLD,
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]
-_UNSAFE = "spark.databricks.delta.changeDataFeed.unsafeBatchReadOnIncompatibleSchemaChanges.enabled"
+# Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
+_TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
 _CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 # Delta puts a version together in fifty tasks, which take a second, however few files it has.
@@ -67,7 +68,7 @@ def read_feed(
     until: Bound | None = None,
     net: bool = False,
     images: Images = "both",
-    keys: Sequence[str] = (),
+    keys: Sequence[str] | None = None,
 ) -> DataFrame:
     """Read the changes of a Delta table that were committed after one version, and up to another.
 
@@ -84,8 +85,10 @@ def read_feed(
         net: fold the window to what is different between its ends: at most one change a key, no
             update that changes nothing. `_commit_version` is the last one that touched the key.
         images: both images of an update, or what it made of the row alone.
-        keys: the key columns. With them a delete and an insert of one key in one commit are an
-            update, and `net` gives updates; without them it gives deletes and inserts.
+        keys: the key columns; without it those that the table's property names, where each value of them is
+            one row, as `apply` with `insert_policy="upsert"`, `derive` and exports leave it. With them a delete
+            and an insert of one key in one commit are an update, and `net` gives updates; with none, `[]`, it
+            gives deletes and inserts.
 
     Returns:
         a lazy DataFrame; its order means nothing, `_commit_version` does. It has the partition key that the
@@ -105,6 +108,8 @@ def read_feed(
     found = find_feed_table(spark, name)
     window = open_window(found.commits, name, after, until)
     frame = read_window(spark, found, window)
+    if keys is None:
+        keys = stored_columns(found.commits, max(window.until, 0))
     frame = tell_changes(frame, window, name, keys, net=net)
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
@@ -185,9 +190,8 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
     schema = StructType.fromJson(dict(window.metadata.schema))
     if not window.segments:
         return _nothing(spark, schema)
-    if any(segment.widened for segment in window.segments):
-        # Delta refuses any change of a type within a window; which ones it can read was looked at.
-        spark = _own_session(spark, {_UNSAFE: "true", **READS_WHOLE})
+    if any(segment.past for segment in window.segments):
+        spark = _own_session(spark, {_TRAVELS: "true", **READS_WHOLE})
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
     return untag(reduce(lambda one, other: one.unionByName(other), frames))
 
@@ -217,6 +221,8 @@ def _read_segment(
         reader = reader.option("startingVersion", segment.first).option(
             "endingVersion", segment.last
         )
+        if segment.past:
+            reader = reader.option("versionAsOf", segment.last)
         return table.load(reader)
 
     def prove() -> bool:

@@ -15,6 +15,7 @@ from mirrorlib.apply.table import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.errors import FeedError
 
 if TYPE_CHECKING:
+    from mirrorlib.feed.actions import Metadata
     from mirrorlib.feed.commits import Commits
 
 _DEFAULTS = {FILE_RETENTION: "interval 1 week", LOG_RETENTION: "interval 30 days"}  # Delta's own
@@ -62,11 +63,19 @@ def may_leave_log(commits: Commits, after: int, shown: str) -> datetime | None:
     return leaves if leaves - kept / _NOTICE <= datetime.now(UTC) else None
 
 
-def _duration(commits: Commits, name: str, shown: str, step: str) -> timedelta:
-    properties = commits.metadata_at(commits.newest).properties
-    told = properties.get(name, _DEFAULTS[name])
+def kept_for(metadata: Metadata, name: str = FILE_RETENTION) -> timedelta | None:
+    """Read how long a property says that something is kept; None where it cannot be understood."""
+    told = metadata.properties.get(name, _DEFAULTS[name])
     parts = _PART.findall(told)
     if not parts or _PART.sub("", told).replace("interval", "").strip():
-        msg = f"the table's {name} cannot be understood"
-        raise FeedError(msg, table=shown, found=told, next_step=step)
+        return None
     return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
+
+
+def _duration(commits: Commits, name: str, shown: str, step: str) -> timedelta:
+    metadata = commits.metadata_at(commits.newest)
+    kept = kept_for(metadata, name)
+    if kept is None:
+        msg = f"the table's {name} cannot be understood"
+        raise FeedError(msg, table=shown, found=metadata.properties.get(name), next_step=step)
+    return kept

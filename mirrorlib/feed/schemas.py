@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.apply.table import EXACT_IN_DOUBLE
 from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.feed.actions import Metadata
 
+# PROTOCOL.md, "Type Widening"
 _WIDER = {
     "byte": ("short", "integer", "long", "decimal", "double"),
     "short": ("integer", "long", "decimal", "double"),
@@ -26,6 +28,10 @@ _WIDER = {
     "decimal": ("decimal",),
     "date": ("timestamp_ntz",),
 }
+_TOO_LONG = (
+    "A bigint of an older version does not fit the double that its column has become since. "
+    "Read the versions before that by themselves, with `until`."
+)
 _INNER = ("elementType", "keyType", "valueType")  # of arrays and maps
 
 
@@ -37,7 +43,16 @@ def physical_name(column: Mapping[str, Any]) -> str:
 
 def spans(before: Metadata, became: Metadata) -> bool:
     """Say whether rows of both can be read in one go: all that was there still is, under its name and type."""
-    return before.mapped == became.mapped and _holds(before.schema, became.schema)
+    return before is became or (
+        before.mapped == became.mapped and _holds(before.schema, became.schema)
+    )
+
+
+def widens(before: Metadata, became: Metadata) -> bool:
+    """Say whether all that was there still is, with its type or one that Delta has widened it to in place."""
+    enabled = became.properties.get("delta.enableTypeWidening") == "true"
+    mapped = before.mapped == became.mapped
+    return enabled and mapped and _holds(before.schema, became.schema, widened=True)
 
 
 def keeps(before: Metadata, became: Metadata) -> bool:
@@ -49,11 +64,6 @@ def keeps(before: Metadata, became: Metadata) -> bool:
         and field["type"] == was["type"]
         for was in before.schema["fields"]
     )
-
-
-def widens(old: object, new: object) -> bool:
-    """Say whether a type is held by another, or Delta's type widening leads there (PROTOCOL.md, "Type Widening")."""
-    return _holds(old, new, widened=True)
 
 
 def _holds(old: object, new: object, *, widened: bool = False) -> bool:
@@ -108,6 +118,9 @@ def _tell(value: Column, was: DataType, told: DataType) -> Column:
         keys, values = (was.keyType, told.keyType), (was.valueType, told.valueType)
         value = f.transform_keys(value, lambda key, _: _tell(key, *keys))
         return f.transform_values(value, lambda _, item: _tell(item, *values))
+    if (was.simpleString(), told.simpleString()) == ("bigint", "double"):
+        exact = value.isNull() | value.between(-EXACT_IN_DOUBLE, EXACT_IN_DOUBLE)
+        return f.when(exact, value.cast(told)).otherwise(f.raise_error(f.lit(_TOO_LONG)))
     return value.cast(told)
 
 

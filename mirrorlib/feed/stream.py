@@ -1,25 +1,29 @@
 """Read a table's change feed as a stream.
 
-In: a table and where to begin. Out: a streaming DataFrame of the feed's columns. Delivery: what
-Spark's checkpoint makes of it; with a checkpoint that has progress, Spark goes on there and the
-beginning given here counts for nothing.
+In: a table and where to begin, or the checkpoint to go on from. Out: a streaming DataFrame of the feed's
+columns. Delivery: what Spark's checkpoint makes of it; with a checkpoint that has progress, Spark goes on
+there and the beginning given here counts for nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import FeedError
+from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
+from mirrorlib.errors import FeedError, FeedExpiredError
+from mirrorlib.feed.checkpoint import ANEW, Progress, read_progress
 from mirrorlib.feed.net import VERSION
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.read import declare_grouping
 from mirrorlib.feed.refusal import refuse_losses
-from mirrorlib.feed.window import Bound, open_window
+from mirrorlib.feed.schemas import widens
+from mirrorlib.feed.window import Bound, Window, open_window
 from mirrorlib.keys.tags import untag
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorlib.feed.actions import Metadata
     from mirrorlib.store import PathOrUrl
 
 
@@ -28,6 +32,7 @@ def stream_feed(
     table: PathOrUrl,
     *,
     after: Bound | None = None,
+    checkpoint: PathOrUrl | None = None,
     max_files: int | None = None,
     max_bytes: int | None = None,
 ) -> DataFrame:
@@ -38,37 +43,78 @@ def stream_feed(
         table: a path or URL, or a name in a catalog.
         after: begin with what came after this version or moment, as for `read_feed`: the version that
             the target has, when a checkpoint is lost. Without it the table's rows come first, as inserts.
+        checkpoint: the location that the query keeps its progress in, its `checkpointLocation`. Where it has any,
+            *after* counts for nothing, and what is proven is what the query has still to read.
         max_files: files a micro-batch; a commit is taken whole, however many it has.
         max_bytes: bytes a micro-batch; the same.
 
     Raises:
-        FeedExpiredError: a version since *after* is gone, or was made while the feed was off.
+        FeedExpiredError: a version since *after*, or since the query's progress, is gone or was made while the
+            feed was off; or the query has read a table that was made anew since.
         FeedError: *after* is no version or moment of the table, its feed is off, there is no such table,
-            or the session leaves out files that it cannot read.
+            the session leaves out files that it cannot read, or the schema has changed on the way in a way that
+            one stream cannot span.
 
     """
-    name = address_of(table)
-    found = find_feed_table(spark, name)
+    found = find_feed_table(spark, address_of(table))
     refuse_losses(spark, found)
+    _check_fed(found)
+    commits = found.commits
     reader = spark.readStream.format("delta").option("readChangeFeed", "true")
     limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
     for option, limit in limits.items():
         if limit is not None:
             reader = reader.option(option, limit)
-    _check_fed(found)
-    newest = found.commits.newest
-    if after is None:
-        return declare_grouping(untag(found.load(reader)), found.commits, newest)
-    window = open_window(found.commits, name, after, None)
-    if len(window.segments) > 1:
+    progress = None if checkpoint is None else read_progress(checkpoint, found)
+    if progress is not None:
+        _prove_rest(found, progress)
+        # Spark makes the last batch once more; one that was the first begins with this option, and is thrown away.
+        first = min(progress.next, commits.newest)
+        rows = found.load(reader if progress.snapshot else reader.option("startingVersion", first))
+    elif after is not None:
+        before = _prove_from(found, after)
+        # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
+        first = min(before + 1, commits.newest)
+        rows = found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {before}")
+    else:
+        rows = found.load(reader)
+    return declare_grouping(untag(rows), commits, commits.newest)
+
+
+def _prove_from(table: FeedTable, after: Bound) -> int:
+    """See that a stream can begin after a version or moment; return the version."""
+    window = open_window(table.commits, table.shown, after, None)
+    _check_spanned(table, window, "stream after it")
+    if window.after == window.until and table.commits.read(window.until).rewrites:
+        msg = "no stream can begin after a version that gave the rows other types before another one has come"
+        step = "Stream again once the table has changed."
+        first = window.until + 1
+        raise FeedError(msg, table=table.shown, first_readable=first, next_step=step)
+    return window.after
+
+
+def _prove_rest(table: FeedTable, progress: Progress) -> None:
+    """See that all that a query has still to read is there."""
+    commits, shown = table.commits, table.shown
+    try:
+        if progress.again < commits.first:
+            open_window(commits, shown, progress.again - 1, None)
+        after = progress.next if progress.snapshot else progress.next - 1
+        window = open_window(commits, shown, after, None)
+    except FeedExpiredError as exc:
+        msg = f"the stream stands at version {progress.next}, and {exc.reason}"
+        first = exc.first_readable
+        raise FeedExpiredError(msg, table=shown, first_readable=first, next_step=ANEW) from exc
+    _check_spanned(table, window, "go on with a new checkpoint and `after` it")
+
+
+def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
+    """See that one stream can span a window: it has one schema, and is made anew where that changes."""
+    last = _spanned_from(window)
+    if last != window.after:
         msg = "the table's schema has changed since then in a way that one stream cannot span"
-        last = window.segments[-1].first
-        step = f"Read up to version {last - 1} with read_feed, and stream after it."
-        raise FeedError(msg, table=name, first_readable=last, next_step=step)
-    # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
-    first = min(window.after + 1, newest)
-    rows = found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {window.after}")
-    return declare_grouping(untag(rows), found.commits, newest)
+        step = f"Read after version {window.after} up to version {last} with read_feed, and {then}."
+        raise FeedError(msg, table=table.shown, first_readable=last + 1, next_step=step)
 
 
 def _check_fed(table: FeedTable) -> None:
@@ -78,3 +124,19 @@ def _check_fed(table: FeedTable) -> None:
         msg = "the table's change feed is off"
         step = "Switch it on: mirrorlib enable-feed TARGET"
         raise FeedError(msg, table=table.shown, next_step=step)
+
+
+def _spanned_from(window: Window) -> int:
+    """Return the version after which one stream can span the rest of a window."""
+    last = window.until
+    for segment in reversed(window.segments):
+        rewritten = segment.last != last
+        if rewritten or not (last == window.until or _follows(segment.metadata, window.metadata)):
+            break
+        last = segment.first - 1
+    return last
+
+
+def _follows(before: Metadata, became: Metadata) -> bool:
+    """Say whether a stream goes on over a change of types, as it does from Delta 4.1 on."""
+    return spark_generation() >= FULL_WIDENING and widens(before, became)

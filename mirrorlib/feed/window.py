@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.schemas import spans, widens
-from mirrorlib.identifiers import fold_name
+from mirrorlib.feed.retention import kept_for
+from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
     from mirrorlib.feed.actions import FeedCommit, Metadata
@@ -38,14 +38,14 @@ class Segment:
         first: the first of them.
         last: the last of them, within.
         metadata: the table's metadata as of the last.
-        widened: a column has got a wider type since, and Delta gives the newest type.
+        past: a column has got another type since, which Delta would read these versions' files with.
 
     """
 
     first: int
     last: int
     metadata: Metadata
-    widened: bool = False
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,8 @@ class Window:
         after: the last version before it, -1 when it begins with the first.
         until: its last version.
         metadata: the table's metadata as of `until`.
-        segments: how it is read; none when nothing was committed in it.
+        segments: how it is read.
+        rewritten: the versions, in no segment, that give the rows other types and change none.
         pairs: some commit of it may delete and insert rows of one key.
         changes: some commit of it changes rows.
 
@@ -66,6 +67,7 @@ class Window:
     until: int
     metadata: Metadata
     segments: tuple[Segment, ...] = ()
+    rewritten: tuple[int, ...] = ()
     pairs: bool = False
     changes: bool = False
 
@@ -89,17 +91,14 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         return Window(after=first, until=last, metadata=commits.metadata_at(max(last, 0)))
     _check_present(commits, shown, first, last)
     found = [commits.read(version) for version in range(first + 1, last + 1)]
-    cut = _cut(commits, shown, found)
-    newest = cut[-1].metadata if last == commits.newest else commits.metadata_at(commits.newest)
-    segments = [_as_of_now(commits, shown, segment, newest) for segment in cut]
-    # A VACUUM takes what is older than it keeps, so younger files need no looking for.
-    vacuumed = commits.vacuumed_until(first + 1) + _CLOCKS
-    prove_files(commits, shown, range(first + 1, last + 1), vacuumed)
+    segments = _cut(commits, shown, found)
+    prove_files(commits, shown, range(first + 1, last + 1), _vacuumed_until(commits, first + 1))
     return Window(
         after=first,
         until=last,
-        metadata=segments[-1].metadata,
+        metadata=commits.metadata_at(last),
         segments=tuple(segments),
+        rewritten=tuple(commit.version for commit in found if commit.rewrites),
         pairs=any(commit.pairs for commit in found),
         changes=any(commit.changes for commit in found),
     )
@@ -183,30 +182,47 @@ def _check_present(commits: Commits, shown: str, after: int, until: int) -> None
 
 def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segment]:
     """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
-    start = found[0].version
+    newest = commits.metadata_at(commits.newest)
     current = _before(commits, shown, found[0])
-    table, segments = current.id, list[Segment]()
+    start, segments = found[0].version, list[Segment]()
+
+    def close(last: int) -> None:
+        if last >= start:
+            segments.append(_segment(start, last, current, newest))
+
     for commit in found:
         became = commit.metadata or current
-        if became.id != table:
-            _expire(
-                commits, shown, f"version {commit.version} made the table anew", commit.version + 1
-            )
-        if not became.has_feed:
-            _refuse_unfed(commits, shown, commit.version)
-        if commit.forgotten:
-            msg = f"version {commit.version} changes rows, but its metrics say it does not, and Delta leaves it out"
-            step = "Copy the table's rows as they are now, and read on from there."
-            raise FeedError(msg, table=shown, first_readable=commit.version + 1, next_step=step)
-        if commit.metadata is not None and not spans(current, became):
-            if commit.changes:
-                what = f"version {commit.version} replaced rows and schema at once"
-                _expire(commits, shown, what, commit.version + 1)
-            if commit.version > start:
-                segments.append(Segment(first=start, last=commit.version - 1, metadata=current))
-            start = commit.version
+        _check_commit(commits, shown, commit, current, became)
+        if commit.rewrites or not spans(current, became):
+            close(commit.version - 1)
+            start = commit.version + commit.rewrites  # what it wrote again are no changes
         current = became
-    return [*segments, Segment(first=start, last=found[-1].version, metadata=current)]
+    close(found[-1].version)
+    return segments
+
+
+def _segment(first: int, last: int, metadata: Metadata, newest: Metadata) -> Segment:
+    """Say how versions are read: without column mapping, Delta does so with the table's newest schema."""
+    mapped = metadata.mapped or newest.mapped
+    past = not mapped and not spans(metadata, newest)
+    return Segment(first=first, last=last, metadata=metadata, past=past)
+
+
+def _check_commit(
+    commits: Commits, shown: str, commit: FeedCommit, current: Metadata, became: Metadata
+) -> None:
+    """See that a version's changes can be told, beside those of the versions before it."""
+    version = commit.version
+    if became.id != current.id:
+        _expire(commits, shown, f"version {version} made the table anew", version + 1)
+    if not became.has_feed:
+        _refuse_unfed(commits, shown, version)
+    if commit.forgotten:
+        what = f"version {version} changes rows, but its metrics say it does not, and Delta leaves it out"
+        _expire(commits, shown, what, version + 1)
+    if commit.changes and not spans(current, became):
+        what = f"version {version} replaced rows and schema at once"
+        _expire(commits, shown, what, version + 1)
 
 
 def _before(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
@@ -222,26 +238,6 @@ def _before(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
         _expire(commits, shown, what, first.version + 1)
 
 
-def _as_of_now(commits: Commits, shown: str, segment: Segment, newest: Metadata) -> Segment:
-    """See that Delta can still read a segment: without column mapping it does so with the table's newest schema."""
-    if newest.mapped or spans(segment.metadata, newest):
-        return segment
-    now = {fold_name(field["name"]): field["type"] for field in newest.schema["fields"]}
-    for column in segment.metadata.schema["fields"]:
-        if not widens(column["type"], now.get(fold_name(column["name"]))):
-            what = f"column {column['name']} was replaced by one of another type after version {segment.last}"
-            _expire(commits, shown, what, _since(commits, newest))
-    return replace(segment, widened=True)
-
-
-def _since(commits: Commits, newest: Metadata) -> int:
-    """Find the first version after the last one that the newest schema cannot read."""
-    version = commits.newest
-    while version > commits.first and spans(commits.metadata_at(version - 1), newest):
-        version -= 1
-    return version + 1
-
-
 def _refuse_unfed(commits: Commits, shown: str, version: int) -> NoReturn:
     """Say from when on the feed has been on again, if it is."""
     on: int | None = None
@@ -254,6 +250,16 @@ def _refuse_unfed(commits: Commits, shown: str, version: int) -> NoReturn:
         _expire(commits, shown, reason, on)
     step = "Switch it on for what comes: mirrorlib enable-feed TARGET"
     raise FeedExpiredError(reason, table=shown, next_step=step)
+
+
+def _vacuumed_until(commits: Commits, version: int) -> datetime:
+    """Say up to when files were written that a VACUUM may have taken: not each writes down that it ran.
+
+    One that does not is taken to have kept what the table keeps; younger files need no looking for.
+    """
+    kept = kept_for(commits.metadata_at(commits.newest))
+    unsaid = datetime.now(UTC) - (timedelta() if kept is None else kept)
+    return max(unsaid, commits.vacuumed_until(version)) + _CLOCKS
 
 
 def prove_files(

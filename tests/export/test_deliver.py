@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
+from feeds import forget_rows
 from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.registry import Registry
@@ -241,6 +242,21 @@ def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) ->
     assert "version 4" in states["careful"].reason
 
 
+def test_changes_that_delta_forgets_are_lost_history(source: Source) -> None:
+    """A MERGE whose metrics say that it changed nothing: a snapshot takes its place where it may, once."""
+    source.export(on_expired="snapshot")
+    source.run(
+        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'z'"
+    )
+    forget_rows(Path(source.target, "orders", "_delta_log", f"{4:020d}.json"))
+
+    reset = source.export(on_expired="snapshot")
+
+    assert (reset.state, reset.resets, reset.position) == ("current", 1, 4), reset.reason
+    assert [[1, "z", "insert", 4]] == source.sink.windows()[-1]["rows"]
+    assert (0, "current") == (source.export(on_expired="snapshot").windows, source.status().health)
+
+
 def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source: Source) -> None:
     """A plan is repeated as it is, unless it cannot be carried out any more."""
     source.export(on_expired="snapshot")
@@ -271,7 +287,8 @@ def test_a_table_made_anew_is_noticed(source: Source) -> None:
     assert (report.state, report.resets) == ("current", 1)
     report = again.export(consumer="careful", to=careful)
     assert report.state == "failed"
-    assert "made anew" in report.reason
+    assert "made anew since it was read (found its first version is 0)" in report.reason
+    assert "--rewind careful --to snapshot" in report.reason
 
 
 def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path) -> None:

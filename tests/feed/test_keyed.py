@@ -240,6 +240,30 @@ def test_a_feed_is_a_changelog_by_itself_where_each_key_occurs_once(
     key_feed(read_feed(spark, once, after=-1, until=newest))
 
 
+def test_a_feed_tells_updates_by_the_keys_of_its_table(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Where each is one row, until somebody else writes; `[]` asks for none."""
+    orders = zone.table("orders", keys=["id"])
+    path = f"{target}/orders"
+
+    def net(**options: object) -> set[tuple[object, ...]]:
+        rows = read_feed(spark, path, net=True, **options).select("_change_type", "id", "n")
+        return {tuple(row) for row in rows.collect()}
+
+    for n in (10, 11):
+        orders.file([{"id": 1, "n": n}])
+        assert mirrorlib.apply(spark, str(zone), target, insert_policy="upsert").ok
+    after = newest_version(path) - 1
+    update = {("update_preimage", 1, 10), ("update_postimage", 1, 11)}
+
+    assert update == net(after=after)
+    assert {("delete", 1, 10), ("insert", 1, 11)} == net(after=after, keys=[])
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (2, 20)")
+    assert update == net(after=after, until=after + 1)
+    assert {("delete", 1, 10), ("insert", 1, 11), ("insert", 2, 20)} == net(after=after)
+
+
 def test_dates_and_decimals_can_be_keys_of_a_table(spark: SparkSession, tmp_path: Path) -> None:
     """Mirrors have such; `key_by` and Foundry keep their own lists."""
     columns = "id decimal(9,2), at date, z timestamp_ntz, v string"

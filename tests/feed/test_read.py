@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
-from feeds import FEED, Table, told
+from feeds import FEED, Table, forget_rows, told
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.commits import Commits
 from mirrorlib.feed.place import find_feed_table
@@ -209,21 +209,45 @@ def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> 
 
 
 def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
-    """Delta leaves such a commit out, whatever it holds."""
+    """Delta leaves such a commit out, whatever it holds; what comes after it can be read."""
     table.run(
-        "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'Z'"
+        "MERGE INTO {t} t USING (SELECT 1L AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'Z'",
+        "INSERT INTO {t} VALUES (6, 'f')",
     )
-    log = table.log(5)
-    with open(log, encoding="utf-8") as file:  # noqa: PTH123  # one line of it is rewritten
-        lines = [json.loads(line) for line in file]
-    for line in lines:
-        if "commitInfo" in line:
-            line["commitInfo"]["operationMetrics"]["numTargetRowsUpdated"] = "0"
-    with open(log, "w", encoding="utf-8") as file:  # noqa: PTH123
-        file.writelines(json.dumps(line) + "\n" for line in lines)
+    forget_rows(Path(table.log(5)))
 
-    with pytest.raises(FeedError, match="metrics"):
+    with pytest.raises(FeedExpiredError, match="metrics") as caught:
         table.read(after=4)
+    assert 6 == caught.value.first_readable
+    assert [(6, "insert", 6, "f")] == told(table.read(after=5))
+
+
+def test_a_table_made_again_in_the_same_place_is_read_as_what_it_is(
+    spark: SparkSession, table: Table
+) -> None:
+    """A version that only the one before it had is told; positions that have to outlive that are a consumer's."""
+    shutil.rmtree(table.path)
+    again = Table(spark, Path(table.path), "id bigint, v string").run(
+        "INSERT INTO {t} VALUES (9, 'z')"
+    )
+
+    assert [(1, "insert", 9, "z")] == told(again.read(after=-1))
+    with pytest.raises(FeedError, match="beyond the newest version") as caught:
+        again.read(after=4)
+    assert "4, the newest is 1" in str(caught.value)
+
+
+def test_a_window_of_nothing_below_the_log_is_told(table: Table) -> None:
+    """What its columns were, nothing tells any more; the error leads on."""
+    for version in (0, 1, 2):
+        for file in Path(table.path, "_delta_log").glob(f"{version:020d}.*"):
+            file.unlink()
+
+    with pytest.raises(FeedExpiredError, match="no longer tells") as caught:
+        table.read(after=1, until=1)
+    assert 3 == caught.value.first_readable
+    assert "from version 3 on" in str(caught.value)
+    assert [] == told(table.read(after=3, until=3))
 
 
 def test_a_merge_that_writes_files_again_and_changes_nothing_is_none(

@@ -64,6 +64,19 @@ def test_old_changes_that_are_gone_are_told(old: Table) -> None:
 
 
 @pytest.mark.usefixtures("vacuuming")
+def test_changes_that_a_silent_vacuum_took_are_told(spark: SparkSession, old: Table) -> None:
+    """Where Delta itself does not refuse what is old, as before 4.1, and the log says nothing of the VACUUM."""
+    old.run("VACUUM {t} RETAIN 0 HOURS")
+    spark.conf.set(LIFTED, "false")
+    try:
+        with pytest.raises(FeedExpiredError, match="VACUUM") as caught:
+            old.read(after=-1)
+    finally:
+        spark.conf.unset(LIFTED)
+    assert 3 == caught.value.first_readable
+
+
+@pytest.mark.usefixtures("vacuuming")
 def test_deletion_vectors_that_are_gone_are_told(spark: SparkSession, tmp_path: Path) -> None:
     """The file is still there, but not the vector that said which of its rows an earlier version had."""
     properties = (

@@ -2,8 +2,9 @@
 
 In: a target as it is, and the columns that a window wants. Out: the window with its target as it is
 then. Growing is a commit of its own, before the window's, and idempotent. What is added or widened
-leaves the rows that are there as they are; what was renamed, dropped and added again, or given another
-type, would have to change them without any change in the feed, so a snapshot is asked for.
+leaves the rows that are there as they are; for a type that holds the old one's values and that Delta does
+not widen to, they are written again, as the applier does it. What was renamed, dropped and added again, or
+given a type apart, would have to change them without any change in the feed, so a snapshot is asked for.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import needs_mapping
-from mirrorlib.apply.commit import Mark
-from mirrorlib.apply.table import FEED, MAPPING, to_sql, widen_columns
-from mirrorlib.errors import SchemaError
+from mirrorlib.apply.commit import REWRITE, Mark, overwrite_rows
+from mirrorlib.apply.options import REWRITE_LIMIT
+from mirrorlib.apply.table import FEED, MAPPING, rewritten_rows, to_sql, widen_columns
+from mirrorlib.errors import FeedExpiredError, SchemaError
 from mirrorlib.export.sinks.delta.target import find_target
-from mirrorlib.export.sinks.delta.types import extends, is_same, names_in, widens
+from mirrorlib.export.sinks.delta.types import extends, holds, is_same, names_in, widens
 from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.identifiers import fold_name
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructField, StructType
 
+    from mirrorlib.apply.columns import Columns
+    from mirrorlib.errors import MirrorError
     from mirrorlib.export.sinks.delta.work import Work
 
 _NTZ = "timestamp_ntz"
@@ -81,18 +85,40 @@ def _change_types(
         if fold_name(field.name) in has
         and not is_same(has[fold_name(field.name)].dataType, field.dataType)
     ]
-    wider, nested = [], []
+    wider, rewritten, nested = [], [], []
     for old, new in pairs:
         column = widens(old.dataType, new.dataType)
         if column is not None:
             wider.append(replace(column, name=old.name))
         elif extends(new.dataType, old.dataType):
             nested.append(new)
+        elif (column := holds(old.dataType, new.dataType)) is not None:
+            rewritten.append(replace(column, name=old.name))
         elif not _narrower(old, new):
-            raise _misfit(work, old, new)
+            raise _misfit(work, old, new.dataType.simpleString())
     if wider:
         widen_columns(work.spark, work.ref, tuple(wider), work.found)
+    if rewritten:
+        _rewrite(work, tuple(rewritten))
     return nested
+
+
+def _rewrite(work: Work, columns: Columns) -> None:
+    """Write the target's rows again with other types.
+
+    Raises:
+        SchemaError: the target is large, or a value of it does not fit.
+        FeedExpiredError: so it is with a copy, which a snapshot sets right.
+
+    """
+    old, new = work.schema[columns[0].name], columns[0].sql_type
+    if work.found.bytes > REWRITE_LIMIT:
+        raise _misfit(work, old, new, f"{work.found.bytes} bytes are more than are written again")
+    try:
+        rows = rewritten_rows(work.spark, work.ref, columns, "")
+    except SchemaError as exc:
+        raise _misfit(work, work.schema[exc.column or old.name], new, exc.reason) from exc
+    overwrite_rows(work.ref, rows, _mark_apart(work, REWRITE), schema=True)
 
 
 def _narrower(old: StructField, new: StructField) -> bool:
@@ -100,14 +126,15 @@ def _narrower(old: StructField, new: StructField) -> bool:
     return widens(new.dataType, old.dataType) is not None
 
 
-def _misfit(work: Work, old: StructField, new: StructField) -> SchemaError:
+def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorError:
     msg = "the source's column is of a type that the target's does not widen to"
-    found = f"{old.dataType.simpleString()} in the target, {new.dataType.simpleString()} now"
+    found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
     step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
     if work.mode == "current":
         step = "Let a snapshot replace the table"
     step = f"{step}: {snapshot_command(work.stream)}"
-    return SchemaError(msg, table=work.table, column=old.name, found=found, next_step=step)
+    kind = FeedExpiredError if why and work.mode == "current" else SchemaError
+    return kind(msg, table=work.table, column=old.name, found=found, next_step=step)
 
 
 def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
@@ -117,8 +144,7 @@ def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
     _allow(work, t.StructType(list(fields)))
     if work.mode == "changes":
         return
-    facts = {"consumer": work.stream.consumer, "table": work.table, "outcome": "grow"}
-    mark = Mark(app_id="", version=0, facts=facts)
+    mark = _mark_apart(work, "grow")
     rows = work.spark.createDataFrame([], t.StructType(list(fields)))
     writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
     writer = writer.option("userMetadata", mark.text)
@@ -126,6 +152,12 @@ def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
         writer.saveAsTable(work.ref.sql)
     else:
         writer.save(work.ref.path)
+
+
+def _mark_apart(work: Work, outcome: str) -> Mark:
+    """Return the mark of a commit that is no window's."""
+    facts = {"consumer": work.stream.consumer, "table": work.table, "outcome": outcome}
+    return Mark(app_id="", version=0, facts=facts)
 
 
 def _allow(work: Work, columns: StructType) -> None:

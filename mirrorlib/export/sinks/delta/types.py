@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import Column, to_columns
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.landing.types import INTEGERS, widens_in_place
+from mirrorlib.landing.types import INTEGERS, widen_type, widens_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +83,15 @@ def widens(old: DataType, new: DataType) -> Column | None:
     fits = widens_in_place(before, after) and before != after
     wide = small or spark_generation() >= FULL_WIDENING
     return pair[1] if fits and wide else None
+
+
+def holds(old: DataType, new: DataType) -> Column | None:
+    """Return a column of the new type where that is the one that holds both, as far as values go, else None."""
+    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
+    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+        return None
+    before, after = pair[0].type, pair[1].type
+    return pair[1] if before != after == widen_type(before, after) else None
 
 
 def sized_column(name: str, kind: DataType) -> Column:
