@@ -405,16 +405,6 @@ def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: 
         maintain_current_view(changes, view)
 
 
-@pytest.mark.thorough
-def test_a_path_that_looks_like_a_variable_is_one(spark: SparkSession, view: str) -> None:
-    """Spark puts nothing in its place, as it would in its user's session."""
-    view = f"{view}${{env:HOME}}"
-    for change in (INSERT, UPDATE):
-        maintain_current_view(changelog(spark, change), view)
-
-    assert [(1, None, 2, "updated")] == live(spark, view)
-
-
 def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
     """It has the feed's columns, and none of ours."""
     feed = spark.createDataFrame(
