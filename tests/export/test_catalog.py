@@ -57,7 +57,7 @@ def test_a_consumer_s_whole_life_in_a_catalog(
     orders.file([{"ID": 1, "v": "b"}, {"ID": 2, "v": None}], [1, 2])
     assert 0 == main(["apply", str(zone), *place])
     assert (0, "behind") == health()
-    assert 0 == run("export", "orders", *export)[0]
+    assert 0 == main(["export", schema, "orders", *place[1:], *export])
     assert (0, "current") == health()
     code, told = run("vacuum", "--dry-run")
     assert (0, "ready") == (code, json.loads(told)["tables"][0]["state"])
