@@ -97,9 +97,11 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
-    """Let no test leave a variable behind: it would only be noticed by whichever test runs next."""
+    """Let no test leave a variable or a lent token behind: only whichever test runs next would notice."""
     before = dict(os.environ)
     yield
+    if (store := sys.modules.get("mirrorlib.store")) is not None:
+        store.lend_azure_token(None)
     left = {name for name in before.keys() ^ os.environ.keys() if not name.startswith(_STARTERS)}
     for name in left:
         os.environ.pop(name, None)

@@ -98,6 +98,7 @@ def test_the_program_explains_itself(capsys: pytest.CaptureFixture[str]) -> None
     assert f"mirrorlib {VERSION}\n" == capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_places_that_are_not_there_are_wrong_usage(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +234,7 @@ def test_fifty_tables_three_of_them_broken(
     assert 3 == sum(len(one["batches"]) for one in after)
 
 
+@pytest.mark.thorough
 def test_tables_are_chosen_by_name_and_glob(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -270,6 +272,7 @@ def test_tables_are_chosen_by_name_and_glob(
     assert [[]] * 4 == [one["batches"] for one in said(capsys)["tables"]]
 
 
+@pytest.mark.thorough
 def test_insert_policy_and_quiet_updates(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,6 +297,7 @@ def test_insert_policy_and_quiet_updates(
     assert ["insert"] == [row["_change_type"] for row in feed.collect()]
 
 
+@pytest.mark.thorough
 def test_tables_of_a_catalog(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -326,6 +330,7 @@ def test_tables_of_a_catalog(
     assert (tmp_path / "state" / "journal").is_dir()
 
 
+@pytest.mark.thorough
 def test_two_schemas_with_one_table_name_do_not_share_a_catalog_table(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,6 +384,7 @@ def test_reset_begins_again(
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_reset_takes_names_that_need_column_mapping(
     spark: SparkSession, zone: ZoneWriter, target: str, capsys: pytest.CaptureFixture[str]

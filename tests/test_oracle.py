@@ -242,6 +242,7 @@ def test_zone_writer_breaks_files_in_the_ways_that_they_break(zone: ZoneWriter) 
     assert rows == pq.read_table(growing.finish()).to_pylist()
 
 
+@pytest.mark.thorough
 def test_logs_are_the_same_every_time_and_can_be_written(zone: ZoneWriter) -> None:
     """Hypothesis makes logs that are repeatable, varied, and hold in Parquet what the oracle replays."""
     logs = make_logs(40)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.thorough("large", "without-zone")
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number, road, options",

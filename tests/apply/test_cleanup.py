@@ -78,6 +78,7 @@ def test_applied_files_are_moved_but_for_the_newest(
     assert "current" == mirrorlib.status(target).tables[0].state
 
 
+@pytest.mark.thorough
 def test_each_partition_folder_keeps_its_newest(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -111,6 +112,7 @@ def test_files_without_numbers_are_all_moved_and_stay_known(
     assert ["1", "2", "3"] == ids(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_file_that_was_replaced_stays(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """Its new content was never applied."""
     table = zone.table("orders", keys=["id"])
@@ -123,6 +125,7 @@ def test_a_file_that_was_replaced_stays(spark: SparkSession, zone: ZoneWriter, t
     assert [table.path(2).name, table.path(3).name] == left(table)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step, when", [("plan", "after"), ("commit", "after")])
 def test_only_batches_that_are_done_are_cleaned_up(
     spark: SparkSession, zone: ZoneWriter, target: str, step: str, when: str
@@ -170,6 +173,7 @@ def test_a_crash_in_the_middle_loses_nothing(
     assert 3 == len(moved(table))
 
 
+@pytest.mark.thorough
 def test_moved_files_go_after_the_retention(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

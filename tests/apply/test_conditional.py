@@ -152,6 +152,7 @@ def test_without_the_option_the_column_is_warned_about(
     assert [{"id": 1, "seq": 1}] == read_rows(spark, Path(target) / "t")
 
 
+@pytest.mark.thorough
 def test_an_update_without_the_column_stops_the_table(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:

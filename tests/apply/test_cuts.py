@@ -38,6 +38,7 @@ def in_every_cut(mirror: Mirror, files: Sequence[pa.Table]) -> tuple[TableReport
     return whole, rows
 
 
+@pytest.mark.thorough
 def test_a_key_that_gets_its_type_later_is_no_question_of_limits(fresh: Mirror) -> None:
     """Files whose key is all NULL are applied together with the first one that has a type."""
     untyped = pa.table({"id": pa.nulls(1), "v": ["a"]})
@@ -81,6 +82,7 @@ def test_a_column_of_any_name_may_come_with_any_file(fresh: Mirror) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_column_mapping_that_is_turned_on_is_told(mirror: Mirror) -> None:
     """Readers without it cannot read the table any more, so `plan` and `apply` say so."""
     mirror.table.file([{"id": 9, "a b": 2}], number=3)
@@ -124,6 +126,7 @@ def test_a_value_of_the_table_that_its_batch_deletes_hinders_no_type(fresh: Mirr
     assert ("current", 2) == (report.state, len(report.batches)), report.reason
 
 
+@pytest.mark.thorough
 def test_a_value_that_stays_hinders_a_type_in_every_cut(fresh: Mirror) -> None:
     """It is told of the file that does not fit, and nothing of that is applied."""
     files = [pa.table({"id": [1], "v": [2**60]}), pa.table({"id": [2], "v": [1.5]})]

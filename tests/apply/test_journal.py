@@ -315,7 +315,7 @@ def test_a_state_folder_of_another_format_is_refused(state: LocalStore, data: by
         open_state(state)
 
 
-@pytest.mark.thorough("*done.json")
+@pytest.mark.thorough
 @pytest.mark.parametrize("pattern", ["*-2.plan.json", "*-2.done.json", "000001.json"])
 def test_a_damaged_journal_stops_its_own_table_only(mirror: Mirror, pattern: str) -> None:
     """The file is named, other tables go on, and so does this one once the file is back."""
@@ -357,6 +357,7 @@ def test_a_lost_outcome_costs_a_look(mirror: Mirror) -> None:
     assert "applied" == mirror.outcome(2)["outcome"]
 
 
+@pytest.mark.thorough
 def test_a_lost_plan_is_never_made_again(mirror: Mirror) -> None:
     """Files of a plan that nobody has any more are not taken for unapplied, nor others for applied."""
     next(mirror.journal.rglob("*-2.plan.json")).unlink()
@@ -369,6 +370,7 @@ def test_a_lost_plan_is_never_made_again(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_lost_status_is_written_anew(mirror: Mirror) -> None:
     """Garbage in the last word stops neither apply nor reset."""
     path = mirror.journal / "status.json"

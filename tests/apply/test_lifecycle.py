@@ -76,6 +76,7 @@ def test_a_table_whose_folder_is_gone_is_kept(
     assert 0 == main(["status", target])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("orders")
 def test_nothing_is_gone_from_a_zone_that_shows_nothing(
     spark: SparkSession, zone: ZoneWriter, target: str
@@ -100,6 +101,7 @@ def test_nothing_is_gone_from_a_zone_that_shows_nothing(
     assert {1: "old", 2: "old"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_the_last_table_of_a_zone_starts_over_when_its_owner_says_so(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -117,6 +119,7 @@ def test_the_last_table_of_a_zone_starts_over_when_its_owner_says_so(
     assert {7: "new"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_gone_table_is_told_when_it_alone_is_asked_for(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -151,6 +154,7 @@ def test_a_re_created_folder_begins_a_new_life(
     assert {7: "new", 8: "newer"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_folder_that_no_run_saw_absent_is_its_owner_s_to_judge(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -179,6 +183,7 @@ def test_a_folder_that_no_run_saw_absent_is_its_owner_s_to_judge(
     assert {1: "again", 2: "again", 3: "next"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_gone_table_is_dropped_when_that_is_asked_for(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -195,6 +200,7 @@ def test_a_gone_table_is_dropped_when_that_is_asked_for(
     assert {7: "new"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_table_of_somebody_else_s_is_not_dropped(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -209,6 +215,7 @@ def test_a_table_of_somebody_else_s_is_not_dropped(
     assert 3 == spark.read.format("delta").load(f"{target}/orders").count()
 
 
+@pytest.mark.thorough
 def test_a_zone_without_its_beginning_starts_where_it_is_told(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -226,6 +233,7 @@ def test_a_zone_without_its_beginning_starts_where_it_is_told(
     assert {16: "left", 17: "next"} == values(spark, target)
 
 
+@pytest.mark.thorough
 def test_a_reset_without_the_first_file_asks_where_to_start(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

@@ -245,6 +245,7 @@ def test_a_lock_file_that_says_nothing_sensible_keeps_nobody_out(path: Path, tex
     assert os.getpid() == json.loads(take(path))["jvm"]
 
 
+@pytest.mark.thorough
 def test_a_table_whose_last_java_lives_on_fails_alone(
     mirror: Mirror, java: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

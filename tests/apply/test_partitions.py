@@ -151,7 +151,7 @@ def test_one_folder_s_trouble_is_not_the_others(
     assert_each_file_once(Path(target) / "orders", 6)
 
 
-@pytest.mark.thorough("plan-after")
+@pytest.mark.thorough
 @pytest.mark.parametrize("step, when", [("plan", "after"), ("commit", "after")])
 def test_a_killed_run_is_carried_to_its_end(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter, step: str, when: str
@@ -194,6 +194,7 @@ def test_folders_without_their_beginning_start_where_each_can(
     assert 5 == len(read_rows(spark, Path(target) / "orders"))
 
 
+@pytest.mark.thorough
 def test_one_file_a_batch_gives_the_same_table(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -209,6 +210,7 @@ def test_one_file_a_batch_gives_the_same_table(
     assert_rows(spark, target, rows)
 
 
+@pytest.mark.thorough
 def test_a_declared_type_is_the_folder_s_too(
     spark: SparkSession, zone: ZoneWriter, target: str, road: str
 ) -> None:

@@ -137,6 +137,7 @@ def test_all_formats_at_all_levels_make_one_table_on_both_roads(
     assert "current" == mirrorlib.status(target).tables[0].state
 
 
+@pytest.mark.thorough
 def test_a_file_counts_once_or_again_when_it_is_overwritten(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -320,7 +321,7 @@ def test_one_bad_file_stops_its_table_and_no_other(
     assert "waiting" == apply_all(spark, zone, target, tables="mirrored").tables[0].state
 
 
-@pytest.mark.thorough("plan-after", "commit-before")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step, when", [("plan", "after"), ("commit", "before"), ("commit", "after")]
 )

@@ -65,6 +65,7 @@ def test_a_small_batch_with_a_damaged_page_is_never_planned(mirror: Mirror) -> N
     mirror.assert_holds(3)
 
 
+@pytest.mark.thorough
 def test_a_repaired_file_is_read_by_itself(mirror: Mirror) -> None:
     """The same name with good pages is all that it takes to go on."""
     damage_pages(mirror.publish())
@@ -90,6 +91,7 @@ def test_a_large_batch_with_a_damaged_page_is_voided_and_its_good_files_applied(
     mirror.assert_holds(3)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_spark")
 def test_a_file_that_voided_a_plan_is_left_alone_until_it_changes(mirror: Mirror) -> None:
     """An unchanged file is not tried again; --retry decodes it first; a repaired one is simply read."""
@@ -107,6 +109,7 @@ def test_a_file_that_voided_a_plan_is_left_alone_until_it_changes(mirror: Mirror
     mirror.assert_feed()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_spark")
 def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirror) -> None:
     """A void needs a table to stand in; the first good batch replaces its columns."""
@@ -143,7 +146,7 @@ def test_a_file_replaced_during_a_run_counts_once_as_one_of_the_two(
     mirror.assert_current()
 
 
-@pytest.mark.thorough("before")
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_spark")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_file_replaced_before_it_is_staged_voids_its_plan(mirror: Mirror, when: str) -> None:
@@ -200,6 +203,7 @@ def test_a_table_in_doubt_stays_so_until_it_is_reset(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_file_removed_between_plan_and_commit_is_awaited(mirror: Mirror, road: str) -> None:
     """A removed file is applied from memory or its plan is voided; put back as it was, it is read without --retry."""
     path = mirror.publish()
@@ -226,7 +230,7 @@ def test_an_applied_file_that_was_replaced_by_an_older_one_is_told(
     assert f"{first.name} was applied and has been changed since" in mirror.run().warnings[0]
 
 
-@pytest.mark.thorough("small")
+@pytest.mark.thorough
 @pytest.mark.usefixtures("road")
 def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
     mirror: Mirror,
@@ -241,6 +245,7 @@ def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
     assert ("void", "applied") == (mirror.outcome(3)["outcome"], mirror.outcome(4)["outcome"])
 
 
+@pytest.mark.thorough
 def test_a_planned_file_that_was_gone_for_a_while_is_read_when_it_is_back(mirror: Mirror) -> None:
     """A file that was moved away and back is as good as before: its plan is void, the file is not damaged."""
     path = mirror.publish()
@@ -291,6 +296,7 @@ class _Broken:
         return self._file.read(size)
 
 
+@pytest.mark.thorough
 def test_a_table_value_that_no_wider_type_holds_fails_the_file_once(mirror: Mirror) -> None:
     """The table's own value stands against a rewrite: that file is named, good ones before it are applied, nothing is tried forever."""
     mirror.publish([{"id": 60, "v": "x", "n": 2**53 + 1}], [0])
@@ -362,7 +368,7 @@ def test_a_slow_runner_never_carries_out_a_voided_plan(
     mirror.assert_current()
 
 
-@pytest.mark.thorough("void")
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ["void", "fence"])
 def test_a_slow_runner_rewrites_nothing_after_the_end_of_its_plan(mirror: Mirror, end: str) -> None:
     """Making way for a batch is as forbidden as the batch: its rows are of a moment that has passed."""
@@ -391,7 +397,7 @@ def test_a_slow_runner_rewrites_nothing_after_the_end_of_its_plan(mirror: Mirror
     mirror.assert_current()
 
 
-@pytest.mark.thorough("matched-only")
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["append", "matched-only"])
 def test_a_slow_runner_skips_a_voided_plan_whatever_its_commit_is(
     mirror: Mirror, kind: str
@@ -432,6 +438,7 @@ def test_a_slow_runner_has_no_second_effect(
     assert mirror.newest == mirror.outcome(3)["version"]
 
 
+@pytest.mark.thorough
 def test_a_slow_runner_has_no_second_effect_on_a_first_batch(fresh: Mirror) -> None:
     """The first batch replaces the table; replacing it twice would lose what came between."""
     fresh.publish()
@@ -491,6 +498,7 @@ def test_a_void_whose_runner_died_is_looked_up(mirror: Mirror) -> None:
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_two_runners_that_nothing_keeps_apart_have_one_effect(mirror: Mirror) -> None:
     """Where no lock is needed, Delta decides who commits; both runners agree on the outcome."""
     mirror.publish()
@@ -538,6 +546,7 @@ def test_two_applies_in_one_process_at_the_same_moment_have_one_effect(fresh: Mi
 # Resets
 
 
+@pytest.mark.thorough
 def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
     """Readers see the old content until the one commit that brings the new."""
     old, first = mirror.rows(), mirror.newest
@@ -552,7 +561,7 @@ def test_a_reset_replaces_the_content_in_one_commit(mirror: Mirror) -> None:
     mirror.assert_feed()
 
 
-@pytest.mark.thorough("large-*", "small-gap", "small-bytes")
+@pytest.mark.thorough
 @pytest.mark.parametrize("trouble", ["page", "gap", "bytes"])
 def test_a_reset_table_is_not_replaced_by_a_half(mirror: Mirror, road: str, trouble: str) -> None:
     """What was there stays until every file that is visible can be applied."""
@@ -576,7 +585,7 @@ def test_a_reset_table_is_not_replaced_by_a_half(mirror: Mirror, road: str, trou
     mirror.assert_current()
 
 
-@pytest.mark.thorough("names[12]")
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", [("a b", "a b"), ("a b", "c"), ("c", "a b")])
 def test_a_reset_table_with_column_mapping_keeps_what_delta_cannot_drop(
     spark: SparkSession, tmp_path: Path, names: tuple[str, str]
@@ -627,7 +636,7 @@ RESET_STEPS = [
 ]
 
 
-@pytest.mark.thorough("append-*", "merge-step[1235]", "merge-step4")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind, step", [*(("merge", step) for step in RESET_STEPS), ("append", ("fence", "after"))]
 )
@@ -673,6 +682,7 @@ def test_a_runner_of_an_old_life_that_was_about_to_commit_is_fenced(mirror: Mirr
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_an_old_life_cannot_void_its_plan_any_more(mirror: Mirror) -> None:
     """A void of the old life after the reset is as fenced as any other commit of it."""
     mirror.publish()
@@ -690,6 +700,7 @@ def test_an_old_life_cannot_void_its_plan_any_more(mirror: Mirror) -> None:
     assert newest == mirror.newest
 
 
+@pytest.mark.thorough
 def test_a_reset_that_is_killed_anywhere_is_carried_to_its_end(mirror: Mirror) -> None:
     """Two resets in a row, the first one's batch never committed: one new content, once."""
     mirror.publish()
@@ -790,6 +801,7 @@ def test_a_foreign_write_beside_a_batch_whose_runner_died_is_noticed(mirror: Mir
     mirror.assert_failed("ForeignWriteError", "DELETE by ")
 
 
+@pytest.mark.thorough
 def test_an_owner_may_accept_a_foreign_write(mirror: Mirror) -> None:
     """With --allow-foreign-writes the table goes on from what is there, then and afterwards."""
     mirror.do("INSERT INTO {t} VALUES (7, 'mine')")
@@ -817,6 +829,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.thorough
 def test_upkeep_by_others_is_no_foreign_write(mirror: Mirror) -> None:
     """OPTIMIZE, VACUUM, properties, comments and new columns change no row; the table goes on."""
     for statement in HARMLESS:
@@ -857,6 +870,7 @@ def test_upkeep_by_others_beside_a_commit_changes_nothing(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_column_of_others_that_no_mirror_can_have_is_told_by_name(mirror: Mirror) -> None:
     """It is no fault of the file that brings the name; a reset removes what is in the way."""
     mirror.do("ALTER TABLE {t} ADD COLUMNS (x array<int>)")
@@ -873,6 +887,7 @@ def test_a_column_of_others_that_no_mirror_can_have_is_told_by_name(mirror: Mirr
     assert "current" == mirror.run().state
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("marker", [0, 4], ids=["append", "merge"])
 def test_a_constraint_of_others_is_told_by_name(mirror: Mirror, marker: int) -> None:
     """With the statement that takes it off, after which the same plan is carried out; no value of the data is told."""
@@ -886,6 +901,7 @@ def test_a_constraint_of_others_is_told_by_name(mirror: Mirror, marker: int) -> 
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("by_spark")
 @pytest.mark.parametrize("marker", [0, 4], ids=["append", "merge"])
 def test_a_moment_that_delta_cannot_hold_is_told_by_its_place(mirror: Mirror, marker: int) -> None:
@@ -999,6 +1015,7 @@ def test_a_table_that_somebody_else_made_in_its_place_is_left_alone(
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_table_that_went_away_behind_a_plan_is_not_made_again(mirror: Mirror) -> None:
     """The runner died behind its plan, then somebody deleted the table."""
     mirror.publish()
@@ -1010,7 +1027,7 @@ def test_a_table_that_went_away_behind_a_plan_is_not_made_again(mirror: Mirror) 
     mirror.assert_current()
 
 
-@pytest.mark.thorough("large")
+@pytest.mark.thorough
 def test_a_table_that_was_there_before_is_refused_and_left_alone(fresh: Mirror, road: str) -> None:
     """Not even a void is written into it, whatever happens to the file of the refused plan."""
     make_table(fresh, 2)
@@ -1045,6 +1062,7 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(fresh: Mirror) -> N
     fresh.assert_current()
 
 
+@pytest.mark.thorough
 def test_a_table_whose_state_was_lost_is_refused_and_left_alone(mirror: Mirror) -> None:
     """Nobody knows what was applied to it."""
     kept = mirror.path.parent / "_kept"
@@ -1074,6 +1092,7 @@ def test_transactions_that_delta_may_forget_stay_refused_after_a_reset(mirror: M
 # Zones that moved
 
 
+@pytest.mark.thorough
 def test_the_same_zone_elsewhere_is_taken(mirror: Mirror) -> None:
     """Its newest applied file proves it."""
     mirror.move_zone()
@@ -1093,6 +1112,7 @@ def test_another_zone_is_refused(mirror: Mirror) -> None:
     mirror.assert_holds()
 
 
+@pytest.mark.thorough
 def test_a_zone_that_was_moved_and_pruned_is_taken_when_told(mirror: Mirror) -> None:
     """Without the newest applied file, its former place has to be named."""
     former = str(mirror.zone)
@@ -1122,6 +1142,7 @@ def test_another_zone_is_refused_even_while_a_plan_waits(mirror: Mirror) -> None
     assert "applied" == mirror.outcome(3)["outcome"]
 
 
+@pytest.mark.thorough
 def test_a_zone_that_moved_while_a_plan_waits_is_taken(mirror: Mirror) -> None:
     """The plan's own newest file proves it as well."""
     mirror.publish()

@@ -34,6 +34,7 @@ def configured_cluster(spark: SparkSession, conf: dict[str, str]) -> Iterator[No
     sessions._IDLE[spark] = idle
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pinned", [True, False], ids=["by session", "by reader"])
 @pytest.mark.parametrize("markers", [None, [4] * 6], ids=["append", "merge"])
 def test_rows_of_a_damaged_page_are_not_left_out_where_the_cluster_ignores_corrupt_files(
@@ -70,6 +71,7 @@ def test_a_file_that_is_gone_is_not_left_out_where_the_cluster_ignores_missing_f
     mirror.assert_holds(2)
 
 
+@pytest.mark.thorough
 def test_types_mean_the_same_on_every_cluster(fresh: Mirror) -> None:
     """A date column that has to hold times becomes a timestamp, and a reset replaces columns, whatever the cluster's defaults."""
     fresh.table.file([{"id": 1, "d": date(1400, 1, 1)}])

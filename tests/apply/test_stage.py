@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NOTHING = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("keys", [None, ["id"]])
 def test_a_file_without_rows_hides_none_of_those_behind_it(
     spark: SparkSession, zone: ZoneWriter, target: str, keys: list[str] | None

@@ -111,6 +111,7 @@ def test_an_applied_file_is_never_read_again(
     assert_each_file_once(Path(target) / "orders", 3)
 
 
+@pytest.mark.thorough
 def test_a_late_file_is_applied_late_and_counted(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_late_file_is_applied_late_and_counted(
     assert "current" == mirrorlib.status(target).tables[0].state
 
 
+@pytest.mark.thorough
 def test_a_broken_file_stops_the_table_before_it(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:
@@ -147,7 +149,7 @@ def test_a_broken_file_stops_the_table_before_it(
     assert {1: "b"} == values(spark, target)
 
 
-@pytest.mark.thorough("plan-*", "commit-before", "done-after")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step, when", [("plan", "after"), ("commit", "before"), ("commit", "after"), ("done", "after")]
 )
@@ -175,6 +177,7 @@ def test_a_killed_run_is_carried_to_its_end(
     assert_each_file_once(Path(target) / "orders", 3)
 
 
+@pytest.mark.thorough
 def test_another_order_asks_for_a_new_start(
     spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
 ) -> None:

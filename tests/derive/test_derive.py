@@ -253,6 +253,7 @@ def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
         mirrorlib.derive(lake.spark, "out", lake.path("orders"), large, lake.path("other"))
 
 
+@pytest.mark.thorough
 def test_a_write_that_comes_while_rows_are_computed_does_not_pass_unnoticed(lake: Lake) -> None:
     """Delta lets both commits be: nobody claims keys that occur once then, and the next run refuses."""
     lake.derive(["orders"], large)
@@ -291,6 +292,7 @@ def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
     assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "before, statements",
     [
@@ -322,7 +324,6 @@ def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
         ),
     ],
 )
-@pytest.mark.thorough("dropped", "widened")
 def test_columns_of_a_source_that_become_others_concern_all_of_its_rows(
     lake: Lake, before: str, statements: list[str]
 ) -> None:

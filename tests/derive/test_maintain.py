@@ -167,6 +167,7 @@ def test_arrival_decides_where_order_does_not(spark: SparkSession, view: str) ->
     assert [(1, False, 9, "c")] == live(spark, view)
 
 
+@pytest.mark.thorough
 def test_another_arrival_is_refused(spark: SparkSession, view: str) -> None:
     """It would resolve the same rows otherwise; one that says nothing new is none."""
     columns = "id int, at int, file int, row int"
@@ -201,6 +202,7 @@ def test_a_view_of_an_earlier_version_takes_the_arrival_of_its_next_run(
         maintain_current_view(changes, view)
 
 
+@pytest.mark.thorough
 def test_the_view_has_its_keys(spark: SparkSession, view: str) -> None:
     """And its columns have no tags: they are in the table's property."""
     maintain_current_view(changelog(spark, INSERT), view)
@@ -312,6 +314,7 @@ def test_a_catalogs_table_can_hold_the_view(spark: SparkSession) -> None:
     assert [INSERT] == found
 
 
+@pytest.mark.thorough
 def test_a_key_that_is_null_is_refused(spark: SparkSession, view: str) -> None:
     """And nothing is written."""
     maintain_current_view(changelog(spark, INSERT), view)
@@ -341,6 +344,7 @@ def test_changelogs_that_cannot_be_kept_are_refused(spark: SparkSession, view: s
         maintain_current_view(key_by(stream, "value", cdc=True, order_by="timestamp"), view)
 
 
+@pytest.mark.thorough
 def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) -> None:
     """One with other keys, with other columns; and what is no view cannot be read as one."""
     maintain_current_view(changelog(spark, INSERT), view)
@@ -365,6 +369,7 @@ def marks(view: str) -> list[dict[str, object]]:
     return [version.ours for version in read_versions(view) if version.ours is not None]
 
 
+@pytest.mark.thorough
 def test_views_that_are_kept_at_the_same_time_mark_their_own_commits_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -388,6 +393,7 @@ def test_views_that_are_kept_at_the_same_time_mark_their_own_commits_alone(
             maintain_current_view(changelog(spark, OTHER), view)
 
 
+@pytest.mark.thorough
 def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: str) -> None:
     """Though mirrorlib has marked it; one that tells this view's name, as it was done before, is not."""
     changes = changelog(spark, INSERT)

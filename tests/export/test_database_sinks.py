@@ -691,6 +691,7 @@ def test_every_type_comes_back(
         assert Counter([(*values, 2), (*nulls, 1)]) == receiver.rows()
 
 
+@pytest.mark.thorough
 @BOTH
 def test_rows_of_any_types_are_found_without_keys(receiver: Receiver, feed: Feed) -> None:
     """Of three equal rows two go, and of rows that differ by a NULL only the one that is meant."""
@@ -773,7 +774,7 @@ def refuse(
     return told.value
 
 
-@pytest.mark.thorough("sqlite")
+@pytest.mark.thorough
 @BOTH
 def test_keys_are_neither_null_nor_twice(receiver: Receiver, feed: Feed) -> None:
     """In a snapshot, in a window, and against what the table holds; the table and its keys are named."""
@@ -900,6 +901,7 @@ def test_a_table_that_was_removed_is_not_begun_anew_in_the_middle(
     assert Counter([(2, "b")]) == receiver.rows()
 
 
+@pytest.mark.thorough
 @BOTH
 def test_a_key_that_loses_its_sign_is_the_same_key(receiver: Receiver, feed: Feed) -> None:
     """-0.0 equals 0.0, for Spark and for databases: an update, and a delete with an insert."""
@@ -916,6 +918,7 @@ def test_a_key_that_loses_its_sign_is_the_same_key(receiver: Receiver, feed: Fee
     assert Counter([(1.0, "b")]) == receiver.rows()
 
 
+@pytest.mark.thorough
 @BOTH
 def test_columns_come_and_go(receiver: Receiver, feed: Feed) -> None:
     """A dropped column stays and begins anew when it returns; what may be a rename stops the stream; others are left alone."""
@@ -964,6 +967,7 @@ def test_columns_come_and_go(receiver: Receiver, feed: Feed) -> None:
     ]
 
 
+@pytest.mark.thorough
 @BOTH
 def test_wider_types_are_followed_and_narrower_windows_fit(receiver: Receiver, feed: Feed) -> None:
     """Rows and keys that were there are found again; an index that somebody made stays."""
@@ -1104,6 +1108,7 @@ def test_names_that_a_database_cannot_have_are_refused(
     assert told.value.found == "interval day"
 
 
+@pytest.mark.thorough
 @BOTH
 def test_one_runner_at_a_time(
     receiver: Receiver, feed: Feed, monkeypatch: pytest.MonkeyPatch
@@ -1142,6 +1147,7 @@ def test_one_runner_at_a_time(
     assert Counter([(1,)]) == receiver.rows()
 
 
+@pytest.mark.thorough
 def test_a_locked_table_is_told(
     make: Callable[[str], Receiver], feed: Feed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1244,6 +1250,7 @@ def test_servers_that_are_not_there_and_addresses_that_are_wrong(
         assert PASSWORD not in str(each)
 
 
+@pytest.mark.thorough
 @BOTH
 def test_a_constraint_of_somebody_else_is_told_without_the_row(
     receiver: Receiver, feed: Feed

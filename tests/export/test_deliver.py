@@ -242,6 +242,7 @@ def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) ->
     assert "version 4" in states["careful"].reason
 
 
+@pytest.mark.thorough
 def test_changes_that_delta_forgets_are_lost_history(source: Source) -> None:
     """A MERGE whose metrics say that it changed nothing: a snapshot takes its place where it may, once."""
     source.export(on_expired="snapshot")
@@ -257,6 +258,7 @@ def test_changes_that_delta_forgets_are_lost_history(source: Source) -> None:
     assert (0, "current") == (source.export(on_expired="snapshot").windows, source.status().health)
 
 
+@pytest.mark.thorough
 def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source: Source) -> None:
     """A plan is repeated as it is, unless it cannot be carried out any more."""
     source.export(on_expired="snapshot")
@@ -275,6 +277,7 @@ def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source:
     assert [w["kind"] for w in source.sink.windows()] == ["snapshot", "snapshot"]
 
 
+@pytest.mark.thorough
 def test_a_table_made_anew_is_noticed(source: Source) -> None:
     """Its versions have the same numbers, and mean something else."""
     source.export(on_expired="snapshot")
@@ -334,6 +337,7 @@ def test_a_consumer_that_was_dropped_by_half_begins_anew(source: Source) -> None
     assert [window["kind"] for window in other.windows()] == ["snapshot"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", ["drop", "rewind"])
 def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
     source: Source, monkeypatch: pytest.MonkeyPatch, change: str
@@ -373,6 +377,7 @@ def test_a_snapshot_whose_files_are_gone_ends_the_run(source: Source) -> None:
         assert (report.state, unlucky.calls) == ("failed", calls)
 
 
+@pytest.mark.thorough
 def test_changes_that_went_without_a_word_give_way_to_a_snapshot(source: Source) -> None:
     """Not every VACUUM writes down that it ran; what the reader misses is looked for."""
     source.export(on_expired="snapshot")
@@ -388,6 +393,7 @@ def test_changes_that_went_without_a_word_give_way_to_a_snapshot(source: Source)
     assert "the changes of version 4 were removed" in stopped.reason
 
 
+@pytest.mark.thorough
 def test_two_runners_keep_apart(source: Source) -> None:
     """A lease holds until it is given back, runs out, or its process has ended."""
     source.export()
@@ -487,6 +493,7 @@ def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None
         source.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
 
 
+@pytest.mark.thorough
 def test_a_log_that_runs_out_is_told_before_it_has(source: Source) -> None:
     """Nothing keeps commits for a consumer: a checkpoint takes them by their age, those without a change too."""
     names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")

@@ -502,6 +502,7 @@ def test_a_key_that_does_not_tell_rows_apart_is_refused(
     assert "a key occurs more than once" in copy.fail()
 
 
+@pytest.mark.thorough
 def test_somebody_elses_table_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
     """A table that nobody made for the consumer, another consumer's, another mode's; a folder of files."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
@@ -552,6 +553,7 @@ def test_a_copy_that_somebody_has_written_to_is_refused(
     assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough
 def test_a_window_that_delta_skips_is_no_window_written(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -622,7 +624,7 @@ def meet(patch: pytest.MonkeyPatch, mode: str, happens: Callable[[], object]) ->
     patch.setitem(sink._MODES, mode, replace(real, write=write))
 
 
-@pytest.mark.thorough("changes", "scd2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -648,7 +650,7 @@ def test_a_late_runner_of_an_earlier_stream_writes_nothing_where_no_lock_is(
     assert (copy.stream.uuid, 1) == copy.windows()[-1]
 
 
-@pytest.mark.thorough("current", "scd2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_slow_runner_finds_that_another_has_gone_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -730,7 +732,7 @@ def test_streams_follow_by_number_whatever_the_clocks_say(
     assert source.rows() == copy.rows()
 
 
-@pytest.mark.thorough("current", "scd2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
     spark: SparkSession, tmp_path: Path, mode: str
@@ -749,7 +751,7 @@ def test_a_target_that_was_removed_is_not_begun_anew_in_the_middle(
         assert source.rows() == copy.rows()
 
 
-@pytest.mark.thorough("changes", "current")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", MODES)
 def test_windows_without_changes_leave_no_gap(
     spark: SparkSession, tmp_path: Path, mode: str
@@ -788,7 +790,7 @@ class Quiet:
         return self.inner.deliver(told)
 
 
-@pytest.mark.thorough("scd2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["current", "scd2"])
 def test_a_gap_in_which_nothing_changed_is_none(
     spark: SparkSession, tmp_path: Path, mode: str
@@ -805,6 +807,7 @@ def test_a_gap_in_which_nothing_changed_is_none(
     assert 3 == facts(copy.path, versions(copy.path)[-1])["upto"]
 
 
+@pytest.mark.thorough
 def test_a_log_takes_a_column_that_comes_as_another_widens(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -857,6 +860,7 @@ def test_renamed_and_changed_columns_are_refused(spark: SparkSession, tmp_path: 
     assert source.rows() == copy.rows()
 
 
+@pytest.mark.thorough
 def test_what_no_receiver_can_take_is_told(spark: SparkSession, tmp_path: Path) -> None:
     """Names that a history adds, a key that is no column, columns that cannot be compared, odd addresses."""
     source = Source(spark, tmp_path, "id bigint, m map<string, int>, Valid_To date")
@@ -918,6 +922,7 @@ def test_types_and_their_growth(spark: SparkSession, tmp_path: Path) -> None:
     assert first
 
 
+@pytest.mark.thorough
 def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
     """Made and kept by name; another source schema's table of the same name is refused."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")

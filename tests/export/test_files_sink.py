@@ -205,6 +205,7 @@ def three(number: int) -> list[tuple[int, str, int, str]]:
     return [(number, INSERT, key, f"{number}-{key}") for key in range(3)]
 
 
+@pytest.mark.thorough
 def test_a_window_is_there_once_wherever_its_runner_dies(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_window_of_several_files_is_whole_when_the_manifest_has_it(
     assert 2 == len(entries(windows.folder)[0]["files"])
 
 
+@pytest.mark.thorough
 def test_two_runners_of_one_window_leave_it_once(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -504,6 +504,7 @@ def wait_for_refusal(producer: Producer, topic: str) -> None:
         pytest.fail("nobody fenced it off")
 
 
+@pytest.mark.thorough
 def test_a_reset_is_told_to_every_partition(
     broker: Any, spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
@@ -529,6 +530,7 @@ def test_a_reset_is_told_to_every_partition(
     assert rows_now(spark, target) == replay(told)
 
 
+@pytest.mark.thorough
 def test_a_consumer_that_is_registered_again_voids_what_it_had_delivered(
     broker: Any, spark: SparkSession, history: Path, tmp_path: Path
 ) -> None:
@@ -548,6 +550,7 @@ def test_a_consumer_that_is_registered_again_voids_what_it_had_delivered(
     assert rows_now(spark, target) == replay(told)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lost", ["topic", "positions"])
 def test_a_topic_that_was_deleted_is_not_begun_anew_in_the_middle(
     broker: Any, spark: SparkSession, history: Path, lost: str
@@ -632,6 +635,7 @@ def deliver_nothing(address: str, stream: Stream, window: int) -> None:
     sends.send_window(scene.topic, [], Headers(stream.uuid, window, ""), record, scene.positions)
 
 
+@pytest.mark.thorough
 def test_positions_are_found_in_new_partitions_and_a_foreign_record_is_told(broker: Any) -> None:
     """Somebody adds partitions, so a stream's records lie in two; somebody writes what is no position."""
     admin = AdminClient(client(broker))
@@ -829,6 +833,7 @@ def slowly(flush: Callable[[Any], None]) -> Callable[[Any], None]:
     return flush_late
 
 
+@pytest.mark.thorough
 def test_who_logs_in_may_deliver(broker: Any, spark: SparkSession, typed: Path) -> None:
     """The password stands in the URL, escaped, and nowhere in the state folder."""
     escaped = "p%3Bss%26w%3Drd%20%2541"

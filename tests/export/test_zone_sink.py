@@ -257,6 +257,7 @@ def windows(spark: SparkSession, tmp_path: Path) -> Windows:
     return Windows(spark, tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_window_is_published_once_wherever_its_runner_dies(windows: Windows) -> None:
     """Snapshot, changes with a reset behind them: before each write of each, and each file is there once."""
     dice = random.Random(3)
@@ -301,6 +302,7 @@ def test_a_window_is_published_once_wherever_its_runner_dies(windows: Windows) -
     }
 
 
+@pytest.mark.thorough
 def test_two_runners_of_one_reset_publish_it_once(windows: Windows) -> None:
     """A whole delivery by another runner before each write of the first, which then goes on, with the same rows."""
     windows.deliver((1, INSERT, 1, "a"), (1, INSERT, 2, "b"), kind="snapshot")
@@ -323,6 +325,7 @@ def test_two_runners_of_one_reset_publish_it_once(windows: Windows) -> None:
     assert met >= 6  # keys, content, claim, record, name, former keys
 
 
+@pytest.mark.thorough
 def test_a_reset_deletes_what_readers_hold_and_nobody_lists_any_more(
     windows: Windows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

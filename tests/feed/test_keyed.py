@@ -78,6 +78,7 @@ def test_a_mirror_has_the_keys_of_its_metadata(
     assert 1 == newest_version(f"{once}/orders")
 
 
+@pytest.mark.thorough
 def test_a_claim_that_is_given_up_does_not_come_back(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -113,6 +114,7 @@ def test_keys_that_are_declared_later_are_kept_from_then_on(
     assert not keys_of(read_table(spark, f"{target}/orders")).primary
 
 
+@pytest.mark.thorough
 def test_who_else_writes_takes_the_claim_that_keys_occur_once(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -303,6 +305,7 @@ def test_tags_on_disk_count_for_nothing_and_are_not_passed_on(
     assert [{}, {}] == [field.metadata for field in read_table(spark, table).schema.fields]
 
 
+@pytest.mark.thorough
 def test_a_kept_view_is_read_with_its_keys(spark: SparkSession, tmp_path: Path) -> None:
     """Tombstones and all; new columns are added, and whoever else writes is refused."""
     view = str(tmp_path / "view")

@@ -55,6 +55,7 @@ ALL = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["Corrupt", "Missing"])
 def test_a_session_that_leaves_files_out_is_no_reader(
     spark: SparkSession, seen: Table, kind: str
@@ -186,6 +187,7 @@ def test_a_vacuum_in_between_is_seen(spark: SparkSession, table: Table) -> None:
     assert [row for row in ALL if row[0] >= first] == told(table.read(after=first - 1, until=6))
 
 
+@pytest.mark.thorough
 def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> None:
     """Replaced in place, its feed cannot go on."""
     spark.range(3).selectExpr("id", "'x' AS v").write.format("delta").option(
@@ -208,6 +210,7 @@ def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> 
     ).columns
 
 
+@pytest.mark.thorough
 def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
     """Delta leaves such a commit out, whatever it holds; what comes after it can be read."""
     table.run(
@@ -222,6 +225,7 @@ def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
     assert [(6, "insert", 6, "f")] == told(table.read(after=5))
 
 
+@pytest.mark.thorough
 def test_a_table_made_again_in_the_same_place_is_read_as_what_it_is(
     spark: SparkSession, table: Table
 ) -> None:
@@ -237,6 +241,7 @@ def test_a_table_made_again_in_the_same_place_is_read_as_what_it_is(
     assert "4, the newest is 1" in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_a_window_of_nothing_below_the_log_is_told(table: Table) -> None:
     """What its columns were, nothing tells any more; the error leads on."""
     for version in (0, 1, 2):
@@ -351,6 +356,7 @@ def test_bounds_of_other_types_are_told(seen: Table, bound: Any) -> None:
             seen.read(**bounds)
 
 
+@pytest.mark.thorough
 def test_maps_do_not_hinder_the_telling_of_updates(spark: SparkSession, tmp_path: Path) -> None:
     """In whatever commit pairs; a map is no key itself."""
     table = Table(spark, tmp_path / "t", "id bigint, m map<string, int>, v variant").run(
@@ -379,6 +385,7 @@ def test_optimizing_pairs_nothing(spark: SparkSession, tmp_path: Path) -> None:
     assert (False, False) == (commits.read(3).changes, commits.read(3).pairs)
 
 
+@pytest.mark.thorough
 def test_columns_named_like_helpers_do_no_harm(spark: SparkSession, tmp_path: Path) -> None:
     """Whatever case they are in."""
     columns = "id bigint, _mirror_sign int, _MIRROR_place int, _mirror__times int"

@@ -76,6 +76,7 @@ def test_changes_that_a_silent_vacuum_took_are_told(spark: SparkSession, old: Ta
     assert 3 == caught.value.first_readable
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("vacuuming")
 def test_deletion_vectors_that_are_gone_are_told(spark: SparkSession, tmp_path: Path) -> None:
     """The file is still there, but not the vector that said which of its rows an earlier version had."""
@@ -97,6 +98,7 @@ def test_deletion_vectors_that_are_gone_are_told(spark: SparkSession, tmp_path: 
     assert 4 == caught.value.first_readable
 
 
+@pytest.mark.thorough
 def test_the_newest_rows_are_read_however_old_they_are(spark: SparkSession, old: Table) -> None:
     """Even where another commit has come since the log was looked at; a version before it is refused."""
     old.age(days=30)
@@ -138,6 +140,7 @@ class Receiver:
         return len(rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("vacuuming")
 def test_consumers_go_on_over_old_changes(old: Table) -> None:
     """As windows while they are there; with a snapshot once they are gone."""
@@ -155,7 +158,7 @@ def test_consumers_go_on_over_old_changes(old: Table) -> None:
     assert 4 == len(receiver.windows)
 
 
-@pytest.mark.thorough("false")
+@pytest.mark.thorough
 @pytest.mark.usefixtures("vacuuming")
 @pytest.mark.parametrize("logged", ["true", "false"])
 def test_a_clone_is_read_after_a_vacuum_of_it(
@@ -173,6 +176,7 @@ def test_a_clone_is_read_after_a_vacuum_of_it(
     )
 
 
+@pytest.mark.thorough
 def test_streams_begin_with_old_changes(spark: SparkSession, old: Table) -> None:
     """After a version, or with all rows; their age is no hindrance."""
     for after, expected in ((0, [1, 1, 2]), (None, [2])):

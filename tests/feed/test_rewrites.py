@@ -79,6 +79,7 @@ def test_a_feed_goes_on_over_rows_written_again(numbers: Numbers) -> None:
             ("update_postimage", 1, 12.0)} == {tuple(row) for row in net.select("_change_type", "id", "n").collect()}  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_what_came_before_is_still_read_as_it_was(numbers: Numbers) -> None:
     """A window that ends before it has the type of then."""
     frame = mirrorlib.read_feed(numbers.spark, numbers.path, after=-1, until=numbers.rewritten - 1)
@@ -87,6 +88,7 @@ def test_what_came_before_is_still_read_as_it_was(numbers: Numbers) -> None:
     assert {(1, 10), (1, 11), (2, 20)} == {(row["id"], row["n"]) for row in frame.collect()}
 
 
+@pytest.mark.thorough
 def test_a_number_that_the_new_type_does_not_hold_is_not_rounded(
     spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_number_that_the_new_type_does_not_hold_is_not_rounded(
         numbers.feed(after=-1)
 
 
+@pytest.mark.thorough
 def test_a_stream_goes_on_after_rows_written_again(numbers: Numbers, tmp_path: Path) -> None:
     """Not over them: it is told what to read first."""
     again = numbers.rewritten

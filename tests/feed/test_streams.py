@@ -73,6 +73,7 @@ def test_a_stream_goes_on_from_its_checkpoint_when_its_beginning_is_gone(
     assert [1, 2, 3, 4] == query.run(after=after)
 
 
+@pytest.mark.thorough
 def test_a_stream_that_has_stood_for_too_long_is_told(table: Table) -> None:
     """Before it begins, with where it stands and from where on it could begin anew."""
     query = Query(table)
@@ -89,6 +90,7 @@ def test_a_stream_that_has_stood_for_too_long_is_told(table: Table) -> None:
     assert [4] == Query(table, "anew").run(after=3)
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_without_progress_begins_where_it_is_told(table: Table) -> None:
     """Whether there is nothing at all, or a first batch that did not end."""
     query = Query(table)
@@ -101,6 +103,7 @@ def test_a_checkpoint_without_progress_begins_where_it_is_told(table: Table) -> 
         Query(table, "other").run(after=9)
 
 
+@pytest.mark.thorough
 def test_a_stream_of_a_table_made_anew_is_told(table: Table) -> None:
     """Its versions have the numbers of others."""
     query = Query(table)
@@ -115,6 +118,7 @@ def test_a_stream_of_a_table_made_anew_is_told(table: Table) -> None:
     assert 0 == found.value.first_readable
 
 
+@pytest.mark.thorough
 def test_a_stream_cannot_span_a_renamed_column(table: Table) -> None:
     """Begun or still to begin, it is told what to read first, and where to go on."""
     query = Query(table)
@@ -133,6 +137,7 @@ def test_a_stream_cannot_span_a_renamed_column(table: Table) -> None:
     assert [6] == Query(table, "new").run(after=4)
 
 
+@pytest.mark.thorough
 def test_a_stream_goes_on_over_new_columns(table: Table) -> None:
     """Rows from before have not got them."""
     query = Query(table)

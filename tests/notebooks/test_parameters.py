@@ -30,7 +30,7 @@ from mirrorlib.derive.run import derive_table
 from mirrorlib.errors import ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
 from mirrorlib.notebook import Place, finish, host_of, resolve
-from mirrorlib.store import lend_azure_token, open_store
+from mirrorlib.store import open_store
 from papers import FOLDER, NAMES, cells
 
 KEYS = dict[str, list[str]] | list[str] | None
@@ -244,13 +244,6 @@ def test_who_is_named_in_the_environment_opens_onelake(monkeypatch: pytest.Monke
         assert open_store("az://workspace/lakehouse").stat("Files/a") is None
 
     assert ["Bearer mine"] == given
-
-
-@pytest.fixture(autouse=True)
-def no_lender() -> Iterator[None]:
-    """Lend no test's token to another."""
-    yield
-    lend_azure_token(None)
 
 
 @contextlib.contextmanager

@@ -53,6 +53,7 @@ def test_batches_come_newest_first_with_their_rows_by_marker(
     assert json.loads(json.dumps(found.to_dict())) == json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.thorough
 def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:

@@ -211,6 +211,7 @@ def test_a_put_new_whose_answer_was_lost_is_told_by_what_is_there(
     assert b"1" == store.read("f/small")
 
 
+@pytest.mark.thorough
 def test_a_batch_is_published_once_whichever_answer_is_lost(store: Store, mishaps: Mishaps) -> None:
     """Schema, metadata, content, claim, record, change file, note: each in its turn."""
     for at in itertools.count():

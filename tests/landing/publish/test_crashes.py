@@ -88,7 +88,7 @@ def check_continued(zone: Path, where: str, options: Mapping[str, Any]) -> None:
     assert "fourth" == found[-1], where
 
 
-@pytest.mark.thorough("system-*", "store-no id")
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [WITH_ID, WITHOUT_ID], ids=["id", "no id"])
 @pytest.mark.parametrize("system", [False, True], ids=["store", "system"])
 def test_killed_at_any_step_then_retried_or_continued(
@@ -239,6 +239,7 @@ def test_the_same_batch_from_two_writers_is_there_once(tmp_path: Path) -> None:
     assert list(names) == batches(LocalStore(tmp_path))
 
 
+@pytest.mark.thorough
 def test_equal_rows_from_two_writers_are_there_as_often_as_they_were_published(
     tmp_path: Path,
 ) -> None:

@@ -201,6 +201,7 @@ def test_a_table_is_published_into_a_volume(
     assert not [name for name in volume.files if "/staged/" in name]
 
 
+@pytest.mark.thorough
 def test_a_store_in_a_volume_keeps_every_promise(store: Store) -> None:
     """As every store does."""
     check_promises(store)
