@@ -17,7 +17,7 @@ from mirrorlib.apply.table import read_table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.apply.table import TableRef
 
@@ -48,12 +48,22 @@ class Mark:
 
 def append_rows(ref: TableRef, rows: DataFrame, mark: Mark) -> None:
     """Insert rows; zero rows record the mark alone."""
-    _save(_marked(rows, mark).mode("append"), ref)
+    writer = rows.write.format("delta").options(**_told(mark)).mode("append")
+    if ref.path is None:
+        writer.saveAsTable(ref.sql)
+    else:
+        writer.save(ref.path)
 
 
 def overwrite_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, schema: bool) -> None:
     """Replace the table's content in one commit, and its columns too when *schema* says so."""
-    _save(_marked(rows, mark).mode("overwrite").option("overwriteSchema", str(schema).lower()), ref)
+    from pyspark.sql import functions as f
+
+    options = {**_told(mark), "overwriteSchema": str(schema).lower()}
+    if ref.path is None:  # Delta 3 does not take saveAsTable for it: "does not support truncate"
+        rows.writeTo(ref.sql).options(**options).overwrite(f.lit(True))  # noqa: FBT003  # every row goes
+    else:
+        rows.write.format("delta").options(**options).mode("overwrite").save(ref.path)
 
 
 def mark_nothing(spark: SparkSession, ref: TableRef, mark: Mark) -> None:
@@ -61,17 +71,10 @@ def mark_nothing(spark: SparkSession, ref: TableRef, mark: Mark) -> None:
     append_rows(ref, read_table(spark, ref).limit(0), mark)
 
 
-def _marked(rows: DataFrame, mark: Mark) -> DataFrameWriter:
-    return (
-        rows.write.format("delta")
-        .option("txnAppId", mark.app_id)
-        .option("txnVersion", str(mark.version))
-        .option("userMetadata", mark.text)
-    )
-
-
-def _save(writer: DataFrameWriter, ref: TableRef) -> None:
-    if ref.path is None:
-        writer.saveAsTable(ref.sql)
-    else:
-        writer.save(ref.path)
+def _told(mark: Mark) -> dict[str, str]:
+    """Return the options by which a write carries its mark."""
+    return {
+        "txnAppId": mark.app_id,
+        "txnVersion": str(mark.version),
+        "userMetadata": mark.text,
+    }
