@@ -1,8 +1,8 @@
 """Bring open mirroring landing zones to Delta tables on any Spark, exactly once.
 
 `apply` brings every table up to date, `plan` says what it would do, `status` says where every table
-stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_ledger` draws it), `reset`
-begins a table anew;
+stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_ledger` draws it), `overview` all of
+that at once, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
 `vacuum` leaves them what they have still to read; `LandingZoneWriter` publishes into a landing zone
@@ -84,6 +84,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
+    from mirrorlib.overview import Overview
+    from mirrorlib.overview import read_overview as overview
     from mirrorlib.plots import plot_ledger
     from mirrorlib.session import local_spark
     from mirrorlib.version import VERSION as __version__
@@ -121,6 +123,7 @@ __all__ = [
     "MetadataError",
     "MirrorError",
     "OutcomeUnknownError",
+    "Overview",
     "ParameterError",
     "PlanReport",
     "Published",
@@ -152,6 +155,7 @@ __all__ = [
     "lineage",
     "local_spark",
     "maintain_current_view",
+    "overview",
     "plan",
     "plot_ledger",
     "propagate",
@@ -182,6 +186,7 @@ _ELSEWHERE = {
     "LedgerReport": "mirrorlib.operate.ledger:LedgerReport",
     "LandingTable": "mirrorlib.landing.publish.table:LandingTable",
     "LandingZoneWriter": "mirrorlib.landing.publish.writer:LandingZoneWriter",
+    "Overview": "mirrorlib.overview:Overview",
     "PlanReport": "mirrorlib.apply.report:PlanReport",
     "Published": "mirrorlib.landing.publish.published:Published",
     "Sink": "mirrorlib.export.sink:Sink",
@@ -195,6 +200,7 @@ _ELSEWHERE = {
     "enable_feed": "mirrorlib.feed.enable:enable_feed",
     "ledger": "mirrorlib.operate.ledger:read_ledger",
     "local_spark": "mirrorlib.session:local_spark",
+    "overview": "mirrorlib.overview:read_overview",
     "plan": "mirrorlib.apply.preview:plan_zone",
     "plot_ledger": "mirrorlib.plots:plot_ledger",
     "read_feed": "mirrorlib.feed.read:read_feed",

@@ -129,19 +129,21 @@ def test_check_landing_zone_shows_findings_and_fails(papers: Reader, zone: ZoneW
 def test_status_draws_what_the_ledger_says(
     spark: SparkSession, papers: Reader, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
-    """Two reports and a picture; asked to, it keeps the ledger in tables."""
+    """Two reports and a picture, in one; asked to, it keeps the ledger in tables."""
     publish(zone)
     mirrorlib.apply(spark, str(zone), target)
     papers.start_spark()
 
     paper = papers.run("status", target=target, to=str(tmp_path / "book"))
 
-    (png,) = paper.shown("image/png")
-    assert b"\x89PNG" == base64.b64decode(png)[:4]
+    (html,), (text,) = paper.shown("text/html"), paper.shown()
+    _, _, png = html.partition('src="data:image/png;base64,')
+    assert b"\x89PNG" == base64.b64decode(png[:8])[:4]
+    assert 3 == html.count("<table>")
     assert ["dbo/orders", "items"] == sorted(
         row["table"] for row in read_rows(spark, tmp_path / "book" / "mirrorlib_ledger")
     )
-    assert str(mirrorlib.ledger(target)) in paper.shown()
+    assert str(mirrorlib.ledger(target)) in text
 
 
 @pytest.mark.thorough
