@@ -9,7 +9,7 @@ for a key that is deleted and inserted again; an update that changes nothing lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
@@ -18,7 +18,7 @@ from mirrorlib.identifiers import fold_name, quote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, WindowSpec
     from pyspark.sql.types import DataType
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
@@ -32,7 +32,10 @@ class Helpers:
     """Names of columns that are only there while changes are told, and are no column of the table."""
 
     sign: str
+    bits: str
+    net: str
     times: str
+    left: str
     place: str
     pairs: str
 
@@ -43,16 +46,11 @@ class Helpers:
         prefix = "_mirror_"
         while any(name.startswith(prefix) for name in taken):
             prefix += "_"
-        return Helpers(
-            sign=f"{prefix}sign",
-            times=f"{prefix}times",
-            place=f"{prefix}place",
-            pairs=f"{prefix}pairs",
-        )
+        return Helpers(**{one.name: prefix + one.name for one in fields(Helpers)})
 
 
 def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
-    """Fold a window to its net changes; one shuffle by key.
+    """Fold a window to its net changes; one shuffle by key, and one sort.
 
     Args:
         frame: the feed of a window.
@@ -63,28 +61,76 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
         FeedError: a column is of a type that cannot be compared.
 
     """
-    from pyspark.sql import functions as f
-
     columns = [name for name in frame.columns if name not in FEED_COLUMNS]
     helpers = Helpers.beside(columns)
     _check_comparable(frame, columns, table, "so net changes cannot be told")
-    by = [f.col(quote(name)) for name in keys or columns]
-    counted = (
-        frame.repartition(*by)
-        .groupBy(*[quote(name) for name in columns])
-        .agg(
-            f.sum(_sign()).alias(helpers.sign),
-            f.max(VERSION).alias(VERSION),
-            f.max(TIME).alias(TIME),
-        )
+    rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, _sign())
+    return _fold_keys(rows, columns, keys, helpers) if keys else _fold_all(rows, columns, helpers)
+
+
+def _fold_keys(
+    rows: DataFrame, columns: Sequence[str], keys: Sequence[str], helpers: Helpers
+) -> DataFrame:
+    """Cancel equal rows out, then pair what is left of each key.
+
+    Both windows go by one sort, in which a hash spares the comparison of most rows: it is by far the
+    dearest part. The second asks for what the first has found, else Spark would sort for it beforehand.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sign, others = f.col(helpers.sign), [name for name in columns if name not in keys]
+    alike = Window.partitionBy(*map(quote, keys), helpers.bits, *map(quote, others)).orderBy(
+        helpers.sign  # those that go come first
     )
-    if keys:  # the last commit that touched the key, though the rows of it may have cancelled out
-        counted = _newest_of_key(counted, keys)
-    left = counted.where(f.col(helpers.sign) != 0)
+    rows = rows.withColumn(helpers.bits, f.xxhash64(*map(quote, columns))).withColumns(
+        {
+            helpers.place: f.row_number().over(alike),
+            helpers.net: f.sum(sign).over(_whole(alike)),
+            helpers.times: f.count(sign).over(_whole(alike)),
+        }
+    )
+    net, place = f.col(helpers.net), f.col(helpers.place)
+    left = f.when(net < 0, place <= -net).otherwise(place > f.col(helpers.times) - net)
+    key = Window.partitionBy(*map(quote, keys)).orderBy(helpers.bits)
+    upto = key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    adds, removes = (f.when(left & (sign == side), 1).otherwise(0) for side in (1, -1))
+    both = f.least(f.sum(adds).over(_whole(key)), f.sum(removes).over(_whole(key)))
+    rows = rows.withColumns(
+        {
+            helpers.left: left,
+            helpers.place: f.when(sign > 0, f.sum(adds).over(upto)).otherwise(
+                f.sum(removes).over(upto)
+            ),
+            helpers.pairs: both,
+            # The last commit that touched the key, though the rows of it may have cancelled out.
+            VERSION: f.max(VERSION).over(_whole(key)),
+            TIME: f.max(TIME).over(_whole(key)),
+        }
+    )
+    return _named(rows.where(helpers.left), columns, helpers)
+
+
+def _whole(window: WindowSpec) -> WindowSpec:
+    """Let a window's rows be all of its partition."""
+    from pyspark.sql import Window
+
+    return window.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+
+
+def _fold_all(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFrame:
+    """Count how often each row was added and removed, where nothing tells rows apart."""
+    from pyspark.sql import functions as f
+
+    counted = rows.groupBy(*map(quote, columns)).agg(
+        f.sum(helpers.sign).alias(helpers.sign),
+        f.max(VERSION).alias(VERSION),
+        f.max(TIME).alias(TIME),
+    )
     copies = f.explode(f.sequence(f.lit(1), f.abs(helpers.sign)))
-    rows = left.withColumn(helpers.times, copies)
-    rows = rows.withColumn(helpers.sign, f.signum(helpers.sign))
-    return _told(rows, columns, keys, helpers, within=())
+    left = counted.where(f.col(helpers.sign) != 0).withColumn(helpers.times, copies)
+    kind = f.when(f.col(helpers.sign) > 0, INSERT).otherwise(DELETE)
+    return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
 
 
 def pair_updates(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
@@ -101,40 +147,39 @@ def pair_updates(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame
     helpers = Helpers.beside(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))
-    rows = others.withColumn(helpers.sign, _sign()).withColumn(helpers.times, f.lit(1))
-    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(
-        _told(rows, columns, keys, helpers, within=(VERSION,))
-    )
+    told = _told(others.withColumn(helpers.sign, _sign()), columns, keys, helpers)
+    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(told)
 
 
 def _told(
-    rows: DataFrame,
-    columns: Sequence[str],
-    keys: Sequence[str],
-    helpers: Helpers,
-    *,
-    within: Sequence[str],
+    rows: DataFrame, columns: Sequence[str], keys: Sequence[str], helpers: Helpers
 ) -> DataFrame:
-    """Name each row's change: a key's n-th removal and its n-th addition are the two images of one update."""
+    """Name each row's change within its commit: a key's n-th removal and its n-th addition are one update."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     added = f.col(helpers.sign) > 0
-    plain = f.when(added, INSERT).otherwise(DELETE)
-    if keys:
-        key = [*within, *map(quote, keys)]
-        order = f.xxhash64(*orderable(rows, columns))
-        side = Window.partitionBy(*key, helpers.sign).orderBy(VERSION, order, helpers.times)
-        both = Window.partitionBy(*key)
-        adds = f.sum(f.when(added, 1).otherwise(0)).over(both)
-        removes = f.sum(f.when(added, 0).otherwise(1)).over(both)
-        rows = rows.withColumns(
-            {helpers.place: f.row_number().over(side), helpers.pairs: f.least(adds, removes)}
-        )
-        image = f.when(added, POST).otherwise(PRE)
-        paired = f.col(helpers.place) <= f.col(helpers.pairs)
-        plain = f.when(paired, image).otherwise(plain)
-    return rows.select(*map(quote, columns), plain.alias(KIND), VERSION, TIME)
+    key = [VERSION, *map(quote, keys)]
+    order = f.xxhash64(*orderable(rows, columns))
+    side = Window.partitionBy(*key, helpers.sign).orderBy(order)
+    both = Window.partitionBy(*key)
+    adds = f.sum(f.when(added, 1).otherwise(0)).over(both)
+    removes = f.sum(f.when(added, 0).otherwise(1)).over(both)
+    rows = rows.withColumns(
+        {helpers.place: f.row_number().over(side), helpers.pairs: f.least(adds, removes)}
+    )
+    return _named(rows, columns, helpers)
+
+
+def _named(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFrame:
+    """Name changes: an update's two images where both have the same place, and a delete or an insert where not."""
+    from pyspark.sql import functions as f
+
+    added = f.col(helpers.sign) > 0
+    paired = f.col(helpers.place) <= f.col(helpers.pairs)
+    image, alone = f.when(added, POST).otherwise(PRE), f.when(added, INSERT).otherwise(DELETE)
+    kind = f.when(paired, image).otherwise(alone)
+    return rows.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
 
 
 def orderable(rows: DataFrame, columns: Sequence[str]) -> list[Column]:
@@ -158,14 +203,6 @@ def is_comparable(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
         return is_comparable(kind.elementType)
     return kind.typeName().partition("(")[0] not in _INCOMPARABLE
-
-
-def _newest_of_key(counted: DataFrame, keys: Sequence[str]) -> DataFrame:
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    key = Window.partitionBy(*map(quote, keys))
-    return counted.withColumns({name: f.max(name).over(key) for name in (VERSION, TIME)})
 
 
 def _sign() -> Column:
