@@ -88,6 +88,7 @@ def _scratch(courier: Courier, plan: Plan) -> str:
 
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
+    told_rows: int | None = None
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
@@ -97,6 +98,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
             return 0
         frame = read_window(spark, source, window)
         frame = tell_changes(frame, window, source.shown, plan.keys, net=stream.net)
+        told_rows = window.rows
     state = courier.registry.state
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"{_scratch(courier, plan)}/{new_attempt()}"
@@ -107,6 +109,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         frame=frame,
         scratch=state,
         folder=folder,
+        told_rows=told_rows,
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
     )
     try:

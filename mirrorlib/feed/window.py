@@ -60,6 +60,7 @@ class Window:
         rewritten: the versions, in no segment, that give the rows other types and change none.
         pairs: some commit of it may delete and insert rows of one key.
         changes: some commit of it changes rows.
+        rows: how many rows its commits say that they change; None where one does not say.
 
     """
 
@@ -70,6 +71,7 @@ class Window:
     rewritten: tuple[int, ...] = ()
     pairs: bool = False
     changes: bool = False
+    rows: int | None = 0
 
 
 def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound | None) -> Window:
@@ -91,6 +93,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         return Window(after=first, until=last, metadata=commits.metadata_at(max(last, 0)))
     _check_present(commits, shown, first, last)
     found = [commits.read(version) for version in range(first + 1, last + 1)]
+    counts = [commit.rows for commit in found]
     segments = _cut(commits, shown, found)
     prove_files(commits, shown, range(first + 1, last + 1), _vacuumed_until(commits, first + 1))
     return Window(
@@ -101,6 +104,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         rewritten=tuple(commit.version for commit in found if commit.rewrites),
         pairs=any(commit.pairs for commit in found),
         changes=any(commit.changes for commit in found),
+        rows=None if None in counts else sum(count for count in counts if count is not None),
     )
 
 

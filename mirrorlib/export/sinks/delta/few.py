@@ -37,6 +37,7 @@ def gather_few(work: Work) -> Work:
     if (
         work.plan.kind == "snapshot"
         or work.stream.net  # the first row of net changes costs as much as all of them
+        or (work.delivery.told_rows or 0) > _FEW  # so do the first rows of very many
         or spark_generation() < ARROW_FRAMES
         or len(plain) < len(fields)
     ):
