@@ -10,10 +10,11 @@ stream's position are committed in one transaction.
   each stream has come. A table that somebody else made is never touched.
 - Readers see the table as of the end of some window, never anything between two.
 - A table without keys is kept as the rows that it holds, equal ones counted: a window takes out as many of a
-  row as went, and puts in as many as came. Where the stream began with all rows, one that went and is not there is told.
-- A stream that is rewound gives windows again: with keys the last state counts, without only what was committed later
-  than what the table holds. A net window that begins before that and ends after it lacks what came and went in
-  between, and is refused.
+  row as went, and puts in as many as came. Where the stream began with all rows, a row that went and is
+  not there stops it.
+- A stream that is rewound gives windows again: with keys the last state counts, without keys only what was
+  committed later than what the table holds. A net window that begins before that and ends after it lacks what came
+  and went in between, and is refused.
 - A key is held once at every moment: one that the source has twice stops the stream, even if it has it once
   again at the window's end.
 - New columns are added, wider types are followed. A column that the source has no more stays, with what it
