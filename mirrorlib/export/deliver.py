@@ -90,7 +90,7 @@ def _register(courier: Courier) -> Stream:
             "table_id": commits.metadata_at(commits.newest).id,
             "on_expired": wishes.on_expired,
         },
-        1,
+        courier.registry.forgotten() + 1,
     )
 
 

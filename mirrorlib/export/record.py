@@ -39,7 +39,7 @@ class Stream:
     Attributes:
         consumer: its name.
         table: the table's name in the target.
-        ordinal: 1 when it was registered, one more after each rewind.
+        ordinal: 1 when it was registered, one more after each rewind, and when it is dropped and registered again.
         uuid: random; a receiver that knows it, and a window's number, can tell a repetition.
         to: the receiver, without passwords.
         mode: what the receiver makes of changes; "" where there is one way only.

@@ -7,6 +7,7 @@ In: a `Store` over the state folder. Out: frozen values read from, and written a
     consumers/<consumer>/<table>/<stream>/<inverse>-<n>.done.json   it was
     consumers/<consumer>/<table>/lease/<inverse>-<n>.json           who delivers now
     consumers/<consumer>/<table>/status.json                        the last word, for people
+    consumers/<consumer>/<table>/forgotten.json                     how many streams there were when it was dropped
 
 `<inverse>` makes the newest sort first, so one short listing finds it. `<stream>` is random: what is left
 of a stream that was forgotten half is nobody's. Promises: streams, windows and
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 FOLDER = "consumers"
 LEASE = "lease"
 LAST = 10**12 - 1
+_FORGOTTEN = "forgotten.json"
 
 
 class Registry:
@@ -52,6 +54,18 @@ class Registry:
             [file.path for file in listed.files if file.name.endswith(".json")] if listed else []
         )
         return self._value(Stream, names[-1]) if names else None
+
+    def forgotten(self) -> int:
+        """Return how many streams there were before the consumer was dropped; 0 when it never was."""
+        path = f"{self.folder}/{_FORGOTTEN}"
+        data = self.state.read(path)
+        if data is None:
+            return 0
+        count = check_format(data, path, self.table).get("ordinal")
+        if isinstance(count, int):
+            return count
+        msg = "the registry lacks a value"
+        raise JournalError(msg, table=self.table, file=path, found="ordinal")
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
@@ -106,7 +120,14 @@ class Registry:
         self.state.put(f"{self.folder}/status.json", json_bytes({"format": FORMAT, **status}))
 
     def forget(self) -> None:
-        """Remove all but the lease; the streams go first: what is left without them is nobody's."""
+        """Remove all but the lease; the streams go first: what is left without them is nobody's.
+
+        How many there were stays: receivers know by a stream's number whether it is a late one.
+        """
+        stream = self.newest_stream()
+        if stream is not None:
+            told = {"format": FORMAT, "ordinal": stream.ordinal}
+            self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
         self.state.delete_folder(f"{self.folder}/streams")
         listed = self.state.list_folder(self.folder)
         for name in listed.folders if listed else ():

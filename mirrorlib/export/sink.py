@@ -64,10 +64,13 @@ class Delivery:
 def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
     """Say whether a stream began after another one of its consumer and table.
 
-    They are numbered, as clocks may be wrong; only a consumer that was dropped and registered again
-    begins with 1 once more, and there its moment tells.
+    They are numbered, as clocks may be wrong. The moment tells where the numbers do not: of a consumer whose
+    state was lost, or was dropped by an older version, which begins with 1 once more; and where a receiver's
+    record is older than the numbers (0).
     """
-    return stream.ordinal > ordinal or stream.began_at > began_at
+    if stream.ordinal == 1 or not ordinal:
+        return stream.began_at > began_at
+    return (stream.ordinal, stream.began_at) > (ordinal, began_at)
 
 
 class Sink(Protocol):

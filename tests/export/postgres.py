@@ -70,6 +70,7 @@ class Cluster:
     def end_backends(self, database: str) -> int:
         """Kill the server's side of every other connection to a database; return how many there were."""
         others = "datname = current_database() AND pid <> pg_backend_pid()"
+        others += " AND backend_type = 'client backend'"  # the server's own workers come and go
         ended = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {others}"
         return len(self.rows(database, ended))
 

@@ -16,7 +16,9 @@ import mirrorlib
 from feeds import forget_rows
 from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.export.lease import hold_stream
+from mirrorlib.export.record import Stream
 from mirrorlib.export.registry import Registry
+from mirrorlib.export.sink import comes_after
 from mirrorlib.landing.names import parse_name
 from mirrorlib.store import open_store
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.report import Event
-    from mirrorlib.export.record import Stream
     from mirrorlib.export.report import StreamReport
     from mirrorlib.export.sink import Delivery
 
@@ -442,6 +443,30 @@ def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
     assert mirrorlib.consumers(source.target).streams == ()
     with pytest.raises(JournalError, match="no consumer lake"):
         mirrorlib.drop_consumer(source.target, "lake")
+    source.export()
+    again = source.registry.newest_stream()
+    assert again is not None
+    assert 4 == again.ordinal  # one more than it had come to: receivers go by it
+
+
+def test_a_stream_comes_after_another_by_its_number() -> None:
+    """A late runner's clock makes it no newer; the moment tells where the consumer's numbers were lost."""
+
+    def stream(ordinal: int, began_at: str) -> Stream:
+        facts: dict[str, Any] = {"consumer": "c", "table": "t", "uuid": "u", "to": "", "mode": ""}
+        facts |= {"net": False, "start_at": None, "table_id": "", "on_expired": "fail"}
+        return Stream(**facts, ordinal=ordinal, began_at=began_at)
+
+    for newer, older in (
+        (stream(4, "2026-01-02"), stream(3, "2026-01-01")),
+        (stream(4, "2026-01-02"), stream(3, "2099-01-01")),
+        (stream(1, "2026-01-02"), stream(1, "2026-01-01")),
+        (stream(2, "2026-01-02"), stream(2, "2026-01-01")),
+    ):
+        assert comes_after(newer, older.ordinal, older.began_at)
+        assert not comes_after(older, newer.ordinal, newer.began_at)
+    assert comes_after(stream(1, "2026-01-02"), 3, "2026-01-01")
+    assert not comes_after(stream(3, "2026-01-01"), 0, "2026-01-02")
 
 
 def test_one_table_stops_alone(source: Source) -> None:
@@ -459,6 +484,37 @@ def test_one_table_stops_alone(source: Source) -> None:
     assert "dbo/lines" in str(report)
     report = mirrorlib.export(source.spark, source.target, ["nothing"], **options)
     assert "there is no such Delta table" in report.tables[0].reason
+
+
+def test_a_table_that_failed_is_mended_and_goes_on(source: Source) -> None:
+    """Its neighbour is delivered meanwhile; then the next run gives what is still to come, and that once."""
+    lines = Source(source.spark, source.root)
+    lines.table = f"delta.`{source.target}/dbo/lines`"
+    feed = "'delta.enableChangeDataFeed' = 'true'"
+    lines.run(
+        f"CREATE TABLE {lines.table} (id INT, v STRING) USING delta TBLPROPERTIES ({feed})",
+        "INSERT INTO {t} VALUES (1, 'a')",
+    )
+
+    def export() -> dict[str, StreamReport]:
+        report = mirrorlib.export(source.spark, source.target, consumer="both", to=source.sink)
+        return {table.table: table for table in report.tables}
+
+    assert {"current"} == {table.state for table in export().values()}
+    for each in (source, lines):
+        each.run("INSERT INTO {t} VALUES (8, 'x')", "INSERT INTO {t} VALUES (9, 'y')")
+    log = Path(source.target, "dbo/lines/_delta_log", f"{2:020d}.json")
+    log.rename(source.root / "lost")
+    for windows in (1, 0):
+        tables = export()
+        orders, failed = tables["orders"], tables["dbo/lines"]
+        assert ("current", windows) == (orders.state, orders.windows)
+        assert ("failed", 0) == (failed.state, failed.windows)
+        assert "version 2" in failed.reason
+    (source.root / "lost").rename(log)
+    mended = export()["dbo/lines"]
+    assert ("current", 1, 2) == (mended.state, mended.windows, mended.rows)
+    assert {"current"} == {each.health for each in mirrorlib.consumers(source.target).streams}
 
 
 @pytest.mark.thorough

@@ -12,11 +12,12 @@ from mirrorlib.export.sinks.jdbc.database import (
     STAGE,
     Field,
     duplicate_key,
+    missing_rows,
     null_key,
     quote,
     quoted,
 )
-from mirrorlib.export.sinks.jdbc.fold import FRESH, GONE, stage_fields
+from mirrorlib.export.sinks.jdbc.fold import FRESH, PASSED, stage_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,7 @@ def change_rows(session: Session, shape: Shape, staged: Staged, table: str) -> N
     """Apply staged changes.
 
     Raises:
+        JournalError: the table lacks rows that are gone at the source.
         SchemaError: a key is NULL, or several rows have the same.
         StoreError: the staged files are not whole.
 
@@ -49,14 +51,16 @@ def change_rows(session: Session, shape: Shape, staged: Staged, table: str) -> N
     staged.check(session.fill(STAGE, fields, staged), table)
     _grow(session, shape)
     if not shape.keys:
-        session.take_out(shape.place, shape.fields)
+        taken = session.take_out(shape.place, shape.fields)
+        if shape.exact:
+            _check_taken(session, taken, table)
         _put(session, shape, "")
         return
     _check_keys(session, shape, table)
     keys = _staged_names(shape, keys=True)
     session.run(
         f"DELETE FROM {shape.place.sql} WHERE ({quoted(shape.keys)})"  # noqa: S608  # quoted
-        f" IN (SELECT {keys} FROM {STAGE} WHERE op = {GONE})"
+        f" IN (SELECT {keys} FROM {STAGE} WHERE op < 0)"
     )
     _put(session, shape, _on_conflict(shape))
 
@@ -93,12 +97,20 @@ def _check_keys(session: Session, shape: Shape, table: str) -> None:
         raise duplicate_key(table, list(keys))
 
 
+def _check_taken(session: Session, taken: int, table: str) -> None:
+    """See that every row that is gone at the source was found in the table."""
+    found = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")  # noqa: S608  # constants
+    gone = int(found[0][0] or 0)
+    if taken != gone:
+        raise missing_rows(table, taken, gone)
+
+
 def _has_fresh(session: Session, shape: Shape, keys: dict[str, str]) -> bool:
     """Say whether the table has a key already that the window has brought."""
     same = " AND ".join(f"held.{quote(name)} = stage.{column}" for name, column in keys.items())
     found = session.run(
         f"SELECT 1 FROM {STAGE} AS stage JOIN {shape.place.sql} AS held ON {same}"  # noqa: S608  # quoted
-        f" WHERE stage.op = {FRESH} LIMIT 1"
+        f" WHERE stage.op IN ({FRESH}, {PASSED}) LIMIT 1"
     )
     return bool(found)
 

@@ -14,8 +14,16 @@ from mirrorlib.apply.record import now
 from mirrorlib.export.sinks.jdbc.database import POSITIONS, TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.export.record import Plan, Stream
     from mirrorlib.export.sinks.jdbc.database import Place, Session
+
+# What is written down of a table, and what says nothing yet.
+_TOLD: dict[str, str | int] = {
+    "source_table": "", "consumer": "", "stream": "", "stream_ordinal": 0, "stream_began_at": "",
+    "table_id": "", "delta_version": 0, "columns": "[]", "nested": "{}", "keys": "[]",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +34,25 @@ class Record:
         source: the table's name in the target.
         consumer: whose it is.
         stream: uuid of the stream that it is given now.
+        ordinal: that stream's number among the consumer's; 0 where an older version has not said it.
+        began_at: when that stream began; "" likewise.
         table_id: the Delta table's id.
         version: the newest Delta version whose changes it has.
         columns: those that the source had then, as the database spells them.
-        keys: its key columns, likewise.
+        nested: what those of them look like that are nested; older versions have not said it.
+        keys: its key columns, as the database spells them.
 
     """
 
     source: str
     consumer: str
     stream: str
+    ordinal: int
+    began_at: str
     table_id: str
     version: int
     columns: tuple[str, ...]
+    nested: Mapping[str, str]
     keys: tuple[str, ...]
 
 
@@ -82,50 +96,55 @@ def position(session: Session, stream: Stream) -> int:
 
 def _record(session: Session, place: Place) -> Record | None:
     found = session.run(
-        "SELECT source_table, consumer, stream, table_id, delta_version, columns, keys"  # noqa: S608  # constants
-        f" FROM {TABLES} WHERE name = {session.mark}",
+        f"SELECT {', '.join(_TOLD)} FROM {TABLES} WHERE name = {session.mark}",  # noqa: S608  # constants
         place.sql,
     )
-    if not found or not found[0][2]:  # a row without a stream is there to be locked
+    told = dict(zip(_TOLD, found[0], strict=True)) if found else {}
+    if not told.get("stream"):  # a row without a stream is there to be locked
         return None
-    source, consumer, stream, table_id, version, columns, keys = found[0]
     return Record(
-        source=source,
-        consumer=consumer,
-        stream=stream,
-        table_id=table_id,
-        version=int(version),
-        columns=tuple(json.loads(columns)),
-        keys=tuple(json.loads(keys)),
+        source=told["source_table"],
+        consumer=told["consumer"],
+        stream=told["stream"],
+        ordinal=int(told["stream_ordinal"]),
+        began_at=told["stream_began_at"],
+        table_id=told["table_id"],
+        version=int(told["delta_version"]),
+        columns=tuple(json.loads(told["columns"])),
+        nested=json.loads(told["nested"]),
+        keys=tuple(json.loads(told["keys"])),
     )
 
 
 def hold_row(session: Session, place: Place) -> None:
     """See that there is a row to lock: one that says nothing, where the table has none."""
-    marks = ", ".join([session.mark] * 9)
+    names = ", ".join(("name", *_TOLD, "updated_at"))
+    marks = ", ".join([session.mark] * (len(_TOLD) + 2))
     session.run(
-        f"INSERT INTO {TABLES} VALUES ({marks}) ON CONFLICT (name) DO NOTHING",  # noqa: S608  # constants
-        place.sql, "", "", "", "", 0, "[]", "[]", now(),
+        f"INSERT INTO {TABLES} ({names}) VALUES ({marks}) ON CONFLICT (name) DO NOTHING",  # noqa: S608  # constants
+        place.sql, *_TOLD.values(), now(),
     )  # fmt: skip
 
 
 def write(session: Session, place: Place, record: Record, plan: Plan) -> None:
     """Write down what the table has now, and that the stream has come so far."""
     hold_row(session, place)
-    values = (
-        record.source,
-        record.consumer,
-        record.stream,
-        record.table_id,
-        record.version,
-        json.dumps(record.columns),
-        json.dumps(record.keys),
-    )
-    names = ("source_table", "consumer", "stream", "table_id", "delta_version", "columns", "keys")
-    told = ", ".join(f"{name} = {session.mark}" for name in (*names, "updated_at"))
+    values: dict[str, str | int] = {
+        "source_table": record.source,
+        "consumer": record.consumer,
+        "stream": record.stream,
+        "stream_ordinal": record.ordinal,
+        "stream_began_at": record.began_at,
+        "table_id": record.table_id,
+        "delta_version": record.version,
+        "columns": json.dumps(record.columns),
+        "nested": json.dumps(record.nested),
+        "keys": json.dumps(record.keys),
+    }
+    told = ", ".join(f"{name} = {session.mark}" for name in (*values, "updated_at"))
     session.run(
         f"UPDATE {TABLES} SET {told} WHERE name = {session.mark}",  # noqa: S608  # constants
-        *values, now(), place.sql,
+        *values.values(), now(), place.sql,
     )  # fmt: skip
     session.run(
         f"DELETE FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mirrorlib.errors import SchemaError
+from mirrorlib.errors import JournalError, SchemaError
 from mirrorlib.export.sink import KEY_OPTIONS
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ MAKE_TABLES = f"""CREATE TABLE IF NOT EXISTS {TABLES} (
     keys text NOT NULL,
     updated_at timestamp with time zone NOT NULL
 )"""
+LATER_COLUMNS = {  # what the first versions did not write down of a table
+    "stream_ordinal": "bigint NOT NULL DEFAULT 0",
+    "stream_began_at": "text NOT NULL DEFAULT ''",
+    "nested": "text NOT NULL DEFAULT '{}'",
+}
 MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
     stream text NOT NULL PRIMARY KEY,
     consumer text NOT NULL,
@@ -112,8 +117,8 @@ class Session(Protocol):
     def widen(self, place: Place, wider: Sequence[Field]) -> None:
         """Give columns wider types."""
 
-    def take_out(self, place: Place, fields: Sequence[Field]) -> None:
-        """Take as many rows out of a table as the stage says, of each that it lists as gone."""
+    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
+        """Take as many rows out of a table as the stage says, of each that it lists as gone; return how many it had."""
 
     def commit(self) -> None:
         """Let all be seen."""
@@ -149,6 +154,13 @@ def null_key(table: str, key: str) -> SchemaError:
     msg = "a key column is NULL in some row, and a primary key takes no NULL"
     step = f"Correct the rows at the source, or give other keys or none ({KEY_OPTIONS}); then {BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=key, next_step=step)
+
+
+def missing_rows(table: str, taken: int, gone: int) -> JournalError:
+    """Say that rows went at the source that the table does not hold."""
+    msg = "the table in the database does not hold all rows that the source has deleted"
+    step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
+    return JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
 
 
 def duplicate_key(table: str, keys: Sequence[str]) -> SchemaError:

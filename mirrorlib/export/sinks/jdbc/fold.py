@@ -5,7 +5,8 @@ In: the delivery's frame. Out: a frame of one text column.
 - A snapshot's line is a row's values.
 - Of changes, the last state of each key counts: the line is what to do, how often the key was found where it may
   occur once, then the values. A key is there when the last commit that touched it has put it in, and gone when
-  that has only taken it out: so a row whose key was changed is gone under the old one.
+  that has only taken it out: so a row whose key was changed is gone under the old one. A key was there before when
+  the first commit that touched it has taken it out; from there on it is counted, commit by commit.
 - Where there are no keys, equal rows that came and went within the window cancel out.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.sessions import set_conf
 from mirrorlib.export.sinks.jdbc.database import Field
-from mirrorlib.export.sinks.jdbc.kinds import JSON
+from mirrorlib.export.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import quote
 
@@ -27,11 +28,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.export.sinks.jdbc.layout import Column, Shape
 
-GONE, PUT, FRESH = (
-    -1,
-    1,
-    2,
-)  # what to do: FRESH was not there before the window, as the window tells it
+# What to do. As the window tells it, what is FRESH or has PASSED was not there before: it came, and is there or gone.
+GONE, PUT, FRESH, PASSED = -1, 1, 2, -2
 MARKS = (Field("op", "smallint"), Field("copies", "bigint"))
 _NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
@@ -57,6 +55,7 @@ def snapshot_lines(frame: DataFrame, shape: Shape) -> DataFrame:
 
 def keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
     """Write the last state of each key; one shuffle by key."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     keys = [column for column in shape.columns if column.key]
@@ -70,16 +69,27 @@ def keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
         rows.repartition("key")
         .groupBy("key", VERSION)
         .agg(
-            f.sum("sign").alias("more"),
             f.sum(f.greatest("sign", f.lit(0))).alias("puts"),
+            f.sum(f.greatest(-f.col("sign"), f.lit(0))).alias("takes"),
             f.max(f.struct("sign", "line")).alias("state"),  # what was put wins over what was taken
         )
     )
-    last = f.max(f.struct(VERSION, "puts", "state")).alias("last")
-    folded = commits.groupBy("key").agg(f.sum("more").alias("more"), last)
-    state = f.col("last.state")
-    op = f.when(state["sign"] < 0, GONE).when(f.col("more") == 1, FRESH).otherwise(PUT)
-    copies = f.greatest("last.puts", f.abs("more"))
+    since = Window.partitionBy("key").orderBy(VERSION)
+    more = f.sum(f.col("puts") - f.col("takes")).over(since)
+    folded = (
+        commits.withColumn("more", more)
+        .groupBy("key")
+        .agg(
+            f.max(f.greatest("puts", "takes")).alias("at_once"),
+            f.max("more").alias("more"),
+            f.min(f.struct(VERSION, f.least("takes", f.lit(1)).alias("before"))).alias("first"),
+            f.max(f.struct(VERSION, "state")).alias("last"),
+        )
+    )
+    before, state = f.col("first.before"), f.col("last.state")
+    gone, fresh = state["sign"] < 0, before == 0
+    op = f.when(gone & fresh, PASSED).when(gone, GONE).when(fresh, FRESH).otherwise(PUT)
+    copies = f.greatest(f.col("at_once"), before + f.col("more"))
     return folded.select(_joined([op, copies, state["line"]]))
 
 
@@ -154,6 +164,8 @@ def _text(column: Column, *, signed: bool) -> SparkColumn:
     if column.kind == JSON:
         return _escaped(f.to_json(value, _JSON_OPTIONS))
     value = value.cast(column.kind)
+    if column.kind.startswith("decimal"):  # a cast to text may write 1E-7
+        return f.call_function("format_number", value, f.lit(_digits(column.kind)))
     if column.kind in {"float", "double"} and not signed:
         value = value + f.lit(0.0)
     if column.kind == "string":
@@ -165,6 +177,12 @@ def _text(column: Column, *, signed: bool) -> SparkColumn:
     if column.kind == "float":  # the shortest text of a float is another number as a double
         return value.cast("double").cast("string")
     return value.cast("string")
+
+
+def _digits(kind: str) -> str:
+    """Write the pattern of a decimal with all its digits behind the point."""
+    _, scale = decimal_of(kind) or (0, 0)
+    return "0." + "0" * scale if scale else "0"
 
 
 def _escaped(text: SparkColumn) -> SparkColumn:

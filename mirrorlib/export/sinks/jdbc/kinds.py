@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirrorlib.identifiers import quote
+
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
@@ -61,6 +63,22 @@ def kind_of(data_type: DataType) -> str | None:
     return name if name in _PLAIN or _DECIMAL.fullmatch(name) else None
 
 
+def form_of(data_type: DataType) -> str:
+    """Say what a nested value looks like as JSON: the same for types whose values are written alike."""
+    from pyspark.sql import types as t
+
+    if isinstance(data_type, t.StructType):
+        told = (f"{quote(field.name)}: {form_of(field.dataType)}" for field in data_type.fields)
+        return f"struct<{', '.join(told)}>"
+    if isinstance(data_type, t.ArrayType):
+        return f"array<{form_of(data_type.elementType)}>"
+    if isinstance(data_type, t.MapType):
+        return f"map<{form_of(data_type.keyType)}, {form_of(data_type.valueType)}>"
+    name = data_type.simpleString()
+    kind = kind_of(data_type)
+    return name if kind in {None, JSON} else "integer" if kind in _DIGITS else str(kind)
+
+
 def widens(narrow: str, wide: str) -> bool:
     """Say whether every value of one kind is a value of another, so that a column may be changed to it."""
     if wide == "double":
@@ -70,7 +88,7 @@ def widens(narrow: str, wide: str) -> bool:
     if narrow in _DIGITS and wide in _DIGITS:
         return _DIGITS[narrow] < _DIGITS[wide]
     before, after = decimal_of(narrow), decimal_of(wide)
-    if before is None or after is None or before == after:
+    if before is None or after is None or wide in {narrow, *_INTEGERS}:
         return False
     return after[0] - after[1] >= before[0] - before[1] and after[1] >= before[1]
 

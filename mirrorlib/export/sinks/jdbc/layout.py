@@ -8,21 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrorlib.errors import FeedError, JournalError, SchemaError, TableNameError, first_few
+from mirrorlib.errors import SchemaError, TableNameError, first_few
 from mirrorlib.export.sinks.jdbc.books import Record
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
-from mirrorlib.export.sinks.jdbc.kinds import JSON, kind_of, widens
+from mirrorlib.export.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
+from mirrorlib.export.sinks.jdbc.owned import check_follows, check_owner
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.names import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mirrorlib.export.record import Plan, Stream
     from mirrorlib.export.sink import Delivery
     from mirrorlib.export.sinks.jdbc.books import Held
     from mirrorlib.export.sinks.jdbc.database import Place, Session
+
+_LONGEST_TYPE = 200  # of a type in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,7 @@ class Column:
         source: its name in the source.
         name: its name in the database; they may differ by case.
         kind: what it holds there.
+        nested: what its values look like as JSON; "" where they are none.
         key: it is one of the key's.
 
     """
@@ -40,6 +44,7 @@ class Column:
     source: str
     name: str
     kind: str
+    nested: str
     key: bool
 
     @property
@@ -60,8 +65,10 @@ class Shape:
         widen: columns that need a wider type.
         clear: columns that come again after the source had dropped them.
         strict: a row that is new to the source must be new to the table: no window comes twice.
+        exact: and a row that is gone at the source was in the table: it began with a snapshot.
         after: only what was committed later than this version counts; None for all.
         known: what is remembered as the source's columns.
+        nested: what is remembered of those that are nested.
         version: what is remembered as the newest version.
 
     """
@@ -73,8 +80,10 @@ class Shape:
     widen: tuple[Column, ...]
     clear: tuple[Column, ...]
     strict: bool
+    exact: bool
     after: int | None
     known: tuple[str, ...]
+    nested: Mapping[str, str]
     version: int
 
     @property
@@ -93,9 +102,12 @@ class Shape:
             source=stream.table,
             consumer=stream.consumer,
             stream=stream.uuid,
+            ordinal=stream.ordinal,
+            began_at=stream.began_at,
             table_id=plan.table_id,
             version=self.version,
             columns=self.known,
+            nested=self.nested,
             keys=self.keys,
         )
 
@@ -119,7 +131,9 @@ def read_columns(delivery: Delivery) -> tuple[Column, ...]:
             step = "Leave it out of the key." if kind else "Change its type at the source."
             found = field.dataType.simpleString().partition("<")[0]
             raise SchemaError(msg, table=table, column=field.name, found=found, next_step=step)
-        columns.append(Column(source=field.name, name=field.name, kind=kind, key=key))
+        nested = form_of(field.dataType) if kind == JSON else ""
+        column = Column(source=field.name, name=field.name, kind=kind, nested=nested, key=key)
+        columns.append(column)
     missing = [key for key in delivery.plan.keys if fold_name(key) not in _lowered(columns)]
     if missing or not columns:
         msg = "the key is no column of the table" if missing else "the table has no columns"
@@ -155,13 +169,14 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
         JournalError: the table is not ours, not this consumer's, or not what the window follows.
         SchemaError: its columns or its keys are not what the source has.
         FeedError: a net window begins before what the table holds, and ends after it.
+        TableBusyError: a later stream of the consumer has been given the table.
 
     """
     stream, plan = delivery.stream, delivery.plan
     check_names(session, columns, stream.table)
-    _check_owner(held, stream)
+    check_owner(held, stream)
     if plan.kind == "changes":
-        _check_follows(held, delivery)
+        check_follows(held, delivery)
     whole = plan.kind == "snapshot"
     shape = Shape(
         place=held.place,
@@ -171,8 +186,10 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
         widen=(),
         clear=(),
         strict=False,
+        exact=False,
         after=None,
         known=tuple(column.name for column in columns),
+        nested=_nested(columns),
         version=plan.until,
     )
     if held.columns is None or held.record is None:
@@ -182,52 +199,16 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
         return shape
     record = held.record
     strict = record.stream == stream.uuid and plan.after >= record.version
-    shape = replace(shape, strict=strict, version=max(record.version, plan.until))
-    return shape if shape.keys else _counted(shape, record, stream, plan)
+    exact = strict and stream.start_at is None
+    shape = replace(shape, strict=strict, exact=exact, version=max(record.version, plan.until))
+    if not shape.keys and plan.after < record.version:
+        shape = _later(shape, record, plan)
+    _check_nested(shape, record, stream.table)
+    return shape
 
 
-def _check_owner(held: Held, stream: Stream) -> None:
-    """See that the table is this stream's."""
-    record, where = held.record, held.place.sql
-    if held.columns is None:
-        return
-    if record is None:
-        msg = "the database has a table of this name that is not ours"
-        _refuse(msg, stream, where, "Rename it there, or export to another schema or database.")
-    if record.source != stream.table:
-        msg = "the table's name in the database belongs to another table"
-        _refuse(msg, stream, f"{where}, of {record.source}", "Rename one of the two at the source.")
-    if record.consumer != stream.consumer:
-        msg = "the table in the database belongs to another consumer"
-        step = "Export to another schema or database; or drop it there."
-        _refuse(msg, stream, f"{where}, of {record.consumer}", step)
-    if held.number and record.stream != stream.uuid:
-        msg = "another stream has been given the table in the database since"
-        step = "Let each target have a consumer, and a schema or a database, of its own."
-        _refuse(msg, stream, where, step)
-
-
-def _check_follows(held: Held, delivery: Delivery) -> None:
-    """See that the table holds what the changes follow on."""
-    stream, plan, record = delivery.stream, delivery.plan, held.record
-    step = f"Let the consumer {BEGIN_ANEW}"
-    if record is None:
-        if held.number or delivery.continues:
-            msg = "the database has not the table any more that the changes are for"
-            _refuse(msg, stream, None, step)
-        return
-    if record.table_id != plan.table_id or (not held.number and stream.start_at is None):
-        msg = "the table in the database does not hold the rows that the changes are for"
-        _refuse(msg, stream, held.place.sql, step)
-    before, ours = record.version, record.stream == stream.uuid
-    if not ours and plan.after > before and not delivery.unchanged_since(before):
-        msg = "the table in the database ends before the stream begins"
-        found = f"version {before}, the stream begins after {plan.after}"
-        _refuse(msg, stream, found, step)
-
-
-def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:
-    raise JournalError(msg, table=stream.table, found=found, next_step=step)
+def _nested(columns: Sequence[Column]) -> Mapping[str, str]:
+    return {column.name: column.nested for column in columns if column.nested}
 
 
 def _fitted(
@@ -262,6 +243,7 @@ def _fitted(
         add=tuple(add),
         widen=tuple(widen),
         known=tuple(column.name for column in columns),
+        nested=_nested(columns),
     )
     _check_keys(fitted, record, stream.table)
     return fitted if plan.kind == "snapshot" else _with_returned(fitted, record, stream.table)
@@ -295,15 +277,20 @@ def _with_returned(shape: Shape, record: Record, table: str) -> Shape:
     return replace(shape, clear=tuple(column for column in new if column not in shape.add))
 
 
-def _counted(shape: Shape, record: Record, stream: Stream, plan: Plan) -> Shape:
+def _check_nested(shape: Shape, record: Record, table: str) -> None:
+    """See that nested columns look as they did: rows that no change tells of would keep the old form."""
+    for name, nested in shape.nested.items():
+        was = record.nested.get(name, nested) if name in record.columns else nested
+        if was != nested:
+            msg = "what the column holds inside has changed, and not all rows of it are told"
+            found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
+            step = f"Let the consumer {BEGIN_ANEW}"
+            raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
+
+
+def _later(shape: Shape, record: Record, plan: Plan) -> Shape:
     """Let a table without keys take only what it has not: nothing tells a row that comes again from an equal one."""
-    if plan.after >= record.version:
-        return shape
-    if plan.until > record.version and stream.net:
-        msg = f"the net window {plan.after} to {plan.until} begins before what the table without keys holds"
-        step = f"Let the consumer {BEGIN_ANEW}"
-        raise FeedError(msg, table=stream.table, found=f"version {record.version}", next_step=step)
     shape = replace(shape, after=record.version)
     if plan.until > record.version:
         return shape
-    return replace(shape, clear=(), known=record.columns)
+    return replace(shape, clear=(), known=record.columns, nested=record.nested)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.errors import LandingZoneError, TableNameError
 from mirrorlib.export.sinks.jdbc.books import hold_row
 from mirrorlib.export.sinks.jdbc.database import (
+    LATER_COLUMNS,
     MAKE_POSITIONS,
     MAKE_TABLES,
     POSITIONS,
@@ -151,13 +152,22 @@ class PostgresSession:
     def prepare(self, place: Place) -> None:
         """Make what is missing; one runner at a time, as IF NOT EXISTS does not wait for another's."""
         known = self.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", str(place.schema))
-        if not (known and self.has_books()):
+        if not (known and self.has_books()) or self._lacking():
+            self.run(_SETTINGS)
             self.run("SELECT pg_advisory_xact_lock(%s)", _ADVISORY)
             for statement in (MAKE_TABLES, MAKE_POSITIONS):
                 self.run(statement)
+            for name in self._lacking():
+                self.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {LATER_COLUMNS[name]}")
             if not known:
                 self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(place.schema))}")
         self._connection.commit()
+
+    def _lacking(self) -> list[str]:
+        """Name what an older version has not made."""
+        attributes = "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND NOT attisdropped"
+        taken = {name for (name,) in self.run(f"SELECT attname {attributes}", TABLES)}  # a constant
+        return [name for name in LATER_COLUMNS if name not in taken]
 
     def begin(self, place: Place) -> None:
         """Lock the table's row among our own."""
@@ -201,7 +211,7 @@ class PostgresSession:
         )
         self.run(f"ALTER TABLE {place.sql} {changes}")
 
-    def take_out(self, place: Place, fields: Sequence[Field]) -> None:
+    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
         """Compare rows as values of their own: NULL equals NULL then, and the server can hash or sort them."""
         row = f"ROW({quoted([field.name for field in fields])})"
         staged = f"ROW({', '.join(f'c{n}' for n in range(len(fields)))})"
@@ -210,7 +220,8 @@ class PostgresSession:
         nth = "row_number() OVER (PARTITION BY gone) AS nth"
         found = f"SELECT id, {nth}, times FROM ({held}) AS h JOIN ({gone}) AS g ON held = gone"  # noqa: S608  # quoted
         chosen = f"SELECT id FROM ({found}) AS f WHERE nth <= times"  # noqa: S608  # quoted
-        self.run(f"DELETE FROM {place.sql} WHERE ctid IN ({chosen})")  # noqa: S608  # quoted
+        statement = f"DELETE FROM {place.sql} WHERE ctid IN ({chosen})"  # noqa: S608  # quoted
+        return self._connection.execute(statement.encode()).rowcount
 
     def commit(self) -> None:
         """Commit."""

@@ -25,6 +25,7 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.export.sinks.jdbc.database import (
+    LATER_COLUMNS,
     MAKE_POSITIONS,
     MAKE_TABLES,
     POSITIONS,
@@ -145,12 +146,19 @@ class SqliteSession:
     def prepare(self, place: Place) -> None:
         """Make what is missing."""
         del place
-        if not self.has_books():
+        if not self.has_books() or self._lacking():
             self._wait()
             self.run("BEGIN IMMEDIATE")
             for statement in (MAKE_TABLES, MAKE_POSITIONS):
                 self.run(statement)
+            for name in self._lacking():
+                self.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {LATER_COLUMNS[name]}")
             self.run("COMMIT")
+
+    def _lacking(self) -> list[str]:
+        """Name what an older version has not made."""
+        taken = {name for name, _ in self.columns(Place(None, TABLES)) or ()}
+        return [name for name in LATER_COLUMNS if name not in taken]
 
     def begin(self, place: Place) -> None:
         """Begin as the one who writes."""
@@ -209,7 +217,7 @@ class SqliteSession:
         for (statement,) in made:
             self.run(statement)
 
-    def take_out(self, place: Place, fields: Sequence[Field]) -> None:
+    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
         """Compare column by column, as `IS` holds NULL for equal to NULL."""
         names = [quote(field.name) for field in fields]
         taken = {name.lower() for name, _ in self.columns(place) or ()}
@@ -225,7 +233,8 @@ class SqliteSession:
         nth = "row_number() OVER (PARTITION BY gone) AS nth"
         found = f"SELECT h.{row_id} AS id, {nth}, times FROM ({gone}) AS g JOIN {place.sql} AS h ON {same}"  # noqa: S608  # quoted
         chosen = f"SELECT id FROM ({found}) WHERE nth <= times"  # noqa: S608  # quoted
-        self.run(f"DELETE FROM {place.sql} WHERE {row_id} IN ({chosen})")  # noqa: S608  # quoted
+        statement = f"DELETE FROM {place.sql} WHERE {row_id} IN ({chosen})"  # noqa: S608  # quoted
+        return self._connection.execute(statement).rowcount
 
     def commit(self) -> None:
         """Commit."""
