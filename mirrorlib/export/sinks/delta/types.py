@@ -75,7 +75,10 @@ def extends(new: DataType, old: DataType) -> bool:
 
 
 def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
-    """Build values of a type again with the fields of another one's that `is_same`, in its order and spelling."""
+    """Build values of a type again with the fields of another one that `is_same`, in its order and spelling.
+
+    Maps are left as they are: where rows are compared there are none, and MERGE goes by the names in them.
+    """
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -92,10 +95,6 @@ def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColu
     if isinstance(kind, t.ArrayType) and isinstance(wanted, t.ArrayType):
         old, new = kind.elementType, wanted.elementType
         return f.transform(column, lambda value: in_order(value, old, new))
-    if isinstance(kind, t.MapType) and isinstance(wanted, t.MapType):
-        keys, values = (kind.keyType, wanted.keyType), (kind.valueType, wanted.valueType)
-        column = f.transform_values(column, lambda _, value: in_order(value, *values))
-        return f.transform_keys(column, lambda key, _: in_order(key, *keys))
     return column
 
 
