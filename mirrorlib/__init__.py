@@ -5,7 +5,8 @@ stands, `ledger` how it came there (`write_ledger` keeps that in tables, `plot_l
 that at once, `reset` begins a table anew;
 `read_feed` and `stream_feed` give what changed in a table and
 `enable_feed` and `enable_by_default` let it be recorded; `export` delivers it to `consumers`, and
-`vacuum` leaves them what they have still to read; `LandingZoneWriter` publishes into a landing zone
+`vacuum` leaves them what they have still to read; `watch` runs `apply` or `export` again and again;
+`LandingZoneWriter` publishes into a landing zone
 and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
 true after any transformation and `explain_keys` why, `current_view` and `maintain_current_view` resolve
 it; `derive` makes tables of tables, `lineage` says where each comes from, and `read_table` reads one with its
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from mirrorlib.operate.book import write_ledger
     from mirrorlib.operate.ledger import LedgerReport
     from mirrorlib.operate.ledger import read_ledger as ledger
+    from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
@@ -170,6 +172,7 @@ __all__ = [
     "to_foundry_schema",
     "union_keyed",
     "vacuum",
+    "watch",
     "write_ledger",
 ]
 
@@ -210,6 +213,7 @@ _ELSEWHERE = {
     "status": "mirrorlib.operate.status:read_status",
     "stream_feed": "mirrorlib.feed.stream:stream_feed",
     "vacuum": "mirrorlib.operate.vacuum:vacuum_tables",
+    "watch": "mirrorlib.operate.rounds:watch",
     "write_ledger": "mirrorlib.operate.book:write_ledger",
     "FoundrySchema": "mirrorlib.keys.foundry:FoundrySchema",
     "Keys": "mirrorlib.keys.value:Keys",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from mirrorlib.commands.say import say_error
 from mirrorlib.errors import MirrorError
+from mirrorlib.operate.rounds import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,10 +68,6 @@ class Stop:
         """Say whether one has come."""
         return self._asked.is_set()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for one, so long at most; say whether it has come."""
-        return self._asked.wait(seconds)
-
 
 def stop_on_signals() -> Stop:
     """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once."""
@@ -90,30 +87,24 @@ def run_rounds(
 ) -> bool:
     """Run once, or with a pause again and again until a signal comes; say whether all was well the last time.
 
-    A first round that cannot begin is wrong usage, or a place that is not there. Later ones were
-    begun well: what keeps one from beginning, as a zone that is not mounted for a moment does, is told,
-    and the next round tries again.
-
     Raises:
         MirrorError: the first round could not begin.
         CutShortError: the only round was told to stop, and left tables behind.
 
     """
-    report = one()
-    say(report)
-    well = report.ok
     if pause is None:
+        report = one()
+        say(report)
         behind = sum(1 for table in report.tables if table.state == "behind")
         if behind and stop.number is not None:
             raise CutShortError(stop.number, behind)
-        return well
-    while not stop.wait(pause):
-        try:
-            report = one()
-        except MirrorError as exc:
-            say_error(exc, as_json=as_json, in_one_line=True)
-            well = False
+        return report.ok
+
+    def tell(outcome: _R | MirrorError) -> None:
+        if isinstance(outcome, MirrorError):
+            say_error(outcome, as_json=as_json, in_one_line=True)
         else:
-            say(report)
-            well = report.ok
-    return well
+            say(outcome)
+
+    last = watch(one, pause, tell=tell, stop=stop.is_set)
+    return not isinstance(last, MirrorError) and last.ok

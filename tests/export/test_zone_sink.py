@@ -26,6 +26,7 @@ from mirrorlib.export.sinks.open import open_sink
 from mirrorlib.export.sinks.zone import ZoneSink, known
 from mirrorlib.export.sinks.zone.batch import Batch
 from mirrorlib.export.sinks.zone.changes import change_rows
+from mirrorlib.export.sinks.zone.counts import COUNT, check_whole
 from mirrorlib.store import LocalStore, Store
 from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay
 from publishing import memory_store
@@ -134,6 +135,7 @@ def test_markers_make_of_a_copy_what_a_mirror_became() -> None:
         dice.shuffle(rows)
         expected = multiset({"id": key, "v": v} for key, held in state.items() for v in held)
 
+        check_whole(feed(rows), ["id"], held_of(begun), "t")
         window = change_rows(feed(rows), ["id"], "t")
 
         assert_same_rows(
@@ -166,6 +168,67 @@ def mirrored(dice: random.Random, before: list[str]) -> tuple[list[str], list[tu
         told = [(PRE, v) for v in before] + [(POST, v) for v in held[:touched]]
         return held, told + [(INSERT, v) for v in held[touched:]]
     return held, [(INSERT, v) for v in held[touched:]]
+
+
+def held_of(rows: Sequence[Row]) -> pa.Table:
+    """Count the rows of each key."""
+    counts = Counter(row["id"] for row in rows)
+    keys, many = pa.array(list(counts), pa.int64()), pa.array(counts.values(), pa.int64())
+    return pa.table({"id": keys, COUNT: many})
+
+
+def test_what_some_rows_of_a_key_became_is_told_right_or_refused() -> None:
+    """Whatever SQL does to rows one by one; keys that tell rows apart are never refused."""
+    dice, ends = random.Random(13), Counter[str]()
+    for _ in range(600):
+        held = [(dice.randrange(3), dice.choice("ab")) for _ in range(dice.randrange(4))]
+        begun: list[Row] = [{"id": key, "v": v} for key, v in held]
+        rows: list[tuple[int, str, dict[str, Any]]] = []
+        unique = is_unique(held)
+        for version in range(1, dice.randrange(2, 4)):
+            held, told = changed_by_sql(dice, held)
+            rows += [(version, kind, {"id": key, "v": v}) for kind, (key, v) in told]
+            unique &= is_unique(held)
+        window = feed(rows)
+        try:
+            check_whole(window, ["id"], held_of(begun), "t")
+        except MarkerError:
+            assert not unique, rows
+            ends["refused"] += 1
+            continue
+        expected = multiset({"id": key, "v": v} for key, v in held)
+        found = applied(begun, [change_rows(window, ["id"], "t")])
+        assert_same_rows(expected, found, f"the copy of {begun}, by {sorted(rows, key=str)}")
+        ends["unique" if unique else "repeated"] += 1
+    assert min(ends.values()) > 50, ends
+    assert 3 == len(ends)
+
+
+def is_unique(held: Sequence[tuple[int, str]]) -> bool:
+    """Say whether each key has one row."""
+    return len({key for key, _ in held}) == len(held)
+
+
+def changed_by_sql(
+    dice: random.Random, held: list[tuple[int, str]]
+) -> tuple[list[tuple[int, str]], list[tuple[str, tuple[int, str]]]]:
+    """Let a statement change some rows; return all rows and the feed's."""
+    some = [place for place in range(len(held)) if dice.randrange(2)]
+    rest = [row for place, row in enumerate(held) if place not in some]
+    before = [held[place] for place in some]
+    match dice.choice(["insert", "delete", "update", "rename"]):
+        case "insert":
+            new = [(dice.randrange(4), dice.choice("ab")) for _ in range(dice.randrange(3))]
+            return held + new, [(INSERT, row) for row in new]
+        case "delete":
+            return rest, [(DELETE, row) for row in before]
+        case "update":
+            value = dice.choice("abc")
+            after = [(key, value) for key, _ in before]
+        case _:
+            step, same = dice.randrange(1, 3), dice.randrange(2)
+            after = [(9 if same else key + step, v) for key, v in before]
+    return rest + after, [(PRE, row) for row in before] + [(POST, row) for row in after]
 
 
 def test_a_key_that_was_changed_is_gone_under_its_old_value() -> None:
@@ -370,6 +433,58 @@ def test_keys_that_occur_several_times_survive_a_reset(windows: Windows) -> None
     windows.deliver(kind="snapshot", reset=True, until=4)
     assert [] == windows.rows()
     assert 5 == len(change_files(windows.zone))
+
+
+REFUSED = r"dbo/orders: column id: some rows of a key were changed .*found in version"
+
+
+def test_changes_of_some_rows_of_a_key_are_refused(windows: Windows) -> None:
+    """Whether its rows came in one window or in several; of all its rows they are told, and those of others."""
+    windows.deliver((1, INSERT, 1, "a"), (1, INSERT, 1, "b"), (1, INSERT, 2, "x"), kind="snapshot")
+    windows.deliver((2, PRE, 2, "x"), (2, POST, 2, "y"))
+    windows.deliver((3, INSERT, 2, "z"))
+    for rows in (
+        [(4, DELETE, 1, "b")],
+        [(4, PRE, 2, "y"), (4, POST, 2, "w")],
+        [(4, PRE, 2, "y"), (4, POST, 3, "y")],
+        [(4, INSERT, 7, "a"), (5, INSERT, 7, "b"), (6, DELETE, 7, "b")],
+    ):
+        with pytest.raises(MarkerError, match=REFUSED):
+            windows.deliver(*rows)
+    assert 3 == len(change_files(windows.zone))
+    windows.deliver((4, DELETE, 1, "a"), (4, DELETE, 1, "b"), (5, INSERT, 1, "c"))
+    windows.deliver((6, PRE, 2, "y"), (6, PRE, 2, "z"), (6, POST, 2, "w"), (6, POST, 2, "w"))
+    windows.deliver((7, DELETE, 1, "c"))
+    assert [(2, "w"), (2, "w")] == windows.rows()
+
+
+@pytest.mark.thorough
+def test_rows_of_a_key_are_counted_whatever_was_noted(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes that were folded, that a crash left behind, that a reset replaces, and those of an older version, without counts."""
+    monkeypatch.setattr(known, "_MOST_FILES", 2)
+    windows.deliver((1, INSERT, 1, "a"), kind="snapshot")
+    for version in range(2, 6):
+        windows.deliver((version, INSERT, 1, f"{version}"), (version, INSERT, version, "x"))
+    gone = [(6, DELETE, 1, v) for v in "a2345"]
+    with pytest.raises(MarkerError, match=REFUSED):
+        windows.deliver(*gone[1:])
+    with pytest.raises(Killed):  # it was noted and not published
+        windows.deliver(*gone, sink=ZoneSink(Dying(windows.zone, 2)))  # type: ignore[arg-type]
+    windows.deliver(*gone, (6, INSERT, 1, "b"), again=True)
+    windows.deliver((7, INSERT, 1, "c"))
+    with pytest.raises(MarkerError, match=REFUSED):
+        windows.deliver((8, DELETE, 1, "c"))
+    windows.deliver((8, INSERT, 1, "b"), kind="snapshot", reset=True)
+    windows.deliver((9, DELETE, 1, "b"))
+    windows.deliver((10, INSERT, 1, "d"), (10, INSERT, 1, "e"))
+    for file in windows.zone.list_folder(f"{FOLDER}/_mirrorlib/export/keys").files:  # type: ignore[union-attr]  # it is there
+        told, older = pq.read_table(io.BytesIO(windows.zone.read(file.path) or b"")), io.BytesIO()
+        pq.write_table(told.select(["id", "_mirror_gone"]).replace_schema_metadata(None), older)
+        windows.zone.put(file.path, older.getvalue())
+    windows.deliver((11, DELETE, 1, "d"))  # nobody knows any more
+    assert [] == windows.rows()
 
 
 def test_versions_that_were_published_are_not_published_again(windows: Windows) -> None:

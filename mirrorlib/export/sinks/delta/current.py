@@ -104,27 +104,27 @@ def _merge_keys(work: Work) -> int:
     if (work.seen.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
     keys = work.keys
-    few = None if work.few is None else fold_few(work.few, keys)
+    few = None if work.few is None else fold_few(work.few, keys, work.upto)
     if few is not None:
         schema = copy_columns(work.delivery.frame).add(OP, "byte").add(FRESH, "boolean")
         staged = stage_table(work, few, schema, keys)
     else:
-        folded = fold_keys(work.frame, keys)
+        folded = fold_keys(work.frame, keys, work.upto if work.overlaps else -1)
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, work.keys)
     if staged.ops:
-        merge_rows(work, staged, work.keys, check=work.exact)
+        merge_rows(work, staged, work.keys, check=work.known)
     else:
         mark_nothing(work.spark, work.ref, work.mark())
     return staged.rows
 
 
-def fold_keys(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+def fold_keys(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFrame:
     """Keep the last row of each key: `PUT` when it came, `DROP` when it went; one shuffle by key.
 
-    `FRESH` says that the first thing to happen to the key was that it came. A row of a key that comes
-    while one is there is `WRONG`.
+    `FRESH` says that the first thing to happen to the key was that it came, in a version after *upto*,
+    which the target has. A row of a key that comes while one is there is `WRONG`.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -137,11 +137,12 @@ def fold_keys(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
         f.col(quote(name)) if name in keys else f.when(sign() > 0, f.col(quote(name))).alias(name)
         for name in columns
     ]
+    first = f.col(NET) if upto < 0 else f.when(f.col(VERSION) > upto, f.col(NET)).otherwise(0)
     rows = frame.select(*narrow, VERSION, sign().alias(NET)).withColumns(
         {
             "_mirror_before": f.lag(NET).over(order),
             "_mirror_after": f.lead(NET).over(order),
-            "_mirror_first": f.first(NET).over(order),
+            "_mirror_first": f.first(first).over(order),
         }
     )
     doubled = comes & (f.col("_mirror_before") > 0)

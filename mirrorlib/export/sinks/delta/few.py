@@ -47,7 +47,7 @@ def gather_few(work: Work) -> Work:
     return replace(work, few=rows) if len(rows) <= _FEW and rows.nbytes <= _HANDFUL else work
 
 
-def fold_few(rows: pa.Table, keys: Sequence[str]) -> pa.Table | None:
+def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | None:
     """Fold rows by key as `fold_keys` does; None for keys that Python may compare in another way than Spark."""
     if not all(any(is_kind(rows.schema.field(key).type) for is_kind in _KEYS) for key in keys):
         return None
@@ -62,7 +62,7 @@ def fold_few(rows: pa.Table, keys: Sequence[str]) -> pa.Table | None:
         key = values[place]
         if comes[place] and key in last and comes[last[key]]:
             doubled.append(place)
-        first.setdefault(key, comes[place])
+        first.setdefault(key, comes[place] and versions[place] > upto)
         last[key] = place
     places = [*last.values(), *doubled]
     ops = [PUT if comes[place] else DROP for place in last.values()] + [WRONG] * len(doubled)

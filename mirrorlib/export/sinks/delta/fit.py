@@ -18,9 +18,16 @@ from mirrorlib.apply.options import REWRITE_LIMIT
 from mirrorlib.apply.table import FEED, MAPPING, rewritten_rows, to_sql, widen_columns
 from mirrorlib.errors import FeedExpiredError, SchemaError
 from mirrorlib.export.sinks.delta.target import find_target
-from mirrorlib.export.sinks.delta.types import extends, holds, is_same, names_in, widens
+from mirrorlib.export.sinks.delta.types import (
+    extends,
+    holds,
+    in_order,
+    is_same,
+    names_in,
+    widens,
+)
 from mirrorlib.export.sinks.delta.work import snapshot_command
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,7 +61,7 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
     if added or nested:
         _add_columns(work, [*added, *nested])
     work = replace(work, dropped=gone)
-    return _as_it_is(work) if added or nested else work
+    return _in_its_order(_as_it_is(work) if added or nested else work)
 
 
 def _check_renamed(
@@ -187,3 +194,21 @@ def _free_columns(work: Work, wanted: StructType) -> Work:
 def _as_it_is(work: Work) -> Work:
     found = find_target(work.spark, work.ref)
     return work if found is None else replace(work, found=found[0], schema=found[1])
+
+
+def _in_its_order(work: Work) -> Work:
+    """Give the window's structs the target's order of fields: Spark unites and compares them by place, not by name."""
+    from pyspark.sql import functions as f
+
+    has = {fold_name(field.name): field.dataType for field in work.schema.fields}
+    frame = work.delivery.frame
+    turned = {
+        field.name: in_order(f.col(quote(field.name)), field.dataType, has[fold_name(field.name)])
+        for field in frame.schema.fields
+        if fold_name(field.name) in has
+        and is_same(field.dataType, has[fold_name(field.name)])
+        and list(names_in(field.dataType)) != list(names_in(has[fold_name(field.name)]))
+    }
+    if not turned:
+        return work
+    return replace(work, delivery=replace(work.delivery, frame=frame.withColumns(turned)), few=None)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.stage import Staged
     from mirrorlib.export.sinks.delta.work import Work
 
-FRESH = "_mirror_fresh"  # no row of the key was there before the window
+FRESH = "_mirror_fresh"  # no row of the key was there before the window, nor in what the target has of it
 _VIEW = "_mirror_changes"
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
@@ -83,8 +83,9 @@ def _sql(
     same = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in keys)
     clauses = []
     if check:  # it asks for the target's row, else Spark would look at the source's alone
-        there = f"s.{FRESH} AND t.{quote(keys[0])} IS NOT NULL"
-        fails = f"CASE WHEN {there} THEN raise_error('{_TWICE}') ELSE false END"
+        first = f"t.{quote(keys[0])}"
+        there = f"{first} <=> s.{quote(keys[0])}" if staged.null_keys else f"{first} IS NOT NULL"
+        fails = f"CASE WHEN s.{FRESH} AND {there} THEN raise_error('{_TWICE}') ELSE false END"
         clauses.append(f"WHEN MATCHED AND {fails} THEN DELETE")
     if DROP in ops:
         clauses.append(f"WHEN MATCHED AND s.{OP} = {DROP} THEN DELETE")

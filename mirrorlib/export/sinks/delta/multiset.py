@@ -29,7 +29,7 @@ NET = "_mirror_net"
 
 def new_rows(work: Work) -> DataFrame:
     """Return a window's rows without the versions that the target has: a rewound stream brings them again."""
-    if work.plan.kind == "changes" and work.upto > work.plan.after:
+    if work.overlaps:
         return work.frame.where(f"{VERSION} > {work.upto:d}")
     return work.frame
 

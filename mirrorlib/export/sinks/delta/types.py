@@ -16,6 +16,7 @@ from mirrorlib.landing.types import INTEGERS, widen_type, widens_in_place
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql.types import DataType
 
 _SMALL = INTEGERS[:3]  # what every Delta widens in place
@@ -71,6 +72,30 @@ def extends(new: DataType, old: DataType) -> bool:
         keys = extends(new.keyType, old.keyType)
         return keys and extends(new.valueType, old.valueType)
     return new.simpleString() == old.simpleString()
+
+
+def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
+    """Build values of a type again with the fields of another one that `is_same`, in its order and spelling.
+
+    Maps are left as they are: where rows are compared there are none, and MERGE goes by the names in them.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if list(names_in(kind)) == list(names_in(wanted)):
+        return column
+    if isinstance(kind, t.StructType) and isinstance(wanted, t.StructType):
+        has = {fold_name(field.name): field for field in kind.fields}
+        fields = [
+            in_order(column.getField(old.name), old.dataType, new.dataType).alias(new.name)
+            for new in wanted.fields
+            for old in (has[fold_name(new.name)],)
+        ]
+        return f.when(column.isNotNull(), f.struct(*fields))
+    if isinstance(kind, t.ArrayType) and isinstance(wanted, t.ArrayType):
+        old, new = kind.elementType, wanted.elementType
+        return f.transform(column, lambda value: in_order(value, old, new))
+    return column
 
 
 def widens(old: DataType, new: DataType) -> Column | None:

@@ -105,6 +105,16 @@ class Work:
         return int(facts["upto"])
 
     @property
+    def overlaps(self) -> bool:
+        """Say whether the window brings versions again that the target has, as a rewound stream does."""
+        return self.plan.kind == "changes" and self.upto > self.plan.after
+
+    @property
+    def known(self) -> bool:
+        """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
+        return self.exact or self.seen.facts is not None or self.seen.whole
+
+    @property
     def exact(self) -> bool:
         """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
         return self.stream.start_at is None

@@ -10,7 +10,8 @@ has keys, with `__rowMarker__`, in the order in which a reader applies them:
     insert              0, so that keys that occur several times in the source do so in the mirror
 
 Markers go by key, so rows of one key that become different rows in one version (the key was deleted
-and inserted several times) are a delete and inserts. Without keys there are inserts alone, and no markers.
+and inserted several times) are a delete and inserts; `counts` refuses what changes only some of a key's
+rows. Without keys there are inserts alone, and no markers.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
         MarkerError: rows were updated or deleted, and the table has no keys.
 
     """
-    kinds = _flat(data[net.KIND])
+    kinds = flat(data[net.KIND])
     if not keys:
         if pc.all(pc.equal(kinds, net.INSERT)).as_py() is False:
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
@@ -79,15 +80,15 @@ def _marked(rows: pa.Table, marker: int) -> pa.Table:
 
 def _markers(data: pa.Table, kinds: pa.Array, keys: Sequence[str]) -> pa.Array:
     """Give each row its marker; NULL to those that are left out."""
-    groups = _groups(data, keys)
+    groups = runs(data, (net.VERSION, *keys))
     post, delete = pc.equal(kinds, net.POST), pc.equal(kinds, net.DELETE)
     posts = _per_group(groups, post.cast(pa.int64()), "sum")
-    kept = pc.equal(posts, 0)
-    if pc.any(pc.and_(post, pc.greater(posts, 1))).as_py():
-        several = _several(data, groups, post, posts, _per_group(groups, delete, "max"))
-        kept = pc.or_(kept, several)
-    else:
-        several = pa.repeat(pa.scalar(value=False), len(kinds))
+    pres = _per_group(groups, pc.equal(kinds, net.PRE).cast(pa.int64()), "sum")
+    several = pc.and_(pc.greater(posts, 0), pc.greater(pres, posts))
+    if pc.any(pc.greater(posts, 1)).as_py():
+        others = pc.or_(_per_group(groups, delete, "max"), pc.not_equal(pres, posts))
+        several = pc.or_(several, _several(data, groups, post, posts, others))
+    kept = pc.or_(pc.equal(posts, 0), several)
     removes = pc.or_(delete, pc.and_(pc.equal(kinds, net.PRE), kept))
     adds = pc.if_else(pc.and_(post, pc.invert(several)), UPSERT, INSERT)
     left_out = pc.equal(kinds, net.PRE)
@@ -95,18 +96,19 @@ def _markers(data: pa.Table, kinds: pa.Array, keys: Sequence[str]) -> pa.Array:
     return pc.if_else(removes, pa.scalar(DELETE, pa.int64()), others).cast(MARKER_TYPE)
 
 
-def _groups(data: pa.Table, keys: Sequence[str]) -> pa.Array:
-    """Number the runs of rows of one key in one version."""
+def runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
+    """Number the runs of rows that are equal in some columns."""
     begins = pa.repeat(pa.scalar(value=False), max(data.num_rows - 1, 0))
-    for name in (net.VERSION, *keys):
-        values = _flat(data[name])
+    for name in columns:
+        values = flat(data[name])
         same = pc.equal(values[1:], values[:-1]).fill_null(False)  # noqa: FBT003  # its only parameter
         begins = pc.or_(begins, pc.invert(same))
     first = pa.repeat(pa.scalar(0, pa.int64()), min(data.num_rows, 1))
     return pc.cumulative_sum(pa.concat_arrays([first, begins.cast(pa.int64())]))
 
 
-def _flat(values: pa.ChunkedArray) -> pa.Array:
+def flat(values: pa.ChunkedArray) -> pa.Array:
+    """Give a column in one piece."""
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
 
 
@@ -114,13 +116,13 @@ def _per_group(groups: pa.Array, values: pa.Array, what: str) -> pa.Array:
     """Aggregate per group, and give each row its group's result; groups are numbered from 0 without gaps."""
     table = pa.table({"group": groups, "value": values})
     grouped = table.group_by("group").aggregate([("value", what)]).sort_by("group")
-    return _flat(grouped[f"value_{what}"]).take(groups)
+    return flat(grouped[f"value_{what}"]).take(groups)
 
 
 def _several(
-    data: pa.Table, groups: pa.Array, post: pa.Array, posts: pa.Array, deleted: pa.Array
+    data: pa.Table, groups: pa.Array, post: pa.Array, posts: pa.Array, others: pa.Array
 ) -> pa.Array:
-    """Mark the groups whose rows became different ones, or fewer: an upsert would make them all the same."""
+    """Mark the groups of several rows that became different ones, or more: an upsert would make them all the same."""
     places = pc.indices_nonzero(pc.and_(post, pc.greater(posts, 1)))
     rows = data.take(places).drop_columns([net.TIME]).to_pylist()
     numbers = groups.take(places).to_pylist()
@@ -128,5 +130,5 @@ def _several(
     for number, row in zip(numbers, rows, strict=True):
         values.setdefault(number, set()).add(repr(row))  # as text NaN equals NaN
     different = pa.array([n for n, found in values.items() if len(found) > 1], pa.int64())
-    among = pc.and_(pc.greater(posts, 1), deleted)
+    among = pc.and_(pc.greater(posts, 1), others)
     return pc.or_(pc.is_in(groups, value_set=different), among)

@@ -14,7 +14,8 @@ Guarantee: each version's changes once, and a window as a whole, as one file is.
 what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id.
 
 Bound: a window's rows are in this process's memory, three times over while they are encoded. Spark hands
-them over as files, not through its driver. `max_versions` makes windows smaller, but for the snapshot.
+them over as files, not through its driver. `max_versions` makes windows smaller, but for the snapshot. A
+window that changes or deletes rows reads all keys that were noted, a file at a time.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from mirrorlib.export.sinks.zone.batch import (
     settle,
 )
 from mirrorlib.export.sinks.zone.changes import bare_rows, change_rows, replacing_rows
+from mirrorlib.export.sinks.zone.counts import check_whole, tells_rows
 from mirrorlib.export.sinks.zone.known import KnownKeys
 from mirrorlib.feed.net import VERSION
 from mirrorlib.landing.columns import MARKER
@@ -80,7 +82,7 @@ class ZoneSink:
         Raises:
             LandingZoneError: the table's folder is somebody else's, a Delta table's too, or the window cannot follow
                 on it.
-            MarkerError: rows without keys were updated or deleted.
+            MarkerError: rows without keys were updated or deleted, or only some rows of a key.
             SchemaError: a column has no place in the format, or cannot change as it did; a key is NULL.
             StoreError: the store failed.
             TableBusyError: a later stream of the consumer writes there.
@@ -99,11 +101,14 @@ class ZoneSink:
             return 0
         keys = spelled_keys(delivery)
         known = KnownKeys(self._zone, place, keys, batch)
-        rows = self._rows(delivery, newest, keys, known)
+        data = self._data(delivery, newest)
+        if keys and plan.kind == "changes" and tells_rows(data):
+            check_whole(data, keys, known.count(newest.number, data), stream.table)
+        rows = self._rows(delivery, data, newest, keys, known)
         if plan.kind == "changes" and not rows.num_rows:
             return 0
         if keys:
-            known.note(newest.number + 1, rows)
+            known.note(newest.number + 1, data, rows, replaces=plan.kind == "snapshot")
         published = table.write(rows, batch_id=batch.id)
         if keys and plan.kind == "snapshot":
             known.forget_earlier()
@@ -123,14 +128,24 @@ class ZoneSink:
         self._numbers[place.table] = newest.number
         return newest
 
+    @staticmethod
+    def _data(delivery: Delivery, newest: Newest) -> pa.Table:
+        """Bring a window into memory, without what an earlier stream has published."""
+        data = _collect(delivery)
+        if delivery.plan.kind == "changes" and newest.batch is not None:
+            data = data.filter(pc.greater(data[VERSION], newest.batch.until))
+        return data
+
+    @staticmethod
     def _rows(
-        self, delivery: Delivery, newest: Newest, keys: tuple[str, ...], known: KnownKeys
+        delivery: Delivery,
+        data: pa.Table,
+        newest: Newest,
+        keys: tuple[str, ...],
+        known: KnownKeys,
     ) -> pa.Table:
         """Make the rows of the change file."""
-        data = _collect(delivery)
         if delivery.plan.kind == "changes":
-            if newest.batch is not None:  # what an earlier stream has published
-                data = data.filter(pc.greater(data[VERSION], newest.batch.until))
             return change_rows(data, keys, delivery.stream.table)
         if not newest.number:
             return bare_rows(data)
