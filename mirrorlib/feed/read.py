@@ -29,6 +29,7 @@ from mirrorlib.feed.net import (
 )
 from mirrorlib.feed.owners import is_one_row, stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
+from mirrorlib.feed.proof import prove_files
 from mirrorlib.feed.refusal import (
     TOO_OLD,
     check_planned,
@@ -37,7 +38,7 @@ from mirrorlib.feed.refusal import (
     refused_load,
 )
 from mirrorlib.feed.schemas import tell_columns
-from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
+from mirrorlib.feed.window import Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
