@@ -93,7 +93,9 @@ def read_feed(
 
     Returns:
         a lazy DataFrame; its order means nothing, `_commit_version` does. It has the partition key that the
-        table's property names.
+        table's property names. That no version is missing is proven now: Delta leaves out, without a word, what
+        goes from the log before the DataFrame is used. Where a column has got a wider type since some version of
+        the window, it belongs to a session of its own, which knows no temporary views of *spark*.
 
     Raises:
         FeedExpiredError: a version of the window is gone from the log, its files were vacuumed, or the
@@ -170,7 +172,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     refuse_losses(spark, table)
 
     def load() -> DataFrame:
-        return table.load(spark.read.format("delta").option("versionAsOf", version))
+        return _analysed(table.load(spark.read.format("delta").option("versionAsOf", version)))
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
     with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
@@ -224,7 +226,7 @@ def _read_segment(
         )
         if segment.past:
             reader = reader.option("versionAsOf", segment.last)
-        return table.load(reader)
+        return _analysed(table.load(reader))
 
     def prove() -> bool:
         prove_files(table.commits, table.shown, range(segment.first, segment.last + 1))
@@ -251,6 +253,15 @@ def _loaded(
             raise refused_load(table, exc) from exc
         frame = _load_lifted(spark, table, load, exc)
     check_planned(spark, table, frame)
+    return frame
+
+
+def _analysed(frame: DataFrame) -> DataFrame:
+    """Let Delta look at a read now: a client of Spark Connect sends it only when somebody asks for something.
+
+    Its server keeps what it has analysed for a while, and does not look at the age of versions again.
+    """
+    frame.schema  # noqa: B018  # asks
     return frame
 
 

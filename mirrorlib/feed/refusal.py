@@ -70,7 +70,10 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
         FeedError: it refuses for another reason.
 
     """
-    told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+    try:
+        told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+    except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
+        raise refused_load(table, exc) from exc
     lines = "\n".join(row[0] for row in told).split("\n")
     if lines[0].startswith(_PLANNING):
         raise _refused(table, " ".join(lines[1:]))
