@@ -212,10 +212,14 @@ def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> 
 
 def test_a_table_that_replaced_another_begins_with_what_comes(table: Table) -> None:
     """CREATE OR REPLACE TABLE gives it another id; the versions before it are read as they were."""
-    table.run(
-        f"CREATE OR REPLACE TABLE {{t}} (id bigint, v string) USING delta TBLPROPERTIES ({FEED})",
-        "INSERT INTO {t} VALUES (9, 'z')",
-    )
+    place = f"LOCATION '{table.path}'"
+    table.run(f"CREATE TABLE replaced USING delta {place}")
+    try:
+        columns = f"(id bigint, v string) USING delta TBLPROPERTIES ({FEED})"
+        table.run(f"CREATE OR REPLACE TABLE replaced {columns} {place}")
+    finally:
+        table.run("DROP TABLE replaced")
+    table.run("INSERT INTO {t} VALUES (9, 'z')")
 
     for after in (-1, 4):
         with pytest.raises(FeedExpiredError, match="version 5 made the table anew") as caught:
