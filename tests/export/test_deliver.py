@@ -470,6 +470,7 @@ def two(source: Source) -> Source:
     return source
 
 
+@pytest.mark.thorough
 def test_consumers_are_changed_in_all_tables_or_in_none(two: Source) -> None:
     """A runner that is at one of them hinders it before anything is changed."""
     with hold_stream(two.registry):
@@ -500,6 +501,7 @@ def test_a_damaged_consumer_hides_no_other(two: Source) -> None:
     assert ["lines"] == [stream.table for stream in mirrorlib.consumers(two.target).streams]
 
 
+@pytest.mark.thorough
 def test_a_log_that_cannot_be_read_hides_no_consumer(two: Source) -> None:
     """Its stream has failed; the others are told."""
     two.run("INSERT INTO {t} VALUES (3, 'd')")
@@ -595,6 +597,7 @@ def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> 
         assert [("refused", ("lake",))] == [(each.state, each.losers) for each in report.tables]
 
 
+@pytest.mark.thorough
 def test_a_catalog_s_table_is_kept_for_consumers_of_its_folder(source: Source) -> None:
     """Whichever way somebody is registered, the files are the same."""
     source.export()

@@ -118,6 +118,7 @@ def test_a_type_that_is_widened_in_the_middle_of_a_run_loses_nothing(
     assert (4, 0) == (source.export(**options).position, source.status().versions)
 
 
+@pytest.mark.thorough("snapshot")
 @pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
 def test_a_version_that_goes_while_it_is_delivered_is_no_silent_gap(
     source: Source, on_expired: str
@@ -144,6 +145,7 @@ def test_a_version_that_goes_while_it_is_delivered_is_no_silent_gap(
     assert "current" == source.status().health
 
 
+@pytest.mark.thorough
 def test_a_version_that_goes_between_windows_is_no_silent_gap(source: Source) -> None:
     """What was delivered before it counts; what comes after it is not read."""
     lose = after_plan(1, lambda: source.lose(2))
