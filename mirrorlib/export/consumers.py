@@ -56,17 +56,17 @@ class ConsumerStatus:
     consumer: str
     table: str
     health: Health
-    position: int | None
-    newest: int | None
-    versions: int | None
-    seconds: float | None
-    rows: int | None
-    holder: str
-    to: str
-    mode: str
-    windows: int
-    last: str | None
-    reason: str
+    position: int | None = None
+    newest: int | None = None
+    versions: int | None = None
+    seconds: float | None = None
+    rows: int | None = None
+    holder: str = ""
+    to: str = ""
+    mode: str = ""
+    windows: int = 0
+    last: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -260,16 +260,6 @@ def _status_safely(place: Target, registry: Registry, spark: SparkSession | None
         consumer=registry.consumer,
         table=registry.table,
         health="failed",
-        position=None,
-        newest=None,
-        versions=None,
-        seconds=None,
-        rows=None,
-        holder="",
-        to="",
-        mode="",
-        windows=0,
-        last=None,
         reason=reason,
     )
 

@@ -32,6 +32,7 @@ from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.proof import prove_files
 from mirrorlib.feed.refusal import (
     TOO_OLD,
+    analysed,
     check_planned,
     condition_of,
     refuse_losses,
@@ -172,7 +173,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     refuse_losses(spark, table)
 
     def load() -> DataFrame:
-        return _analysed(table.load(spark.read.format("delta").option("versionAsOf", version)))
+        return analysed(table.load(spark.read.format("delta").option("versionAsOf", version)))
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
     with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
@@ -226,7 +227,7 @@ def _read_segment(
         )
         if segment.past:
             reader = reader.option("versionAsOf", segment.last)
-        return _analysed(table.load(reader))
+        return analysed(table.load(reader))
 
     def prove() -> bool:
         prove_files(table.commits, table.shown, range(segment.first, segment.last + 1))
@@ -253,15 +254,6 @@ def _loaded(
             raise refused_load(table, exc) from exc
         frame = _load_lifted(spark, table, load, exc)
     check_planned(spark, table, frame)
-    return frame
-
-
-def _analysed(frame: DataFrame) -> DataFrame:
-    """Let Delta look at a read now: a client of Spark Connect sends it only when somebody asks for something.
-
-    Its server keeps what it has analysed for a while, and does not look at the age of versions again.
-    """
-    frame.schema  # noqa: B018  # asks
     return frame
 
 

@@ -62,6 +62,15 @@ def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
             raise FeedError(msg, table=table.shown, found=f"{name} = {found}", next_step=step)
 
 
+def analysed(frame: DataFrame) -> DataFrame:
+    """Let Delta look at a read now: a client of Spark Connect sends it only when somebody asks for something.
+
+    Its server keeps what it has analysed for a while, and does not look at the age of versions again.
+    """
+    frame.schema  # noqa: B018  # asks
+    return frame
+
+
 def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:
     """Let Delta plan a read now: what it refuses, it refuses only then, in whatever the caller does next.
 
