@@ -12,7 +12,12 @@ import pytest
 
 import mirrorlib
 from connecting import CONNECT_MODE, connect
+from feeds import Table, told
 from mirrorlib.apply import sessions
+from mirrorlib.errors import FeedExpiredError
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.read import read_snapshot, read_window
+from mirrorlib.feed.window import open_window
 from mirrors import Mirror
 from oracle import assert_same_rows, replay_feed
 from tables import read_rows
@@ -104,6 +109,28 @@ def test_a_merge_and_its_feed_are_the_same_on_spark_connect(
     local.assert_holds()
     states = replay_feed(changes)
     assert_same_rows(local.rows(), states[max(states)], "the feed")
+
+
+def test_what_delta_refuses_is_an_error_of_ours_on_spark_connect(
+    client: SparkSession, tmp_path: Path
+) -> None:
+    """A client is told of it only when it asks for something; what is only old is read."""
+    table = Table(client, tmp_path / "t", "id int").run(
+        "INSERT INTO {t} VALUES (1)", "DELETE FROM {t} WHERE id = 1"
+    )
+    table.age(days=30).run("INSERT INTO {t} VALUES (2)")
+    assert [(1, "insert", 1), (2, "delete", 1)] == told(table.read(after=-1, until=2), "id")
+    found = find_feed_table(client, table.path)
+    with pytest.raises(FeedExpiredError, match=r"Delta cannot read the window .found .*RETENTION"):
+        read_snapshot(client, found, 1)
+
+    window = open_window(found.commits, "t", 2, 3)
+    table.run(
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
+        "ALTER TABLE {t} ALTER COLUMN id TYPE bigint",
+    )
+    with pytest.raises(FeedExpiredError, match="INCOMPATIBLE"):
+        read_window(client, found, window).collect()
 
 
 def named(orders: DataFrame) -> DataFrame:

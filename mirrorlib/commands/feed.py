@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 HELP = "print what changed in a table"
 MORE = (
     "An update is one line: what was before, what is now. Versions are Delta's; moments are "
-    "yyyy-MM-dd[ HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown."
+    "yyyy-MM-dd[ HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, "
+    "everything up to it that the log still holds."
 )
 _SHOWN = 100
 
@@ -28,7 +29,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--after",
         type=_bound,
         metavar="N",
-        help="changes after this version or moment; -1 for all (default: those of the newest commit)",
+        help="changes after this version or moment; -1 for all (default: the newest commit's, or all with --until)",
     )
     command.add_argument(
         "--until", type=_bound, metavar="N", help="up to this one (default: the newest version)"
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> bool:
     keys = tuple(arguments.key or mirror.keys or stored_columns(commits, commits.newest))
     after = arguments.after
     if after is None:
-        after = commits.newest - 1
+        after = (commits.newest if arguments.until is None else commits.first) - 1
     frame = read_feed(
         spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
     )

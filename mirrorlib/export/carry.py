@@ -14,8 +14,9 @@ from mirrorlib.errors import FeedError, FeedExpiredError, MirrorError
 from mirrorlib.export.courier import check_table, tell_step
 from mirrorlib.export.record import Done
 from mirrorlib.export.sink import Delivery
+from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
-from mirrorlib.feed.window import open_window, prove_files
+from mirrorlib.feed.window import open_window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,11 +26,17 @@ if TYPE_CHECKING:
     from mirrorlib.feed.place import FeedTable
 
 
-def carry_out(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> Done:
-    """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow."""
+def carry_out(
+    courier: Courier, spark: SparkSession, stream: Stream, plan: Plan
+) -> tuple[Done, Courier]:
+    """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow.
+
+    Returns:
+        how it ended, and the courier, who has looked at the table's log since.
+
+    """
     began = time.perf_counter()
     tell_step(courier, plan, "deliver", "before")
-    outcome: Outcome = "delivered"
     rows: int | None = None
     lost: FeedExpiredError | None = None
     try:
@@ -38,35 +45,93 @@ def carry_out(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
-        outcome, lost = "void", exc
+        lost = exc
     courier.registry.state.delete_folder(_scratch(courier, plan))  # what killed runners left there
+    courier = courier.look_again()
+    lost = lost or _lost_meanwhile(courier, stream, plan)
     tell_step(courier, plan, "deliver", "after", rows or 0)
+    outcome: Outcome = "delivered" if lost is None else "void"
+    rows = rows if lost is None else None
     seconds = round(time.perf_counter() - began, 3)
     done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
     tell_step(courier, plan, "done", "before")
     done = courier.registry.write_done(stream, plan.number, done)
     tell_step(courier, plan, "done", "after")
-    if lost is not None and plan.kind == "snapshot":
-        raise lost  # what this run knows of the table is too old; the next one looks anew
-    return done
+    if lost is not None:
+        refuse_void(stream, plan)
+        if plan.kind == "snapshot" and _is_newest(courier, plan):
+            raise lost  # another snapshot would be the same one
+    return done, courier
+
+
+def refuse_void(stream: Stream, plan: Plan) -> None:
+    """See that a snapshot may follow on a window that is void.
+
+    Raises:
+        FeedExpiredError: the consumer is to be told first.
+
+    """
+    if plan.kind == "changes" and stream.on_expired == "fail":
+        msg = "versions left the log while they were delivered, so the receiver may lack some of their changes"
+        found = f"the window after version {plan.after} up to version {plan.until}"
+        step = f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
+        raise FeedExpiredError(msg, table=stream.table, found=found, next_step=step)
+
+
+def _lost_meanwhile(courier: Courier, stream: Stream, plan: Plan) -> FeedExpiredError | None:
+    """Say whether versions left the log before their delivery had ended: Delta leaves them out without a word."""
+    if plan.kind == "snapshot":
+        return None
+    try:
+        check_table(courier, stream, plan.table_id, plan.until)
+        check_kept(
+            courier.source.commits, courier.source.shown, range(plan.after + 1, plan.until + 1)
+        )
+    except FeedExpiredError as exc:
+        return exc
+    return None
+
+
+def _is_newest(courier: Courier, plan: Plan) -> bool:
+    """Say whether a plan is of the table as it is now."""
+    commits = courier.source.commits
+    return commits.newest == plan.until and commits.metadata_at(commits.newest).id == plan.table_id
 
 
 def _deliver_whole(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
-    """Deliver a window, and tell changes that went away under it from all else that can fail."""
+    """Deliver a window; once more if it is refused by a log that has moved on since it was looked at.
+
+    A type that was widened meanwhile is no lost history.
+    """
+    try:
+        return _deliver_told(courier, spark, stream, plan)
+    except FeedExpiredError:
+        again = courier.look_again()
+        if again is courier:
+            raise
+        return _deliver_told(again, spark, stream, plan)
+
+
+def _deliver_told(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+    """Deliver a window, and tell rows or changes that went away under it from all else that can fail."""
     try:
         return _deliver(courier, spark, stream, plan)
     except FeedExpiredError:
         raise
     except Exception as exc:
-        if plan.kind == "changes":
-            _blame_missing_files(courier.source, plan, exc)
+        _blame_lost_history(courier, plan, exc)
         raise
 
 
-def _blame_missing_files(source: FeedTable, plan: Plan, exc: Exception) -> None:
-    """Say so if files of the changes are gone: not every VACUUM writes down that it ran."""
+def _blame_lost_history(courier: Courier, plan: Plan, exc: Exception) -> None:
+    """Say so if versions or files are gone: not every VACUUM writes down that it ran."""
     try:
-        prove_files(source.commits, source.shown, range(plan.after + 1, plan.until + 1))
+        source = courier.look_again().source
+        if plan.kind == "snapshot":
+            prove_rows(source.commits, source.shown, plan.until)
+        else:
+            check_present(source.commits, source.shown, plan.after, plan.until)
+            prove_files(source.commits, source.shown, range(plan.after + 1, plan.until + 1))
     except FeedExpiredError as lost:
         raise lost from exc
     except MirrorError:  # what went wrong first is told
@@ -89,10 +154,10 @@ def _scratch(courier: Courier, plan: Plan) -> str:
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
     told_rows: int | None = None
+    check_table(courier, stream, plan.table_id, plan.after)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
-        check_table(courier, stream, plan.table_id, plan.after)
         window = open_window(source.commits, source.shown, plan.after, plan.until)
         if not window.changes:
             return 0

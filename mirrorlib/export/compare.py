@@ -50,6 +50,15 @@ def compare(
         commits = commits_of(place, registry.table, spark)
     except MirrorError as exc:
         return "unknown", None, Lag(), str(exc)
+    try:
+        return _compare(commits, registry, position, table_id)
+    except MirrorError as exc:
+        return "failed", commits.newest, Lag(), str(exc)
+
+
+def _compare(
+    commits: Commits, registry: Registry, position: int | None, table_id: str
+) -> tuple[Health, int | None, Lag, str]:
     newest = commits.newest
     if position is None:
         return "behind", newest, Lag(), ""

@@ -6,12 +6,14 @@ to find tables of a catalog.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.target import Target
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.export.compare import Health, commits_of, compare
 from mirrorlib.export.lease import hold_stream, holder_of
 from mirrorlib.export.record import Start, check_start, table_id_of, version_given
@@ -54,17 +56,17 @@ class ConsumerStatus:
     consumer: str
     table: str
     health: Health
-    position: int | None
-    newest: int | None
-    versions: int | None
-    seconds: float | None
-    rows: int | None
-    holder: str
-    to: str
-    mode: str
-    windows: int
-    last: str | None
-    reason: str
+    position: int | None = None
+    newest: int | None = None
+    versions: int | None = None
+    seconds: float | None = None
+    rows: int | None = None
+    holder: str = ""
+    to: str = ""
+    mode: str = ""
+    windows: int = 0
+    last: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -134,7 +136,7 @@ def list_consumers(
         if matches(parse_name(each.table), tables)
     ]
     return ConsumersReport(
-        target=place.shown, streams=tuple(_status(place, each, spark) for each in found)
+        target=place.shown, streams=tuple(_status_safely(place, each, spark) for each in found)
     )
 
 
@@ -157,9 +159,10 @@ def drop_consumer(
 
     """
     found = _registered(target, consumer, tables, catalog, state)
-    for registry in found:
-        with hold_stream(registry):
+    with _held(found):
+        for registry in found:
             registry.forget()
+    for registry in found:
         registry.forget_lease()
     return tuple(registry.table for registry in found)
 
@@ -194,10 +197,19 @@ def rewind_consumer(
     found = _registered(target, consumer, tables, catalog, state)
     check_start(to)
     begins = [(registry, _beginning(place, registry, to, spark)) for registry in found]
-    for registry, (start_at, table_id) in begins:
-        with hold_stream(registry):
+    with _held(found):
+        for registry, (start_at, table_id) in begins:
             _begin_again(registry, start_at, table_id)
     return tuple(registry.table for registry in found)
+
+
+@contextlib.contextmanager
+def _held(found: Sequence[Registry]) -> Iterator[None]:
+    """Hold all streams before one is changed: none is, where a runner is at any of them."""
+    with contextlib.ExitStack() as held:
+        for registry in found:
+            held.enter_context(hold_stream(registry))
+        yield
 
 
 def _begin_again(registry: Registry, start_at: int | None, table_id: str) -> None:
@@ -206,6 +218,7 @@ def _begin_again(registry: Registry, start_at: int | None, table_id: str) -> Non
         return
     kept = {name: getattr(stream, name) for name in ("to", "mode", "net", "on_expired")}
     registry.begin({**kept, "start_at": start_at, "table_id": table_id}, stream.ordinal + 1)
+    registry.forget_status()
 
 
 def _beginning(
@@ -233,6 +246,22 @@ def _registered(
         msg = f"no consumer {consumer} is registered" + (" for these tables" if all_of_it else "")
         raise JournalError(msg, next_step="See them with: mirrorlib consumers TARGET")
     return found
+
+
+def _status_safely(place: Target, registry: Registry, spark: SparkSession | None) -> ConsumerStatus:
+    """Say how a stream stands; what cannot be read of one is not its neighbours' trouble."""
+    try:
+        return _status(place, registry, spark)
+    except MirrorError as exc:
+        reason = str(exc)
+    except Exception as exc:  # noqa: BLE001  # such as a log that is no JSON
+        reason = str(unexpected_error(exc, parse_name(registry.table)))
+    return ConsumerStatus(
+        consumer=registry.consumer,
+        table=registry.table,
+        health="failed",
+        reason=reason,
+    )
 
 
 def _status(place: Target, registry: Registry, spark: SparkSession | None) -> ConsumerStatus:

@@ -6,11 +6,12 @@ In: nothing. Out: frozen values, and what a run counts.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.report import Event
 from mirrorlib.errors import FeedExpiredError, JournalError
+from mirrorlib.feed.proof import first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,16 +66,40 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Courier:
-    """What delivers one stream: its table and keys, where it is registered, who receives."""
+    """What delivers one stream: its table and keys, where it is registered, who receives.
+
+    Attributes:
+        spark: whose sessions deliver.
+        source: the table, and its log as it was when it was looked at last.
+        goal: the newest version when the run began, which it delivers up to; what comes meanwhile is the next one's.
+        keys: names the table's key columns as of its newest version.
+        registry: where the stream is registered.
+        sink: who receives.
+        wishes: what the run asks for.
+        observe: told of each step.
+        stop: asked between windows.
+
+    """
 
     spark: SparkSession
     source: FeedTable
-    keys: Callable[[], tuple[str, ...]]
+    goal: int
+    keys: Callable[[FeedTable], tuple[str, ...]]
     registry: Registry
     sink: Sink
     wishes: Wishes
     observe: Observer
     stop: Callable[[], bool]
+
+    def look_again(self) -> Courier:
+        """Look at the table's log anew; returns itself where nothing has come or gone.
+
+        Raises:
+            FeedError: the table is gone.
+
+        """
+        source = self.source.look_again()
+        return self if source is self.source else replace(self, source=source)
 
 
 def check_table(courier: Courier, stream: Stream, table_id: str, position: int) -> None:
@@ -88,8 +113,8 @@ def check_table(courier: Courier, stream: Stream, table_id: str, position: int) 
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
         step = f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
-        first = commits.made_at
-        found = f"its first version is {first}"
+        found = f"its first version is {commits.made_at}"
+        first = first_readable(commits, commits.made_at)
         raise FeedExpiredError(
             msg, table=stream.table, found=found, first_readable=first, next_step=step
         )

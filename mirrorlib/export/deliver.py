@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.record import new_attempt, now
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
-from mirrorlib.export.carry import carry_out
+from mirrorlib.export.carry import carry_out, refuse_void
 from mirrorlib.export.courier import OtherWishesError, check_table, tell_step
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.record import Entry, Plan, position_of, table_id_of
@@ -49,7 +49,7 @@ def bring_up_to_date(courier: Courier, tally: Tally) -> None:
             if plan is None:
                 return
             lease.check()
-            done = carry_out(courier, spark, stream, plan)
+            done, courier = carry_out(courier, spark, stream, plan)
             entry = Entry(plan=plan, done=done)
             tally.windows += done.outcome == "delivered"
             tally.resets += plan.reset and done.outcome == "delivered"
@@ -70,8 +70,13 @@ def _check_still(courier: Courier, stream: Stream) -> None:
 
 
 def _note(courier: Courier, tally: Tally, stream: Stream, entry: Entry | None) -> None:
-    tally.newest = courier.source.commits.newest
-    tally.position = position_of(stream, entry)
+    tally.position = position = position_of(stream, entry)
+    tally.newest = max(_goal(courier), -1 if position is None else position)
+
+
+def _goal(courier: Courier) -> int:
+    """Return the version to deliver up to; a table that was made anew meanwhile may not have as many."""
+    return min(courier.goal, courier.source.commits.newest)
 
 
 def _register(courier: Courier) -> Stream:
@@ -134,18 +139,18 @@ def _planned(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | No
 
 
 def _next(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | None:
-    commits = courier.source.commits
+    commits, goal = courier.source.commits, _goal(courier)
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
+        refuse_void(stream, entry.plan)
         return _snapshot(courier, stream, entry, reset=True)
     if position is None:
         return _snapshot(courier, stream, entry, reset=False)
     try:
         check_table(courier, stream, table_id_of(stream, entry), position)
-        if position == commits.newest:
+        if position >= goal:
             return None
-        limit = courier.wishes.max_versions or commits.newest
-        until = min(commits.newest, position + limit)
+        until = min(goal, position + (courier.wishes.max_versions or goal))
         window = open_window(commits, courier.source.shown, position, until)
     except FeedExpiredError:
         if stream.on_expired == "fail":
@@ -171,7 +176,7 @@ def _plan(
     snapshot: bool = False,
     reset: bool = False,
 ) -> Plan:
-    commits, keys = courier.source.commits, courier.keys()
+    commits, keys = courier.source.commits, courier.keys(courier.source)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return Plan(
         stream=stream.uuid,

@@ -18,6 +18,7 @@ reads what the first has written.
 from __future__ import annotations
 
 import uuid
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.journal import check_format
@@ -49,10 +50,7 @@ class Registry:
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
-        listed = self.state.list_folder(f"{self.folder}/streams")
-        names = (
-            [file.path for file in listed.files if file.name.endswith(".json")] if listed else []
-        )
+        names = self._streams()
         return self._value(Stream, names[-1]) if names else None
 
     def forgotten(self) -> int:
@@ -66,6 +64,16 @@ class Registry:
             return count
         msg = "the registry lacks a value"
         raise JournalError(msg, table=self.table, file=path, found="ordinal")
+
+    @property
+    def is_registered(self) -> bool:
+        """Say whether the consumer receives the table, though nobody may be able to read how."""
+        return bool(self._streams())
+
+    def _streams(self) -> list[str]:
+        listed = self.state.list_folder(f"{self.folder}/streams")
+        files = listed.files if listed else ()
+        return [file.path for file in files if file.name.endswith(".json")]
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
@@ -119,21 +127,25 @@ class Registry:
         """Replace the last word about the stream."""
         self.state.put(f"{self.folder}/status.json", json_bytes({"format": FORMAT, **status}))
 
+    def forget_status(self) -> None:
+        """Remove the last word about the stream, which a new one has not earned."""
+        self.state.delete(f"{self.folder}/status.json")
+
     def forget(self) -> None:
         """Remove all but the lease; the streams go first: what is left without them is nobody's.
 
         How many there were stays: receivers know by a stream's number whether it is a late one.
         """
-        stream = self.newest_stream()
-        if stream is not None:
-            told = {"format": FORMAT, "ordinal": stream.ordinal}
+        names = self._streams()
+        if names:  # of the name, as what it holds may be damaged
+            told = {"format": FORMAT, "ordinal": int(PurePosixPath(names[-1]).stem)}
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
         self.state.delete_folder(f"{self.folder}/streams")
         listed = self.state.list_folder(self.folder)
         for name in listed.folders if listed else ():
             if name != LEASE:
                 self.state.delete_folder(f"{self.folder}/{name}")
-        self.state.delete(f"{self.folder}/status.json")
+        self.forget_status()
 
     def forget_lease(self) -> None:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
@@ -167,7 +179,7 @@ def registries(state: Store, consumer: str | None = None) -> list[Registry]:
         for table in tables.folders if tables else ():
             shown = TableName.from_segment(name).table
             found.append(Registry(state, shown, TableName.from_segment(table)))
-    return [registry for registry in found if registry.newest_stream() is not None]
+    return [registry for registry in found if registry.is_registered]
 
 
 def registry_of(state: Store, consumer: str, table: str) -> Registry:

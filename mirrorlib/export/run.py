@@ -228,7 +228,8 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
     return Courier(
         spark=job.spark,
         source=source,
-        keys=lambda: _keys(job, name, source),
+        goal=source.commits.newest,
+        keys=lambda source: _keys(job, name, source),
         registry=registry,
         sink=job.sink,
         wishes=job.wishes,

@@ -20,8 +20,9 @@ from mirrorlib.apply.log import read_ours
 from mirrorlib.apply.table import FEED, MAPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+Held = tuple[str, ...]  # a data file, and its deletion vector where it has one
 _ONE_KIND = frozenset({"UPDATE", "DELETE"})
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 _ELSEWHERE = re.compile(
@@ -71,6 +72,7 @@ class FeedCommit:
         rows: how many rows it changes, as its metrics say; None where they do not.
         pairs: it may delete and insert rows of one key.
         rewrites: it writes all rows again in other types, and changes none, as mirrorlib says of it.
+        removes: it takes files out of the table, whatever that means to its rows.
         files: the data and change files that hold its changes, and their deletion vectors, relative to the
             table; those that lie elsewhere, as a clone's first ones do, are not among them.
         vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
@@ -84,6 +86,7 @@ class FeedCommit:
     rows: int | None
     pairs: bool
     rewrites: bool
+    removes: bool
     files: tuple[str, ...]
     vacuums: timedelta | None
 
@@ -115,6 +118,7 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         and info.get("operation") not in _ONE_KIND
         and not _only_adds(actions),
         rewrites=rewrites,
+        removes=any("remove" in action for action in actions),
         files=() if rewrites else tuple(_here(images or _paths(data))),
         vacuums=_kept(info),
     )
@@ -128,6 +132,16 @@ def read_metadata(action: Mapping[str, Any]) -> Metadata:
         schema=json.loads(action["schemaString"]),
         properties=dict(properties),  # a checkpoint has a list of pairs
     )
+
+
+def read_moves(actions: Iterable[Mapping[str, Any]]) -> tuple[list[Held], list[Held]]:
+    """Name what a version takes out of the table, and what it puts in: data files with their deletion vectors."""
+    removed, added = list[Held](), list[Held]()
+    for action in actions:
+        for kind, moves in (("remove", removed), ("add", added)):
+            if kind in action:
+                moves.append(tuple(_here(_paths([action[kind]]))))
+    return removed, added
 
 
 def _is_copy(actions: Sequence[Mapping[str, Any]]) -> bool:

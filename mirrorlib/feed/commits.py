@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 
 from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version, read_provenance
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata
+from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata, read_moves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from mirrorlib.apply.log import Commit
+    from mirrorlib.feed.actions import Held
     from mirrorlib.store import Store, StoredFile
 
 _SMALL = (
@@ -44,6 +45,7 @@ class Commits:
         self._whole: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
+        self._told_times: dict[int, datetime | None] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
@@ -56,6 +58,22 @@ class Commits:
         if not self._listed:
             msg = "there is no Delta table"
             raise FeedError(msg, table=self._shown, next_step="Check the path.")
+
+    def look_again(self) -> Commits:
+        """List the log anew; what was read of a version is kept. Returns itself where nothing has come or gone.
+
+        Raises:
+            FeedError: there is no Delta table any more.
+
+        """
+        anew = Commits(self._store, self._shown)
+        if anew._files == self._files:
+            return self
+        anew.check()
+        if all(anew._listed.get(version, at) == at for version, at in self._listed.items()):
+            anew._whole, anew._glimpses = self._whole, self._glimpses
+            anew._metadata, anew._told_times = self._metadata, self._told_times
+        return anew
 
     @cached_property
     def _files(self) -> tuple[StoredFile, ...]:
@@ -82,6 +100,10 @@ class Commits:
         while version - 1 in self._listed:
             version -= 1
         return version
+
+    def has(self, version: int) -> bool:
+        """Say whether a version has a file of its own, whatever those around it have."""
+        return version in self._listed
 
     @cached_property
     def _times(self) -> list[datetime]:
@@ -121,6 +143,11 @@ class Commits:
         return self.first + bisect_right(self._times, moment) - 1
 
     def _in_commit_time(self, version: int) -> datetime | None:
+        if version not in self._told_times:
+            self._told_times[version] = self._read_time(version)
+        return self._told_times[version]
+
+    def _read_time(self, version: int) -> datetime | None:
         lines = _actions(self._data(version), ('"commitInfo"',))
         info: Mapping[str, Any] = next((x["commitInfo"] for x in lines if "commitInfo" in x), {})
         told = info.get("inCommitTimestamp")
@@ -150,6 +177,15 @@ class Commits:
                 return commit
             self._whole[version] = commit
         return self._whole[version]
+
+    def moves(self, version: int) -> tuple[list[Held], list[Held]]:
+        """Name the files that a version takes out of the table, and those that it puts in.
+
+        Raises:
+            FeedError: its file is gone since the log was listed.
+
+        """
+        return read_moves(_actions(self._data(version), ('"add"', '"remove"')))
 
     def provenance(self, version: int) -> Commit:
         """Say who made a version, and how.

@@ -1,8 +1,8 @@
 """Switch the change feed on: for tables that are there, and for all that a session will create.
 
 In: a table, or a folder or schema of tables. Out: `EnableReport`. Changes before that commit stay
-unrecorded. Kept files and log decide for how long a reader may sleep, so both are set, never
-lowered unless it is asked for.
+unrecorded. Kept files and log decide for how long a reader may sleep, so both are set, and never
+lowered.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.sessions import set_conf
-from mirrorlib.apply.table import FEED, FEED_DAYS, feed_properties, to_sql
+from mirrorlib.apply.table import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.errors import FeedError, MirrorError
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.retention import duration_of, keeps_files, keeps_log
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.landing.names import TableName
 from mirrorlib.tabular import Report
@@ -27,6 +28,7 @@ from mirrorlib.tabular import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.feed.commits import Commits
     from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
@@ -95,16 +97,16 @@ def enable_feed(
         place: a table's folder or one that holds tables; with *catalog*, a schema.
         catalog: the Spark catalog.
         tables: only these; globs such as `dbo/*` too.
-        days: how long the feed is to be readable; without it 7 where nothing else is set.
+        days: how long the feed is to be readable at least; without it 7 where nothing else is set. What a table
+            keeps for longer already is never shortened.
 
     Raises:
         FeedError: *days* is not a number of days.
         StoreError: the place cannot be listed.
 
     """
-    if days is not None and (isinstance(days, bool) or days < 1):
-        msg = "`days` is not a number of days from 1 on"
-        raise FeedError(msg, found=str(days))
+    if days is not None:
+        _check_days(days)
     place = os.fspath(place)
     chosen = find_tables(spark, place, catalog, tables)
     return EnableReport(
@@ -116,12 +118,20 @@ def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
     """Let every Delta table that this session creates have its feed on, readable for that many days.
 
     Raises:
+        FeedError: *days* is not a number of days.
         ComputeError: the session cannot be configured so.
 
     """
+    _check_days(days)
     defaults = "spark.databricks.delta.properties.defaults."
     for name, value in feed_properties(days).items():
         set_conf(spark, defaults + name.removeprefix("delta."), value)
+
+
+def _check_days(days: int) -> None:
+    if isinstance(days, bool) or days < 1:
+        msg = "`days` is not a number of days from 1 on"
+        raise FeedError(msg, found=str(days))
 
 
 def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
@@ -145,7 +155,7 @@ def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -
         wanted = {key: v for key, v in wanted.items() if key not in metadata.properties} | (
             {} if metadata.has_feed else {FEED: "true"}
         )
-    wanted = {key: v for key, v in wanted.items() if metadata.properties.get(key) != v}
+    wanted = {key: v for key, v in wanted.items() if not _is_met(table.commits, name, key, v)}
     if not wanted:
         return Enabled(table=name, state="already")
     spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
@@ -154,15 +164,34 @@ def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -
     return Enabled(table=name, state=state, version=newest)
 
 
+def _is_met(commits: Commits, shown: str, name: str, value: str) -> bool:
+    """Say whether a table's property is as it has to be; what is kept for longer already, stays so."""
+    told = commits.metadata_at(commits.newest).properties.get(name)
+    if told is None or told == value or name == FEED:
+        return told == value
+    keeps = keeps_files if name == FILE_RETENTION else keeps_log
+    wanted = duration_of(value)
+    return wanted is not None and keeps(commits, shown) >= wanted
+
+
 def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
     """Refuse columns whose names the feed has for itself, and say how to free them."""
     taken = [column for column in columns if fold_name(column) in FEED_COLUMNS]
     if not taken:
         return
+    used = {fold_name(column) for column in columns}
     renames = "; ".join(
-        f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(column.lstrip('_'))}"
+        f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(_free_name(column, used))}"
         for column in taken
     )
     mapping = f"ALTER TABLE {sql} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
     msg = "the column's name is reserved for the change feed"
     raise FeedError(msg, table=name, column=taken[0], next_step=f"Rename it: {mapping}; {renames}")
+
+
+def _free_name(column: str, used: set[str]) -> str:
+    """Name a column otherwise, as no other one is called."""
+    name = column.lstrip("_")
+    while fold_name(name) in used:
+        name += "_"
+    return name

@@ -7,7 +7,7 @@ other one a catalog's name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ class FeedTable:
         shown: as its user names it.
         sql: for SQL, quoted.
         path: what Spark's readers take; None for a table of a catalog.
+        location: the URL of its folder.
         commits: the versions that its log holds.
 
     """
@@ -40,7 +41,18 @@ class FeedTable:
     shown: str
     sql: str
     path: str | None
+    location: str
     commits: Commits
+
+    def look_again(self) -> FeedTable:
+        """Look at its log anew; returns itself where nothing has come or gone.
+
+        Raises:
+            FeedError: it is gone.
+
+        """
+        commits = self.commits.look_again()
+        return self if commits is self.commits else replace(self, commits=commits)
 
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
         """Let a reader that has its options read the table."""
@@ -65,9 +77,12 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
         sql = f"delta.{quote(path)}"
     else:
         location = _location(spark, table)
-    commits = Commits(open_store(location), shown or table)
+    store = open_store(location)
+    commits = Commits(store, shown or table)
     commits.check()
-    return FeedTable(shown=shown or table, sql=sql, path=path, commits=commits)
+    return FeedTable(
+        shown=shown or table, sql=sql, path=path, location=store.url.rstrip("/"), commits=commits
+    )
 
 
 def _location(spark: SparkSession, table: str) -> str:

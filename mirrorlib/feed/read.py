@@ -29,15 +29,17 @@ from mirrorlib.feed.net import (
 )
 from mirrorlib.feed.owners import is_one_row, stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
+from mirrorlib.feed.proof import prove_files
 from mirrorlib.feed.refusal import (
     TOO_OLD,
+    analysed,
     check_planned,
     condition_of,
     refuse_losses,
     refused_load,
 )
 from mirrorlib.feed.schemas import tell_columns
-from mirrorlib.feed.window import Bound, Segment, Window, open_window, prove_files
+from mirrorlib.feed.window import Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
@@ -92,7 +94,9 @@ def read_feed(
 
     Returns:
         a lazy DataFrame; its order means nothing, `_commit_version` does. It has the partition key that the
-        table's property names.
+        table's property names. That no version is missing is proven now: Delta leaves out, without a word, what
+        goes from the log before the DataFrame is used. Where a column has got a wider type since some version of
+        the window, it belongs to a session of its own, which knows no temporary views of *spark*.
 
     Raises:
         FeedExpiredError: a version of the window is gone from the log, its files were vacuumed, or the
@@ -169,7 +173,7 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     refuse_losses(spark, table)
 
     def load() -> DataFrame:
-        return table.load(spark.read.format("delta").option("versionAsOf", version))
+        return analysed(table.load(spark.read.format("delta").option("versionAsOf", version)))
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
     with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
@@ -223,7 +227,7 @@ def _read_segment(
         )
         if segment.past:
             reader = reader.option("versionAsOf", segment.last)
-        return table.load(reader)
+        return analysed(table.load(reader))
 
     def prove() -> bool:
         prove_files(table.commits, table.shown, range(segment.first, segment.last + 1))

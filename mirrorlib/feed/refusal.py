@@ -6,6 +6,7 @@ that a snapshot helps; `FeedError` where the table is.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.sessions import READS_WHOLE, read_conf
@@ -26,6 +27,7 @@ _HISTORY = (
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
 )
 _PLANNING = "Error occurred during query planning"
+_CONDITION = re.compile(r"\[([A-Z_]+)[.\]]")  # how what Spark says of an error begins
 _CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
 _TOLD = 400  # characters of what Delta says
 
@@ -60,17 +62,39 @@ def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
             raise FeedError(msg, table=table.shown, found=f"{name} = {found}", next_step=step)
 
 
+def analysed(frame: DataFrame) -> DataFrame:
+    """Let Delta look at a read now: a client of Spark Connect sends it only when somebody asks for something.
+
+    Its server keeps what it has analysed for a while, and does not look at the age of versions again.
+    """
+    frame.schema  # noqa: B018  # asks
+    return frame
+
+
 def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:
     """Let Delta plan a read now: what it refuses, it refuses only then, in whatever the caller does next.
 
     Raises:
-        FeedExpiredError: it refuses.
+        FeedExpiredError: it refuses, as history is gone.
+        FeedError: it refuses for another reason.
 
     """
-    told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+    try:
+        told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+    except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
+        raise refused_load(table, exc) from exc
     lines = "\n".join(row[0] for row in told).split("\n")
     if lines[0].startswith(_PLANNING):
-        raise _expired(table, " ".join(lines[1:])[:_TOLD])
+        raise _refused(table, " ".join(lines[1:]))
+
+
+def _refused(table: FeedTable, told: str) -> FeedError:
+    """Tell history that is gone from whatever else hinders planning, which may be over a moment later."""
+    condition = _CONDITION.search(told)
+    if condition is not None and condition[1].startswith(_HISTORY):
+        return _expired(table, told[:_TOLD])
+    msg = "Delta cannot plan to read the window"
+    return FeedError(msg, table=table.shown, found=told[:_TOLD])
 
 
 def _expired(table: FeedTable, found: str) -> FeedExpiredError:

@@ -45,6 +45,16 @@ def keeps_commits(commits: Commits, shown: str) -> timedelta | None:
     properties = commits.metadata_at(commits.newest).properties
     if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
         return None
+    return keeps_log(commits, shown)
+
+
+def keeps_log(commits: Commits, shown: str) -> timedelta:
+    """Read for how long a table's property keeps commits, whether or not they are ever removed.
+
+    Raises:
+        FeedError: it cannot be understood.
+
+    """
     step = "Set it as Delta writes it: interval 30 days."
     return _duration(commits, LOG_RETENTION, shown, step)
 
@@ -65,7 +75,11 @@ def may_leave_log(commits: Commits, after: int, shown: str) -> datetime | None:
 
 def kept_for(metadata: Metadata, name: str = FILE_RETENTION) -> timedelta | None:
     """Read how long a property says that something is kept; None where it cannot be understood."""
-    told = metadata.properties.get(name, _DEFAULTS[name])
+    return duration_of(metadata.properties.get(name, _DEFAULTS[name]))
+
+
+def duration_of(told: str) -> timedelta | None:
+    """Read a duration as Delta writes it; None where it cannot be understood."""
     parts = _PART.findall(told)
     if not parts or _PART.sub("", told).replace("interval", "").strip():
         return None

@@ -12,12 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import index
-from typing import TYPE_CHECKING, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, SupportsIndex
 
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.retention import kept_for
+from mirrorlib.feed.proof import (
+    check_present,
+    expired,
+    flaw_of,
+    metadata_before,
+    prove_files,
+    vacuumed_until,
+)
 from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first
-_CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
 
 
@@ -90,16 +96,16 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
     """
     first, last = _settle(commits, shown, after, until)
     if first == last:
-        return Window(after=first, until=last, metadata=commits.metadata_at(max(last, 0)))
-    _check_present(commits, shown, first, last)
+        return Window(after=first, until=last, metadata=_metadata_at(commits, shown, last))
+    check_present(commits, shown, first, last)
     found = [commits.read(version) for version in range(first + 1, last + 1)]
     counts = [commit.rows for commit in found]
     segments = _cut(commits, shown, found)
-    prove_files(commits, shown, range(first + 1, last + 1), _vacuumed_until(commits, first + 1))
+    prove_files(commits, shown, range(first + 1, last + 1), vacuumed_until(commits, first + 1))
     return Window(
         after=first,
         until=last,
-        metadata=commits.metadata_at(last),
+        metadata=_metadata_at(commits, shown, last),
         segments=tuple(segments),
         rewritten=tuple(commit.version for commit in found if commit.rewrites),
         pairs=any(commit.pairs for commit in found),
@@ -138,7 +144,8 @@ def _bound(commits: Commits, shown: str, name: str, bound: Bound) -> int:
             raise FeedError(msg, table=shown, found=str(bound), next_step="Give an earlier moment.")
         version = commits.last_at(moment)
         if version < commits.first and commits.first > 0:
-            _expire(commits, shown, f"the log no longer tells what was committed before `{name}`")
+            what = f"the log no longer tells what was committed before `{name}`"
+            raise expired(commits, shown, what, commits.first - 1)
         return version
     number = _whole_number(bound)
     if number is None or number < NOTHING:
@@ -177,17 +184,17 @@ def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
     return bound
 
 
-def _check_present(commits: Commits, shown: str, after: int, until: int) -> None:
-    """See that every version of the window has a file of its own in the log."""
-    if after + 1 < commits.first:
-        gone = min(commits.first - 1, until)
-        _expire(commits, shown, f"the log no longer holds version {gone}")
+def _metadata_at(commits: Commits, shown: str, version: int) -> Metadata:
+    try:
+        return commits.metadata_at(max(version, 0))
+    except FeedExpiredError as exc:
+        raise expired(commits, shown, exc.reason, version) from exc
 
 
 def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segment]:
     """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
     newest = commits.metadata_at(commits.newest)
-    current = _before(commits, shown, found[0])
+    current = _met(commits, shown, found[0])
     start, segments = found[0].version, list[Segment]()
 
     def close(last: int) -> None:
@@ -196,7 +203,9 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
 
     for commit in found:
         became = commit.metadata or current
-        _check_commit(commits, shown, commit, current, became)
+        flaw = flaw_of(commit, current, became)
+        if flaw:
+            raise expired(commits, shown, flaw, commit.version)
         if commit.rewrites or not spans(current, became):
             close(commit.version - 1)
             start = commit.version + commit.rewrites  # what it wrote again are no changes
@@ -205,89 +214,17 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
     return segments
 
 
+def _met(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
+    """Find the metadata that a window's first commit meets."""
+    found = metadata_before(commits, first)
+    if found is None:
+        what = f"version {first.version} may have replaced rows and schema at once, and nothing tells what was before"
+        raise expired(commits, shown, what, first.version)
+    return found
+
+
 def _segment(first: int, last: int, metadata: Metadata, newest: Metadata) -> Segment:
     """Say how versions are read: without column mapping, Delta does so with the table's newest schema."""
     mapped = metadata.mapped or newest.mapped
     past = not mapped and not spans(metadata, newest)
     return Segment(first=first, last=last, metadata=metadata, past=past)
-
-
-def _check_commit(
-    commits: Commits, shown: str, commit: FeedCommit, current: Metadata, became: Metadata
-) -> None:
-    """See that a version's changes can be told, beside those of the versions before it."""
-    version = commit.version
-    if became.id != current.id:
-        _expire(commits, shown, f"version {version} made the table anew", version + 1)
-    if not became.has_feed:
-        _refuse_unfed(commits, shown, version)
-    if commit.forgotten:
-        what = f"version {version} changes rows, but its metrics say it does not, and Delta leaves it out"
-        _expire(commits, shown, what, version + 1)
-    if commit.changes and not spans(current, became):
-        what = f"version {version} replaced rows and schema at once"
-        _expire(commits, shown, what, version + 1)
-
-
-def _before(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
-    """Find the metadata that a window's first commit meets: it may be the one that changes them."""
-    if first.metadata is None or first.version == 0:
-        return first.metadata or commits.metadata_at(first.version)
-    try:
-        return commits.metadata_at(first.version - 1)
-    except FeedError:
-        if not first.changes:
-            return first.metadata
-        what = f"version {first.version} may have replaced rows and schema at once, and nothing tells what was before"
-        _expire(commits, shown, what, first.version + 1)
-
-
-def _refuse_unfed(commits: Commits, shown: str, version: int) -> NoReturn:
-    """Say from when on the feed has been on again, if it is."""
-    on: int | None = None
-    for number in range(version + 1, commits.newest + 1):
-        metadata = commits.read(number).metadata
-        if metadata is not None:
-            on = (number if on is None else on) if metadata.has_feed else None
-    reason = f"the feed was off when version {version} was committed"
-    if on is not None:
-        _expire(commits, shown, reason, on)
-    step = "Switch it on for what comes: mirrorlib enable-feed TARGET"
-    raise FeedExpiredError(reason, table=shown, next_step=step)
-
-
-def _vacuumed_until(commits: Commits, version: int) -> datetime:
-    """Say up to when files were written that a VACUUM may have taken: not each writes down that it ran.
-
-    One that does not is taken to have kept what the table keeps; younger files need no looking for.
-    """
-    kept = kept_for(commits.metadata_at(commits.newest))
-    unsaid = datetime.now(UTC) - (timedelta() if kept is None else kept)
-    return max(unsaid, commits.vacuumed_until(version)) + _CLOCKS
-
-
-def prove_files(
-    commits: Commits, shown: str, versions: Sequence[int], until: datetime | None = None
-) -> None:
-    """See that the files of changes are there, of those versions that were written up to a moment.
-
-    Raises:
-        FeedExpiredError: one is gone.
-
-    """
-    for version in reversed(versions):
-        if until is not None and commits.written_at(version) > until:
-            continue
-        gone = next((path for path in commits.read(version).files if not commits.holds(path)), None)
-        if gone is not None:
-            what = f"the changes of version {version} were removed by VACUUM"
-            _expire(commits, shown, what, version + 1)
-
-
-def _expire(commits: Commits, shown: str, reason: str, first: int | None = None) -> NoReturn:
-    first = commits.first if first is None else first
-    step = (
-        f"Copy the table's rows as they are now, and read on; "
-        f"the first version whose changes can be read is {first}."
-    )
-    raise FeedExpiredError(reason, table=shown, first_readable=first, next_step=step)

@@ -7,7 +7,7 @@ every consumer is asked first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -16,20 +16,21 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.apply.job import unexpected_error
 from mirrorlib.apply.sessions import configured, read_conf
 from mirrorlib.apply.target import STATE_FOLDER, Target
-from mirrorlib.errors import MirrorError, StoreError
+from mirrorlib.errors import JournalError, MirrorError, StoreError
 from mirrorlib.export.compare import tell_horizon
 from mirrorlib.export.record import version_given
 from mirrorlib.export.registry import Registry, registries
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.retention import keeps_files
-from mirrorlib.landing.names import parse_name
+from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.feed.actions import FeedCommit
     from mirrorlib.feed.commits import Commits
     from mirrorlib.feed.place import FeedTable
     from mirrorlib.store import PathOrUrl
@@ -125,7 +126,16 @@ def vacuum_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     found = find_tables(spark, place.place, catalog, tables)
-    streams = _streams_of(place, found)
+    own = registries(open_store(place.state))
+    elsewhere = cache(_registries_of_others)
+
+    def streams_of(table: FeedTable) -> list[Registry]:
+        streams = [each for each in own if each.table == table.shown]
+        for folder, below in _states_above(table.location):
+            if folder != place.state:
+                streams += [each for each in elsewhere(folder) if each.table == below]
+        return streams
+
     return VacuumReport(
         target=place.shown,
         tables=tuple(
@@ -133,7 +143,7 @@ def vacuum_tables(
                 spark,
                 name,
                 address,
-                streams[name],
+                streams_of,
                 hours=hours,
                 dry_run=dry_run,
                 force=force,
@@ -143,23 +153,11 @@ def vacuum_tables(
     )
 
 
-def _streams_of(place: Target, found: Sequence[tuple[str, str]]) -> dict[str, list[Registry]]:
-    """Find who is registered for each table, with this target or beside another folder above the table.
-
-    A target may lie inside another, or be a table itself.
-    """
-    own = registries(open_store(place.state))
-    elsewhere = cache(_registries_of_others)
-    streams = {name: [each for each in own if each.table == name] for name, _ in found}
-    for name, address in found if place.catalog is None else ():
-        for state, below in _states_above(address):
-            if state != place.state:
-                streams[name] += [each for each in elsewhere(state) if each.table == below]
-    return streams
-
-
 def _states_above(address: str) -> Iterator[tuple[str, str]]:
-    """Name the state folders that may know a table, and by which name: of three folders, as targets are walked."""
+    """Name the state folders that may know a table, and by which name: of three folders, as targets are walked.
+
+    A target may lie inside another, or be a table itself; a catalog's table may be one of a folder, too.
+    """
     root, separator, path = address.rpartition("://")
     steps = path.split("/")
     for depth in range(1, min(4, len(steps))):
@@ -178,7 +176,7 @@ def _vacuum_safely(
     spark: SparkSession,
     name: str,
     address: str,
-    streams: Sequence[Registry],
+    streams_of: Callable[[FeedTable], Sequence[Registry]],
     *,
     hours: int | None,
     dry_run: bool,
@@ -187,7 +185,7 @@ def _vacuum_safely(
     try:
         table = find_feed_table(spark, address, shown=name)
         kept = timedelta(hours=hours) if hours is not None else keeps_files(table.commits, name)
-        losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
+        losers = _losers(table.commits, streams_of(table), datetime.now(UTC) - kept + _CLOCKS)
         reason = "; ".join(losers.values())
         if losers and not force:
             reason += (
@@ -198,9 +196,9 @@ def _vacuum_safely(
     except MirrorError as exc:
         return Vacuumed(table=name, state="failed", reason=str(exc))
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        return Vacuumed(
-            table=name, state="failed", reason=str(unexpected_error(exc, parse_name(name)))
-        )
+        schema, _, table_name = name.rpartition("/")  # of a table that is the target, its path
+        told = unexpected_error(exc, TableName(schema or None, table_name))
+        return Vacuumed(table=name, state="failed", reason=str(told))
     done: Literal["ready", "vacuumed"] = "ready" if dry_run else "vacuumed"
     return Vacuumed(table=name, state=done, files=files, losers=tuple(losers), reason=reason)
 
@@ -221,26 +219,51 @@ def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: 
 def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) -> dict[str, str]:
     """Name the consumers that have still to read what may go, and say how far they are.
 
-    That are changes from before a moment, and whatever may soon leave the table's log.
+    That are changes from before a moment, rows of a snapshot that is planned and were replaced before it, and
+    whatever may soon leave the table's log.
     """
     found: dict[str, str] = {}
     for registry in streams:
-        stream = registry.newest_stream()
-        if stream is None:
-            continue
-        position = version_given(stream, registry.newest(stream))
-        if position is None:  # it is given a snapshot of what is there by then
-            continue
-        if told := tell_horizon(commits, registry, position):
+        try:
+            told = _tell_loss(commits, registry, horizon)
+        except JournalError as exc:  # nobody knows what it has still to read
+            told = str(exc)
+        if told:
             found[registry.consumer] = told
-            continue
-        for version in range(max(position + 1, commits.first), commits.newest + 1):
-            if commits.written_at(version) >= horizon:
-                break
-            if commits.read(version).changes:
-                found[registry.consumer] = (
-                    f"{registry.table}: consumer {registry.consumer} has read up to version {position}, "
-                    f"and the changes of version {version} may be removed"
-                )
-                break
     return found
+
+
+def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
+    """Say what a consumer would lose; "" when it is nothing."""
+    stream = registry.newest_stream()
+    if stream is None:
+        return ""
+    entry = registry.newest(stream)
+    who = f"{registry.table}: consumer {registry.consumer}"
+    if entry is not None and entry.done is None and entry.plan.kind == "snapshot":
+        until = entry.plan.until
+        gone = _first_before(commits, until, horizon, lambda commit: commit.removes)
+        what = f"{who} is to be given the rows of version {until}, and what version {gone} took of them may be removed"
+        return "" if gone is None else what
+    position = version_given(stream, entry)
+    if position is None:  # it is given a snapshot of what is there by then
+        return ""
+    if told := tell_horizon(commits, registry, position):
+        return told
+    gone = _first_before(commits, position, horizon, lambda commit: commit.changes)
+    what = (
+        f"{who} has read up to version {position}, and the changes of version {gone} may be removed"
+    )
+    return "" if gone is None else what
+
+
+def _first_before(
+    commits: Commits, after: int, horizon: datetime, asked: Callable[[FeedCommit], bool]
+) -> int | None:
+    """Find the first version behind one, of those that were written before a moment, of which something holds."""
+    for version in range(max(after + 1, commits.first), commits.newest + 1):
+        if commits.written_at(version) >= horizon:
+            return None
+        if asked(commits.read(version)):
+            return version
+    return None

@@ -517,6 +517,72 @@ def test_a_table_that_failed_is_mended_and_goes_on(source: Source) -> None:
     assert {"current"} == {each.health for each in mirrorlib.consumers(source.target).streams}
 
 
+@pytest.fixture
+def two(source: Source) -> Source:
+    """Give a target of two tables, and one consumer of both."""
+    shutil.copytree(f"{source.target}/orders", f"{source.target}/lines")
+    report = mirrorlib.export(source.spark, source.target, consumer="lake", to=source.sink)
+    assert report.ok, str(report)
+    return source
+
+
+@pytest.mark.thorough
+def test_consumers_are_changed_in_all_tables_or_in_none(two: Source) -> None:
+    """A runner that is at one of them hinders it before anything is changed."""
+    with hold_stream(two.registry):
+        with pytest.raises(TableBusyError):
+            mirrorlib.drop_consumer(two.target, "lake")
+        with pytest.raises(TableBusyError):
+            mirrorlib.rewind_consumer(two.target, "lake", 1)
+    assert [("lines", 3), ("orders", 3)] == [
+        (stream.table, stream.position) for stream in mirrorlib.consumers(two.target).streams
+    ]
+    assert ("lines", "orders") == mirrorlib.rewind_consumer(two.target, "lake", 1)
+    assert ("lines", "orders") == mirrorlib.drop_consumer(two.target, "lake")
+
+
+def test_a_damaged_consumer_hides_no_other(two: Source) -> None:
+    """It is failed, and its table is left alone by VACUUM; what cannot be read can be dropped."""
+    stream = Path(two.target, "_mirrorlib", two.registry.folder, "streams", "000001.json")
+    stream.write_text("{")
+
+    report = mirrorlib.consumers(two.target)
+    assert [("lines", "current"), ("orders", "failed")] == [
+        (stream.table, stream.health) for stream in report.streams
+    ]
+    assert "000001.json" in report.streams[1].reason
+    tables = mirrorlib.vacuum(two.spark, two.target, dry_run=True).tables
+    assert [("lines", "ready"), ("orders", "refused")] == [(t.table, t.state) for t in tables]
+    assert ("orders",) == mirrorlib.drop_consumer(two.target, "lake", tables=["orders"])
+    assert ["lines"] == [stream.table for stream in mirrorlib.consumers(two.target).streams]
+
+
+@pytest.mark.thorough
+def test_a_log_that_cannot_be_read_hides_no_consumer(two: Source) -> None:
+    """Its stream has failed; the others are told."""
+    two.run("INSERT INTO {t} VALUES (3, 'd')")
+    Path(two.target, "orders", "_delta_log", f"{4:020d}.json").write_text("no JSON\n")
+
+    report = mirrorlib.consumers(two.target)
+
+    told = [(stream.table, stream.health) for stream in report.streams]
+    assert [("lines", "current"), ("orders", "failed")] == told
+    assert not report.ok
+
+
+def test_a_rewound_consumer_has_not_failed(source: Source) -> None:
+    """The last word was about a stream that is over."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "INSERT INTO {t} VALUES (4, 'd')")
+    source.lose(4)
+    assert "failed" == source.export().state
+
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+
+    report = mirrorlib.consumers(source.target)
+    assert ("behind", "", True) == (report.streams[0].health, report.streams[0].reason, report.ok)
+
+
 @pytest.mark.thorough
 def test_net_windows_are_folded(source: Source) -> None:
     """What came and went within a window is not delivered."""
@@ -585,6 +651,36 @@ def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> 
     for target in (source.target, f"{source.target}/orders", str(source.root)):
         report = mirrorlib.vacuum(source.spark, target, dry_run=True)
         assert [("refused", ("lake",))] == [(each.state, each.losers) for each in report.tables]
+
+
+@pytest.mark.thorough
+def test_a_catalog_s_table_is_kept_for_consumers_of_its_folder(source: Source) -> None:
+    """Whichever way somebody is registered, the files are the same."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 9)
+    schema = "kept_for_consumers"
+    source.run(f"CREATE SCHEMA {schema} LOCATION '{source.root}/schema'")
+    try:
+        source.run(f"CREATE TABLE {schema}.o USING delta LOCATION '{source.target}/orders'")
+        report = mirrorlib.vacuum(
+            source.spark,
+            schema,
+            catalog="spark_catalog",
+            state=str(source.root / "state"),
+            dry_run=True,
+        )
+    finally:
+        source.run(f"DROP SCHEMA {schema} CASCADE")
+    assert [("o", "refused", ("lake",))] == [(t.table, t.state, t.losers) for t in report.tables]
+
+
+def test_a_vacuum_that_spark_refuses_says_why(source: Source) -> None:
+    """Of a table that is the target itself, too."""
+    for target in (source.target, f"{source.target}/orders"):
+        (table,) = mirrorlib.vacuum(source.spark, target, hours=0).tables
+        assert "failed" == table.state
+        assert "retention" in table.reason
 
 
 def age_log(source: Source, *, hours: int) -> None:

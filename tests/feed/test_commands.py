@@ -55,6 +55,8 @@ def test_feed_shows_what_changed(mirror: str, capsys: pytest.CaptureFixture[str]
     code, out, _ = run(capsys, "feed", mirror, "orders", "--after", "-1", "--limit", "1")
     assert "There are more" in out
     newest = lines[0][0]
+    code, out, _ = run(capsys, "feed", mirror, "orders", "--until", newest)
+    assert (0, 5) == (code, len(out.splitlines()[2:]))
     code, out, _ = run(capsys, "feed", mirror, "orders", "--after", newest)
     assert (0, True) == (code, "Nothing has changed" in out)
 
@@ -89,7 +91,7 @@ def test_enable_feed(
     """Every table below a folder; one with a reserved name is refused, with the statements that rename it."""
     for name, columns in {
         "s/a": "id bigint",
-        "s/b": "id bigint, _change_type string",
+        "s/b": "id bigint, _change_type string, Change_Type string",
         "c": "id bigint",
     }.items():
         spark.sql(f"CREATE TABLE delta.`{tmp_path / name}` ({columns}) USING delta")
@@ -100,7 +102,7 @@ def test_enable_feed(
     assert {"s/a": "enabled", "s/b": "refused", "c": "enabled"} == {
         n: t["state"] for n, t in found.items()
     }
-    assert "RENAME COLUMN" in found["s/b"]["reason"]
+    assert "RENAME COLUMN `_change_type` TO `change_type_`" in found["s/b"]["reason"]
     properties = dict(spark.sql(f"SHOW TBLPROPERTIES delta.`{tmp_path / 'c'}`").collect())
     assert ("true", "interval 7 days") == (
         properties["delta.enableChangeDataFeed"], properties["delta.deletedFileRetentionDuration"]
@@ -111,8 +113,33 @@ def test_enable_feed(
     assert ["already"] == [table.state for table in again.tables]
     longer = mirrorlib.enable_feed(spark, str(tmp_path), tables=["c"], days=60)
     assert [("c", 3)] == [(table.table, table.version) for table in longer.tables]
-    with pytest.raises(FeedError):
-        mirrorlib.enable_feed(spark, str(tmp_path), days=0)
+    for switch in (
+        lambda: mirrorlib.enable_feed(spark, str(tmp_path), days=0),
+        lambda: mirrorlib.enable_by_default(spark, days=0),
+    ):
+        with pytest.raises(FeedError, match="number of days"):
+            switch()
+
+
+def test_what_is_kept_for_longer_is_not_shortened(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither the log nor the files, whatever unit they are said in; each for itself."""
+    table = Table(
+        spark,
+        tmp_path / "t",
+        "id bigint",
+        "'delta.logRetentionDuration' = 'interval 52 weeks', 'delta.deletedFileRetentionDuration' = 'interval 9 days'",
+    )
+
+    def kept() -> tuple[str, str]:
+        properties = dict(spark.sql(f"SHOW TBLPROPERTIES delta.`{table.path}`").collect())
+        names = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+        return properties[names[0]], properties[names[1]]
+
+    assert mirrorlib.enable_feed(spark, table.path, days=8).ok
+    assert ("interval 52 weeks", "interval 9 days") == kept()
+    assert mirrorlib.enable_feed(spark, table.path, days=14).ok
+    assert ("interval 52 weeks", "interval 14 days") == kept()
+    assert "already" == mirrorlib.enable_feed(spark, table.path, days=10).tables[0].state
 
 
 def test_every_new_table_of_a_session(spark: SparkSession, tmp_path: Path) -> None:

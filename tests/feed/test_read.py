@@ -210,6 +210,25 @@ def test_a_table_made_anew_is_another_one(spark: SparkSession, table: Table) -> 
     ).columns
 
 
+def test_a_table_that_replaced_another_begins_with_what_comes(table: Table) -> None:
+    """CREATE OR REPLACE TABLE gives it another id; the versions before it are read as they were."""
+    place = f"LOCATION '{table.path}'"
+    table.run(f"CREATE TABLE replaced USING delta {place}")
+    try:
+        columns = f"(id bigint, v string) USING delta TBLPROPERTIES ({FEED})"
+        table.run(f"CREATE OR REPLACE TABLE replaced {columns} {place}")
+    finally:
+        table.run("DROP TABLE replaced")
+    table.run("INSERT INTO {t} VALUES (9, 'z')")
+
+    for after in (-1, 4):
+        with pytest.raises(FeedExpiredError, match="version 5 made the table anew") as caught:
+            table.read(after=after)
+        assert 6 == caught.value.first_readable
+    assert [(6, "insert", 9, "z")] == told(table.read(after=5))
+    assert ALL == told(table.read(after=-1, until=4))
+
+
 @pytest.mark.thorough
 def test_a_merge_whose_metrics_are_zero_is_told(table: Table) -> None:
     """Delta leaves such a commit out, whatever it holds; what comes after it can be read."""

@@ -64,6 +64,20 @@ def test_old_changes_that_are_gone_are_told(old: Table) -> None:
 
 
 @pytest.mark.usefixtures("vacuuming")
+def test_reasons_are_told_together(old: Table) -> None:
+    """The log begins before the files do: the first version that is named can be read for all of them."""
+    often = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+    old.run(often, "VACUUM {t} RETAIN 0 HOURS")
+    Path(old.log(0)).unlink()
+
+    for after in (-1, "2001-01-01"):
+        with pytest.raises(FeedExpiredError, match="no longer") as caught:
+            old.read(after=after)
+        assert 3 == caught.value.first_readable
+    assert [(3, "insert", 2)] == told(old.read(after=2), "id")
+
+
+@pytest.mark.usefixtures("vacuuming")
 def test_changes_that_a_silent_vacuum_took_are_told(spark: SparkSession, old: Table) -> None:
     """Where Delta itself does not refuse what is old, as before 4.1, and the log says nothing of the VACUUM."""
     old.run("VACUUM {t} RETAIN 0 HOURS")
