@@ -98,7 +98,8 @@ def _bundle_faults(rendered: Rendered) -> Iterator[Fault]:
             yield Fault(resource="bundle", what=what)
     workspace = rendered.tree.get("workspace") or {}
     if rendered.production:
-        for what in home_faults(permissions, workspace.get("root_path")):
+        deployer = rendered.facts["workspace"]["current_user"]["userName"]
+        for what in home_faults(permissions, workspace.get("root_path"), deployer):
             yield Fault(resource="workspace", what=what)
     if rendered.production and "root_path" not in workspace:
         yield Fault(resource="workspace", what="a production target has to say its root_path")

@@ -90,16 +90,20 @@ def require_known_ids(rendered: Rendered) -> None:
         BundleError: one does.
 
     """
-    step = "Give the id as a value, or deploy with the Databricks CLI."
+    lookups = {
+        name: value
+        for name, value in rendered.variables.items()
+        if isinstance(value, str) and value.startswith(LOOKUP)
+    }
     for key, job in rendered.jobs.items():
         for text in texts_of(job):
-            if text.startswith(LOOKUP):
-                names = [name for name, value in rendered.variables.items() if value == text]
-                msg = f"the job {key} needs the id that the lookup of {first_few(names)} asks for"
+            if names := [name for name, value in lookups.items() if value in text]:
+                msg = f"the job {key} needs the id that the lookup of {names[0]} asks for"
                 step = f"Give it: --var {names[0]}=ID; the Databricks CLI alone looks it up."
-                raise BundleError(msg, found=text.removeprefix(LOOKUP), next_step=step)
+                raise BundleError(msg, found=lookups[names[0]], next_step=step)
             if MADE_UP in text:
                 msg = f"the job {key} needs an id that is not known before everything is deployed"
+                step = "Give the id as a value, or deploy with the Databricks CLI."
                 raise BundleError(msg, found=text, next_step=step)
 
 

@@ -48,10 +48,9 @@ def dynamic_references(value: object) -> Iterator[str]:
 
 def reference_faults(job: Tree, jobs: Mapping[str, Tree]) -> Iterator[str]:
     """Say what a job names that is not there."""
-    keys = [str(task.get("task_key")) for task in all_tasks(job)]
-    yield from (
-        f"two tasks are called {key}" for key in sorted({k for k in keys if keys.count(k) > 1})
-    )
+    yield from (f"two tasks are called {key}" for key in _twice(all_tasks(job), "task_key"))
+    for kind, field in (("job_clusters", "job_cluster_key"), ("environments", "environment_key")):
+        yield from (f"two {kind} are called {key}" for key in _twice(job.get(kind, []), field))
     clusters = {one.get("job_cluster_key") for one in job.get("job_clusters", [])}
     environments = {one.get("environment_key") for one in job.get("environments", [])}
     for task in all_tasks(job):
@@ -65,6 +64,12 @@ def reference_faults(job: Tree, jobs: Mapping[str, Tree]) -> Iterator[str]:
             yield f"the task {name} runs the job {called}, which is not in the bundle"
         yield from _loop_faults(task)
     yield from _order_faults(job)
+
+
+def _twice(told: Iterable[Tree], field: str) -> list[str]:
+    """Name what stands more than once in one field."""
+    found = [str(one.get(field)) for one in told]
+    return sorted({one for one in found if found.count(one) > 1})
 
 
 def callees_first(jobs: Mapping[str, Tree]) -> list[str]:

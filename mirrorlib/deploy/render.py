@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
 _DEEPEST = 20  # references that lead to references
-LOOKUP = "lookup:"  # what stands for an id that only a workspace can tell
-MADE_UP = "id-of-"  # the same, of a resource that is not deployed yet
+LOOKUP = "<lookup of "  # what stands for an id that only a workspace can tell
+MADE_UP = "<id of "  # the same, of a resource that is not deployed yet
 
 
 class JobId(int):
@@ -34,7 +34,7 @@ class JobId(int):
 
     def __str__(self) -> str:
         """Say whose id it is, for whoever finds it inside of a text."""
-        return f"{MADE_UP}jobs-{self.key}"
+        return f"{MADE_UP}jobs.{self.key}>"
 
     __repr__ = __str__
 
@@ -190,7 +190,7 @@ def _looked_up(name: str, lookup: object) -> str:
         msg = f"the lookup of the variable {name} has to name one kind of resource"
         raise BundleError(msg, found=str(lookup))
     ((kind, wanted),) = lookup.items()
-    return f"{LOOKUP}{kind}:{wanted}"
+    return f"{LOOKUP}{kind} {wanted}>"
 
 
 def _presets(tree: Tree, target: str, user: User, values: Tree) -> Tree:
@@ -238,7 +238,7 @@ def _computed(kind: str, key: str, resource: Tree) -> Tree:
     if kind == "schemas":
         return {"id": f"{parts[0]}.{parts[2]}"}
     if kind != "jobs":
-        return {"id": f"{MADE_UP}{kind}-{key}"}
+        return {"id": f"{MADE_UP}{kind}.{key}>"}
     made_up = JobId()
     made_up.key = key
     return {"id": made_up}

@@ -47,8 +47,11 @@ def bundle_permission_faults(permissions: object) -> Iterator[str]:
     yield from _principal_faults(permissions, "permissions")
 
 
-def home_faults(permissions: object, root_path: object) -> Iterator[str]:
-    """Say whose home a target's folder is in, when its permissions leave them out: a strict validation fails then."""
+def home_faults(permissions: object, root_path: object, deployer: str) -> Iterator[str]:
+    """Say whose home a target's folder is in, when its permissions leave them out: a strict validation fails then.
+
+    A folder that is in the home of whoever deploys is nobody's whom the bundle could name.
+    """
     found = re.match(r"(?:/Workspace)?/Users/([^/]+)/", str(root_path))
     if not (found and isinstance(permissions, list) and permissions):
         return
@@ -58,7 +61,7 @@ def home_faults(permissions: object, root_path: object) -> Iterator[str]:
         if isinstance(one, Mapping) and one.get("level") == "CAN_MANAGE"
         for name in _PRINCIPALS
     ]
-    if found[1] not in managers:
+    if found[1] not in {*managers, deployer}:
         yield f"its folder is in the home of {found[1]}, to whom permissions has to give CAN_MANAGE"
 
 

@@ -229,6 +229,18 @@ def test_what_cannot_be_rendered_says_why(
     assert told in str(caught.value)
 
 
+def test_a_folder_in_ones_own_home_needs_no_permission(bundle: Path) -> None:
+    """Whoever deploys is not known to the bundle."""
+    change(bundle, MAIN, "Users/00000000-0000-0000-0000-000000000002/", "Users/ann@example.com/")
+    prod = read_bundle(bundle)
+
+    told = "its folder is in the home of ann@example.com"
+    assert [
+        told in str(check_bundle(render(prod, "prod", user=User(name=name)), understand))
+        for name in ("bob", "ann@example.com")
+    ] == [True, False]
+
+
 def test_what_stays_here_matches_something() -> None:
     """The Databricks CLI warns of a pattern that matches nothing, and a strict validation fails for a warning."""
     ignored = (ROOT / ".gitignore").read_text().splitlines()

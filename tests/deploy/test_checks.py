@@ -99,6 +99,7 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
     [
         ("{{job.parameters.each}}", "{{job.paramters.each}}", "{{job.paramters.each}} is nothing that a job knows"),
         ("{{job.parameters.each}}", "{{job.run_id}}", "the loop loop cannot go through {{job.run_id}}"),
+        ("      environments:\n", "      environments:\n        - {environment_key: main, spec: {dependencies: [./a.whl]}}\n", "two environments are called main"),
         ("{{input}}", "{{inputs}}", "{{inputs}} is nothing that a job knows"),
         ("{{tasks.wheel.values.z}}", "{{input}}", "{{input}} stands outside of a loop, in the task judge"),
         ("{{tasks.wheel.values.z}}", "{{input.a}}", "{{input.a}} stands outside of a loop, in the task judge"),

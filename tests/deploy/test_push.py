@@ -188,7 +188,7 @@ def test_whoever_deploys_owns_the_jobs_and_is_given_no_less(
 @pytest.mark.parametrize(
     "old, new, told",
     [
-        ("name: called,", "name: called, description: '${var.pool}',", "the lookup of pool asks for (found instance_pool:big). Give it: --var pool=ID"),
+        ("name: called,", "name: called, description: '${var.pool}',", "the lookup of pool asks for (found <lookup of instance_pool big>). Give it: --var pool=ID"),
         ("name: called,", "name: called, description: 'of ${resources.jobs.caller.id}',", "the job zcalled needs an id that is not known"),
     ],
 )  # fmt: skip
