@@ -73,11 +73,15 @@ def require_sound(rendered: Rendered, understand: Understand) -> None:
 
 
 def _faults(rendered: Rendered, understand: Understand) -> Iterator[Fault]:
+    """Hold resources to their fields; jobs that have the right ones are followed further."""
+    shaped = dict(rendered.jobs)
     for kind in rendered.tree.get("resources", {}):
         for key, resource in rendered.resources(kind).items():
             for what in _resource_faults(rendered.root, kind, resource):
+                if kind == "jobs":
+                    shaped.pop(key, None)
                 yield Fault(resource=f"{kind}.{key}", what=what)
-    for key, job in rendered.jobs.items():
+    for key, job in shaped.items():
         for what in (
             *reference_faults(job, rendered.jobs),
             *dynamic_faults(job),
@@ -85,6 +89,8 @@ def _faults(rendered: Rendered, understand: Understand) -> Iterator[Fault]:
             *policy_faults(rendered, job),
         ):
             yield Fault(resource=f"jobs.{key}", what=what)
+    for what in circle_faults(shaped):
+        yield Fault(resource="bundle", what=what)
     yield from _bundle_faults(rendered)
 
 
@@ -104,8 +110,6 @@ def _bundle_faults(rendered: Rendered) -> Iterator[Fault]:
     if rendered.production and "root_path" not in workspace:
         yield Fault(resource="workspace", what="a production target has to say its root_path")
     yield from _key_faults(rendered)
-    for what in circle_faults(rendered.jobs):
-        yield Fault(resource="bundle", what=what)
 
 
 def _key_faults(rendered: Rendered) -> Iterator[Fault]:

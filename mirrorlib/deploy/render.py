@@ -202,7 +202,12 @@ def _presets(tree: Tree, target: str, user: User, values: Tree) -> Tree:
 
 def _with_defaults(tree: Tree) -> Tree:
     """Say what the Databricks CLI takes for granted, where a bundle does not say it."""
-    resources = dict(tree.get("resources", {}))
+    resources = {kind: found or {} for kind, found in (tree.get("resources") or {}).items()}
+    for kind, found in resources.items():
+        for key, one in found.items():
+            if not isinstance(one, dict):
+                msg = f"the resource {kind}.{key} has to be a mapping"
+                raise BundleError(msg, found=str(one))
     resources["volumes"] = {
         key: {"volume_type": "MANAGED", **volume}
         for key, volume in resources.get("volumes", {}).items()

@@ -234,6 +234,7 @@ def test_development_takes_its_presets_from_the_target_where_it_says_some(tmp_pa
         ("{mode: development, presets: {trigger_pause_status: UNPAUSED}}", "in development triggers are paused"),
         ("{mode: development, presets: {name_prefix: mine}}", "name_prefix has to hold the developer's name (found mine)"),
         ("variables: {warehouse: {lookup: {warehouse: a, cluster: b}}}", "has to name one kind of resource"),
+        ("resources: {jobs: {k: }}", "the resource jobs.k has to be a mapping (found None)"),
         ("variables: {colour: red}", "a variable is set that is not declared (found colour)"),
         ("resources: {jobs: {j: {tasks: none}}}", "a target says tasks as another kind of value"),
     ],
