@@ -125,7 +125,7 @@ def test_one_table_goes_through_the_notebook_and_then_through_the_wheel(
 ) -> None:
     """Both read the same journal: each applies what is new for it, once."""
     noted = runner.run("incremental_apply", compute="classic", each='["items"]')
-    zone.table("items").file([{"id": 8}], number=2)
+    zone.table("items", keys=["id"]).file([{"id": 8}], number=2)
     packed = runner.run("incremental_apply", compute="serverless", each='["items"]')
 
     first = {"compute": "true", "classic_each[0]": "succeeded", "serverless": "excluded"}
