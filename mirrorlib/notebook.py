@@ -29,6 +29,7 @@ from typing import (
 )
 
 from mirrorlib.errors import ParameterError, StoppedError, first_few
+from mirrorlib.onelake import onelake_address
 from mirrorlib.session import local_spark
 from mirrorlib.store import lend_azure_token
 from mirrorlib.version import VERSION
@@ -46,8 +47,6 @@ Place = NewType("Place", str)  # one of several places; names of tables are neve
 _FLAGS = {"true": True, "false": False}
 _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
-_ONELAKE = "onelake.dfs.fabric.microsoft.com"
-_LAKEHOUSE = ("Files", "Tables")  # the two folders of a lakehouse
 
 
 class _Utilities(Protocol):
@@ -152,21 +151,15 @@ def _fabric(names: Mapping[str, Any]) -> _Utilities | None:
 def _placed(
     given: dict[str, Any], kinds: Mapping[str, Kind], utilities: _Utilities | None
 ) -> dict[str, Any]:
-    """Make OneLake's addresses of `Files/…` and `Tables/…`, which on Fabric mean the notebook's default lakehouse."""
+    """Make OneLake's addresses of places in the default lakehouse, on Fabric."""
     if utilities is None or not given:
         return given
     about = utilities.runtime.context
-    workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")
-    root = f"abfss://{workspace}@{_ONELAKE}/{about.get('defaultLakehouseId')}"
-
-    def address(value: str) -> str:
-        return f"{root}/{value}" if value.partition("/")[0] in _LAKEHOUSE else value
-
     for name, value in given.items():
         if isinstance(value, str):
-            given[name] = address(value)
+            given[name] = onelake_address(about, name, value)
         elif kinds[name] == list[Place]:
-            given[name] = [address(place) for place in value]
+            given[name] = [onelake_address(about, name, place) for place in value]
     return given
 
 

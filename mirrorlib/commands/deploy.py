@@ -11,8 +11,8 @@ from mirrorlib.commands.arguments import add_json, seconds
 from mirrorlib.commands.say import say_report
 
 if TYPE_CHECKING:
-    from mirrorlib.deploy.push import DeployReport
     from mirrorlib.deploy.render import Rendered, User
+    from mirrorlib.deploy.report import DeployReport
 
 HELP = "bring a Databricks workspace to what a bundle says"
 MORE = (
@@ -43,6 +43,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--check", action="store_true", help="only check the bundle; needs no workspace"
     )
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help="deploy from another git branch than the target names",
+    )
     command.add_argument("--wheel", type=Path, metavar="PATH", help="send this one; do not build")
     command.add_argument(
         "--run", dest="job", metavar="JOB", help="then run this job, and wait for its end"
@@ -67,6 +72,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> bool:
     """Check, send, and run when asked to."""
+    from mirrorlib.deploy.branch import require_branch
     from mirrorlib.deploy.build import build_wheel
     from mirrorlib.deploy.push import connect_workspace, push, run_job
     from mirrorlib.deploy.render import User  # the one above is for types
@@ -78,7 +84,12 @@ def run(arguments: argparse.Namespace) -> bool:
         say_report(_nothing_sent(rendered), as_json=arguments.json)
         return True
     client = connect_workspace()
-    rendered = _rendered(arguments, User(name=str(client.current_user.me().user_name)))
+    me = client.current_user.me()
+    rendered = _rendered(
+        arguments, User(name=str(me.user_name), display_name=me.display_name or "")
+    )
+    if not arguments.force:
+        require_branch(rendered)
     report = push(client, rendered, arguments.wheel or build_wheel(rendered))
     if arguments.job:
         patience = timedelta(seconds=arguments.timeout)
@@ -103,7 +114,7 @@ def _rendered(arguments: argparse.Namespace, user: User) -> Rendered:
 
 
 def _nothing_sent(rendered: Rendered) -> DeployReport:
-    from mirrorlib.deploy.push import DeployReport, Sent
+    from mirrorlib.deploy.report import DeployReport, Sent  # the one above is for types
 
     sent = [
         Sent(kind=kind, name=key, place="-", done="sound")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.commands.arguments import add_json, add_tables, positive
@@ -13,14 +14,18 @@ if TYPE_CHECKING:
 HELP = "write notebooks, wheel and schedule as Microsoft Fabric items"
 MORE = (
     "A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each --table; "
-    "for git integration, or for fabric-cicd to publish. docs/start/fabric.md has both."
+    "for fabric-cicd to publish. docs/start/fabric.md says how."
 )
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add what `fabric-items` takes."""
     command.add_argument("out", metavar="OUT", help="folder that the items are written into")
-    command.add_argument("--wheel", required=True, metavar="PATH", help="the wheel of mirrorlib")
+    command.add_argument(
+        "--wheel",
+        metavar="PATH",
+        help="the wheel of mirrorlib (default: build that of the clone that one is in)",
+    )
     add_tables(command)
     command.add_argument(
         "--target",
@@ -38,12 +43,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> bool:
-    """Write them."""
+    """Write them, with the wheel that is given or built."""
+    from mirrorlib.deploy.build import build_clone
     from mirrorlib.fabric.items import ALL_TABLES, write_items
 
     report = write_items(
         arguments.out,
-        arguments.wheel,
+        arguments.wheel or build_clone(Path.cwd()),
         tables=arguments.table or ALL_TABLES,
         target=arguments.target,
         every=arguments.every,

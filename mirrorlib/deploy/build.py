@@ -1,6 +1,6 @@
-"""Build the wheel that a bundle's tasks run, by the command that the bundle itself names.
+"""Build the wheel that a bundle's tasks run, by the command that the bundle itself names; or that of a clone.
 
-In: a rendered target. Out: the wheel's path.
+In: a rendered target, or a folder. Out: the wheel's path.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import BundleError
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from mirrorlib.deploy.render import Rendered
 
 _DIST = "dist"
+_PROJECT = "mirrorlib"
+_COMMAND = f"python3 -m pip wheel --quiet --no-deps --wheel-dir {_DIST} ."
 
 
 def build_wheel(rendered: Rendered) -> Path:
-    """Run the build command in the bundle's folder; return the one wheel that it has written.
+    """Run the build command in the bundle's folder; return the newest wheel there.
 
     Raises:
         BundleError: there is no such command, it fails, or it leaves no wheel.
@@ -32,14 +35,35 @@ def build_wheel(rendered: Rendered) -> Path:
     if command is None:
         msg = "the bundle names no command that builds a wheel"
         raise BundleError(msg, next_step="Give the wheel with --wheel PATH.")
+    return _built(rendered.root, command)
+
+
+def build_clone(folder: Path) -> Path:
+    """Build the wheel of the clone that a folder is.
+
+    Raises:
+        BundleError: it is none, or the wheel cannot be built.
+
+    """
+    file = folder / "pyproject.toml"
+    told = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if told.get("project", {}).get("name") != _PROJECT:
+        msg = "there is no clone of mirrorlib here whose wheel could be built"
+        step = "Give the wheel with --wheel PATH, or work in a clone."
+        raise BundleError(msg, found=str(folder), next_step=step)
+    return _built(folder, _COMMAND)
+
+
+def _built(folder: Path, command: str) -> Path:
+    """Run a command; return the newest wheel."""
     words = shlex.split(command)
     if words[0] in {"python", "python3"}:  # this one has pip; another may not
         words[0] = sys.executable
-    done = subprocess.run(words, cwd=rendered.root, capture_output=True, text=True, check=False)  # noqa: S603  # what the bundle's owner wrote
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # what the bundle's owner wrote
     if done.returncode:
         msg = "the wheel cannot be built"
         raise BundleError(msg, found=(done.stderr.strip() or done.stdout.strip())[-300:])
-    wheels = sorted((rendered.root / _DIST).glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    wheels = sorted((folder / _DIST).glob("*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:
         msg = f"the command has left no wheel in {_DIST}"
         raise BundleError(msg, found=command)

@@ -11,10 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirrorlib.deploy.dynamic import dynamic_faults
 from mirrorlib.deploy.fields import class_of, field_faults
 from mirrorlib.deploy.policy import policy_faults
-from mirrorlib.deploy.references import reference_faults
-from mirrorlib.deploy.rights import OURS, bundle_permission_faults, own_faults, run_as_faults
+from mirrorlib.deploy.references import circle_faults, reference_faults
+from mirrorlib.deploy.rights import (
+    OURS,
+    bundle_permission_faults,
+    home_faults,
+    own_faults,
+    run_as_faults,
+)
 from mirrorlib.deploy.tasks import task_faults
 from mirrorlib.errors import BundleError, first_few
 
@@ -66,17 +73,24 @@ def require_sound(rendered: Rendered, understand: Understand) -> None:
 
 
 def _faults(rendered: Rendered, understand: Understand) -> Iterator[Fault]:
+    """Hold resources to their fields; jobs that have the right ones are followed further."""
+    shaped = dict(rendered.jobs)
     for kind in rendered.tree.get("resources", {}):
         for key, resource in rendered.resources(kind).items():
             for what in _resource_faults(rendered.root, kind, resource):
+                if kind == "jobs":
+                    shaped.pop(key, None)
                 yield Fault(resource=f"{kind}.{key}", what=what)
-    for key, job in rendered.jobs.items():
+    for key, job in shaped.items():
         for what in (
             *reference_faults(job, rendered.jobs),
+            *dynamic_faults(job),
             *task_faults(rendered.root, job, understand),
             *policy_faults(rendered, job),
         ):
             yield Fault(resource=f"jobs.{key}", what=what)
+    for what in circle_faults(shaped):
+        yield Fault(resource="bundle", what=what)
     yield from _bundle_faults(rendered)
 
 
@@ -88,8 +102,27 @@ def _bundle_faults(rendered: Rendered) -> Iterator[Fault]:
     if (run_as := rendered.tree.get("run_as")) is not None:
         for what in run_as_faults(run_as):
             yield Fault(resource="bundle", what=what)
-    if rendered.production and "root_path" not in rendered.tree.get("workspace", {}):
+    workspace = rendered.tree.get("workspace") or {}
+    if rendered.production:
+        deployer = rendered.facts["workspace"]["current_user"]["userName"]
+        for what in home_faults(permissions, workspace.get("root_path"), deployer):
+            yield Fault(resource="workspace", what=what)
+    if rendered.production and "root_path" not in workspace:
         yield Fault(resource="workspace", what="a production target has to say its root_path")
+    yield from _key_faults(rendered)
+
+
+def _key_faults(rendered: Rendered) -> Iterator[Fault]:
+    """Say which resources have one key: a command that names a key could mean either."""
+    told = {**rendered.tree.get("resources", {}), "scripts": rendered.tree.get("scripts") or {}}
+    kinds: dict[str, list[str]] = {}
+    for kind, resources in told.items():
+        for key in resources or {}:
+            kinds.setdefault(key, []).append(kind)
+    for key, found in kinds.items():
+        if len(found) > 1:
+            what = f"{' and '.join(found)} have the same key"
+            yield Fault(resource=key, what=f"{what}, which the Databricks CLI refuses")
 
 
 def _resource_faults(root: Path, kind: str, resource: Tree) -> Iterator[str]:

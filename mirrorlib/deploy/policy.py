@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mirrorlib.deploy.quartz import is_quartz
+
 if TYPE_CHECKING:
     from mirrorlib.deploy.read import Tree
     from mirrorlib.deploy.render import Rendered
 
 _TRIGGERS = ("schedule", "trigger", "triggers", "continuous")
-_QUARTZ = (6, 7)  # fields of an expression
 _SHORTEST = 60  # seconds between two triggers
 _WAITS = ("min_time_between_triggers_seconds", "wait_after_last_change_seconds")
 
@@ -41,7 +42,7 @@ def _trigger_faults(job: Tree) -> Iterator[str]:
         yield f"a job has one of {' and '.join(present)}, not both"
     quartz = job.get("schedule", {}).get("quartz_cron_expression")
     if quartz is not None and not is_quartz(str(quartz)):
-        yield f"{quartz} is no Quartz expression: six or seven fields, one of the days a ?"
+        yield f"{quartz} is no Quartz expression: six or seven fields from seconds on, one of the days a ?"
     trigger = job.get("trigger", {})
     url = trigger.get("file_arrival", {}).get("url")
     if url is not None and not str(url).endswith("/"):
@@ -52,9 +53,3 @@ def _trigger_faults(job: Tree) -> Iterator[str]:
                 yield f"{kind}.{wait} has to be {_SHORTEST} or more"
     if "table_update" in trigger and not trigger["table_update"].get("table_names"):
         yield "table_update needs table_names"
-
-
-def is_quartz(text: str) -> bool:
-    """Say whether a text has the shape of a Quartz expression."""
-    parts = text.split()
-    return len(parts) in _QUARTZ and [parts[3], parts[5]].count("?") == 1

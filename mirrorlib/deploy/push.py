@@ -11,15 +11,17 @@ import dataclasses
 import hashlib
 import posixpath
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mirrorlib.deploy.rights import OURS, grant, permit
+from mirrorlib.deploy.jobs import Places, send_jobs
+from mirrorlib.deploy.references import all_tasks, texts_of
+from mirrorlib.deploy.refusal import name_refusals
+from mirrorlib.deploy.render import LOOKUP, MADE_UP
+from mirrorlib.deploy.report import DeployReport, Sent
+from mirrorlib.deploy.rights import OURS, grant
 from mirrorlib.errors import BundleError, first_few, first_line
-from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -28,45 +30,6 @@ if TYPE_CHECKING:
     from mirrorlib.deploy.render import Rendered
 
 _LEFT = "dashboards"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """One thing that is in the workspace now: what it is, where or under which id, and whether it is new."""
-
-    kind: str
-    name: str
-    place: str
-    done: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DeployReport(Report):
-    """What was sent, and how the job that was run has ended."""
-
-    target: str
-    sent: tuple[Sent, ...]
-    left: tuple[str, ...] = ()
-    run: str | None = None
-    failed: str | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Say whether the job that was run has ended well."""
-        return self.failed is None
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("", "name", "in the workspace", "")
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return one row a thing."""
-        return [(one.kind, one.name, one.place, one.done) for one in self.sent]
-
-    def notes(self) -> list[str]:
-        """Say what is not sent, and how the run ended."""
-        left = [f"not sent: {name}; the Databricks CLI deploys it" for name in self.left]
-        return [*left, *(text for text in (self.run, self.failed) if text)]
 
 
 def connect_workspace() -> WorkspaceClient:
@@ -97,11 +60,12 @@ def push(client: WorkspaceClient, rendered: Rendered, wheel: Path) -> DeployRepo
         BundleError: the workspace refuses something, naming it.
 
     """
+    require_known_ids(rendered)
     files = str(rendered.facts["workspace"]["file_path"])
     artifacts = str(rendered.facts["workspace"]["artifact_path"])
-    with _told("the catalog"):
+    with name_refusals("the catalog"):
         sent = [*_send_schemas(client, rendered), *_send_volumes(client, rendered)]
-    with _told("the workspace's files"):
+    with name_refusals("the workspace's files"):
         wheel_place = _send_wheel(client, wheel, artifacts)
         sent.append(Sent(kind="wheel", name=wheel.name, place=wheel_place, done="uploaded"))
         notebooks = {
@@ -112,15 +76,35 @@ def push(client: WorkspaceClient, rendered: Rendered, wheel: Path) -> DeployRepo
             Sent(kind="notebook", name=path, place=place, done="uploaded")
             for path, place in notebooks.items()
         ]
-    for key, job in rendered.jobs.items():
-        with _told(f"the job {key}"):
-            placed = _placed(job, notebooks, wheel_place)
-            placed.setdefault("run_as", rendered.tree.get("run_as"))
-            sent.append(_send_job(client, key, placed, rendered.tree.get("permissions", [])))
+    sent += send_jobs(client, rendered, Places(notebooks=notebooks, wheel=wheel_place))
     left = [f"{_LEFT}.{key}" for key in rendered.resources(_LEFT)]
     if rendered.tree.get("permissions"):
         left.append(f"permissions of the folder {rendered.facts['workspace']['root_path']}")
     return DeployReport(target=rendered.target, sent=tuple(sent), left=tuple(left))
+
+
+def require_known_ids(rendered: Rendered) -> None:
+    """Refuse jobs that name what only the Databricks CLI finds out, before anything is sent.
+
+    Raises:
+        BundleError: one does.
+
+    """
+    lookups = {
+        name: value
+        for name, value in rendered.variables.items()
+        if isinstance(value, str) and value.startswith(LOOKUP)
+    }
+    for key, job in rendered.jobs.items():
+        for text in texts_of(job):
+            if names := [name for name, value in lookups.items() if value in text]:
+                msg = f"the job {key} needs the id that the lookup of {names[0]} asks for"
+                step = f"Give it: --var {names[0]}=ID; the Databricks CLI alone looks it up."
+                raise BundleError(msg, found=lookups[names[0]], next_step=step)
+            if MADE_UP in text:
+                msg = f"the job {key} needs an id that is not known before everything is deployed"
+                step = "Give the id as a value, or deploy with the Databricks CLI."
+                raise BundleError(msg, found=text, next_step=step)
 
 
 def require_job(rendered: Rendered, key: str, parameters: Mapping[str, str]) -> None:
@@ -155,7 +139,7 @@ def run_job(
 
     """
     jobs = {one.name: one.place for one in report.sent if one.kind == "job"}
-    with _told(f"the run of {key}"):
+    with name_refusals(f"the run of {key}"):
         started = client.jobs.run_now(int(jobs[key]), job_parameters=dict(parameters))
         run = started.result(timeout=patience)
     ended = run.state.result_state.value if run.state and run.state.result_state else "UNKNOWN"
@@ -164,21 +148,6 @@ def run_job(
         return dataclasses.replace(report, run=told)
     said = (run.state.state_message if run.state else "") or "the workspace gives no reason"
     return dataclasses.replace(report, failed=f"{told}: {said}")
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Say what the workspace refused, in place of the SDK's own error."""
-    from databricks.sdk.errors import OperationFailed
-    from databricks.sdk.errors.base import DatabricksError
-
-    try:
-        yield
-    except (DatabricksError, OperationFailed, TimeoutError) as exc:
-        msg = f"the workspace refuses, or does not answer for, {what}"
-        step = "Correct it, and deploy again: what was sent stays, and is not sent twice."
-        found = first_line(exc).partition(". Config: ")[0]  # the SDK adds who it was
-        raise BundleError(msg, found=found, next_step=step) from exc
 
 
 def _send_schemas(client: WorkspaceClient, rendered: Rendered) -> Iterator[Sent]:
@@ -216,7 +185,7 @@ def _send_volumes(client: WorkspaceClient, rendered: Rendered) -> Iterator[Sent]
 
 def _send_grants(client: WorkspaceClient, kind: str, name: str, resource: Tree) -> Iterator[Sent]:
     """Grant what a schema or a volume says; what was granted before stays."""
-    with _told(f"the grants of {name}"):
+    with name_refusals(f"the grants of {name}"):
         granted = grant(client, kind, name, resource.get("grants", []))
     yield from (Sent(kind="grant", name=name, place=who, done="granted") for who in granted)
 
@@ -228,8 +197,6 @@ def _told_of(kind: str, resource: Tree) -> Tree:
 
 def _notebooks(rendered: Rendered) -> list[str]:
     """Name the notebooks that tasks run."""
-    from mirrorlib.deploy.references import all_tasks
-
     tasks = (task for job in rendered.jobs.values() for task in all_tasks(job))
     return sorted(
         {task["notebook_task"]["notebook_path"] for task in tasks if "notebook_task" in task}
@@ -256,39 +223,3 @@ def _send_notebook(client: WorkspaceClient, root: Path, path: str, files: str) -
     data = (root / path).read_bytes()
     client.workspace.upload(place, data, format=ImportFormat.JUPYTER, overwrite=True)
     return place
-
-
-def _placed(value: Any, notebooks: Mapping[str, str], wheel: str, key: str = "") -> Any:  # noqa: ANN401  # a tree of YAML
-    """Say the places in the workspace for the paths of this machine."""
-    if isinstance(value, dict):
-        return {name: _placed(one, notebooks, wheel, name) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_placed(one, notebooks, wheel, key) for one in value]
-    if key == "notebook_path":
-        return notebooks[value]
-    is_wheel = key in {"whl", "dependencies"} and isinstance(value, str) and value.endswith(".whl")
-    return wheel if is_wheel else value
-
-
-def _send_job(client: WorkspaceClient, key: str, job: Tree, permissions: list[Tree]) -> Sent:
-    """Create a job, or set it anew when there is one of its name."""
-    from databricks.sdk.service.jobs import JobSettings
-
-    told = {name: value for name, value in _told_of("jobs", job).items() if value is not None}
-    settings = JobSettings.from_dict(told)
-    known = [found.job_id for found in client.jobs.list(name=settings.name) if found.job_id]
-    if len(known) > 1:
-        msg = f"the workspace has {len(known)} jobs of one name"
-        step = "Remove all but one."
-        raise BundleError(msg, found=settings.name, next_step=step)
-    if known:
-        client.jobs.reset(known[0], settings)
-        job_id, done = known[0], "updated"
-    else:
-        fields = {
-            field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)
-        }
-        made = client.jobs.create(**{name: one for name, one in fields.items() if one is not None})
-        job_id, done = made.job_id or 0, "created"
-    permit(client, str(job_id), permissions, job.get("permissions", []))
-    return Sent(kind="job", name=key, place=str(job_id), done=done)

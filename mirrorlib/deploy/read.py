@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mirrorlib.deploy.keys import require_known_keys
 from mirrorlib.errors import BundleError
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ def read_bundle(root: str | Path) -> Bundle:
     return Bundle(root=folder, tree=tree)
 
 
-def merged(tree: Tree, more: Tree, file: str = "") -> Tree:
-    """Lay one tree over another: mappings are joined, everything else is replaced.
+def merged(tree: Tree, more: Tree, file: str) -> Tree:
+    """Join the mappings of two files.
 
     Raises:
-        BundleError: *file* is given, and both say the same thing.
+        BundleError: both say the same thing.
 
     """
     result = dict(tree)
@@ -71,7 +72,7 @@ def merged(tree: Tree, more: Tree, file: str = "") -> Tree:
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
             result[key] = merged(old, value, file)
-        elif file and key in result:
+        elif key in result:
             msg = f"{key} stands in another file too"
             raise BundleError(msg, file=file)
         else:
@@ -94,6 +95,7 @@ def _read(root: Path, path: Path) -> Tree:
     if not isinstance(found, dict):
         msg = "the bundle's file is no mapping"
         raise BundleError(msg, file=shown)
+    require_known_keys(found, shown)
     placed = _placed(found, path.parent.relative_to(root).as_posix())
     return dict(placed) if isinstance(placed, dict) else {}
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mirrorlib.deploy.read import Tree
 
 _DYNAMIC = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+_OUTCOMES = ("true", "false")
 _RETRIES = ("max_retries", "min_retry_interval_millis", "retry_on_timeout")
 
 
@@ -46,27 +48,103 @@ def dynamic_references(value: object) -> Iterator[str]:
 
 def reference_faults(job: Tree, jobs: Mapping[str, Tree]) -> Iterator[str]:
     """Say what a job names that is not there."""
-    keys = [str(task.get("task_key")) for task in all_tasks(job)]
-    yield from (
-        f"two tasks are called {key}" for key in sorted({k for k in keys if keys.count(k) > 1})
-    )
+    yield from (f"two tasks are called {key}" for key in _twice(all_tasks(job), "task_key"))
+    for kind, field in (("job_clusters", "job_cluster_key"), ("environments", "environment_key")):
+        yield from (f"two {kind} are called {key}" for key in _twice(job.get(kind, []), field))
     clusters = {one.get("job_cluster_key") for one in job.get("job_clusters", [])}
     environments = {one.get("environment_key") for one in job.get("environments", [])}
-    outer = {task.get("task_key") for task in job.get("tasks", [])}
     for task in all_tasks(job):
         name = task.get("task_key")
-        for need in task.get("depends_on", []):
-            if need.get("task_key") not in outer:
-                yield f"the task {name} depends on {need.get('task_key')}, which is not there"
         if task.get("job_cluster_key", None) not in {None, *clusters}:
             yield f"the task {name} runs on the job cluster {task['job_cluster_key']}, which is not there"
         if task.get("environment_key", None) not in {None, *environments}:
             yield f"the task {name} runs in the environment {task['environment_key']}, which is not there"
         called = task.get("run_job_task", {}).get("job_id")
-        if called is not None and called not in {f"id-of-jobs-{key}" for key in jobs}:
+        if called is not None and getattr(called, "key", None) not in jobs:
             yield f"the task {name} runs the job {called}, which is not in the bundle"
         yield from _loop_faults(task)
-    yield from _dynamic_faults(job)
+    yield from _order_faults(job)
+
+
+def _twice(told: Iterable[Tree], field: str) -> list[str]:
+    """Name what stands more than once in one field."""
+    found = [str(one.get(field)) for one in told]
+    return sorted({one for one in found if found.count(one) > 1})
+
+
+def callees_first(jobs: Mapping[str, Tree]) -> list[str]:
+    """Return the jobs' keys, each behind those of the jobs that it runs; there is no circle."""
+    return list(TopologicalSorter(_called(jobs)).static_order())
+
+
+def circle_faults(jobs: Mapping[str, Tree]) -> Iterator[str]:
+    """Say which jobs run each other."""
+    if circle := _circle(_called(jobs)):
+        yield f"jobs run each other in a circle: {circle}"
+
+
+def _called(jobs: Mapping[str, Tree]) -> dict[str, list[str]]:
+    """Return of each job those of the bundle that it runs."""
+    calls = {
+        key: [
+            task["run_job_task"].get("job_id") for task in all_tasks(job) if "run_job_task" in task
+        ]
+        for key, job in jobs.items()
+    }
+    return {key: [one.key for one in ids if hasattr(one, "key")] for key, ids in calls.items()}
+
+
+def _circle(graph: Mapping[str, Iterable[str]]) -> str:
+    """Name what stands in a circle, "" when there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as exc:
+        return " and ".join(dict.fromkeys(exc.args[1]))
+    return ""
+
+
+def _needs(job: Tree) -> dict[str, list[str]]:
+    """Return of each task those that it depends on."""
+    return {
+        str(task.get("task_key")): [
+            str(need.get("task_key")) for need in task.get("depends_on", [])
+        ]
+        for task in job.get("tasks", [])
+    }
+
+
+def upstream(job: Tree) -> dict[str, set[str]]:
+    """Return of each task all those that end before it begins."""
+    needs = _needs(job)
+    result: dict[str, set[str]] = {}
+    for key in needs:
+        found: set[str] = set()
+        waiting = list(needs[key])
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting += needs.get(one, [])
+        result[key] = found
+    return result
+
+
+def _order_faults(job: Tree) -> Iterator[str]:
+    """Say which tasks wait for what is not there, for each other, or for what never comes."""
+    conditions = {task.get("task_key") for task in job.get("tasks", []) if "condition_task" in task}
+    needs = _needs(job)
+    for task in all_tasks(job):
+        name = task.get("task_key")
+        for need in task.get("depends_on", []):
+            key, outcome = need.get("task_key"), need.get("outcome")
+            if key not in needs:
+                yield f"the task {name} depends on {key}, which is not there"
+            elif outcome is not None and key not in conditions:
+                yield f"the task {name} depends on an outcome of {key}, which is no condition"
+            elif outcome not in {None, *_OUTCOMES}:
+                yield f"the task {name} depends on the outcome {outcome} of {key}: it is true or false"
+    if circle := _circle(needs):
+        yield f"tasks depend on each other in a circle: {circle}"
 
 
 def _loop_faults(task: Tree) -> Iterator[str]:
@@ -81,30 +159,6 @@ def _loop_faults(task: Tree) -> Iterator[str]:
     inputs = loop.get("inputs")
     if isinstance(inputs, str) and _DYNAMIC.fullmatch(inputs) is None and not is_json_list(inputs):
         yield f"the inputs of {name} are neither a JSON list nor one reference: {inputs}"
-
-
-def _dynamic_faults(job: Tree) -> Iterator[str]:
-    """Say which references between double braces lead nowhere, and which list a loop cannot go through."""
-    parameters: dict[str, Any] = {
-        one.get("name", ""): one.get("default") for one in job.get("parameters", [])
-    }
-    tasks = {task.get("task_key") for task in all_tasks(job)}
-    for reference in dict.fromkeys(dynamic_references(job.get("tasks", []))):
-        parts = reference.split(".")
-        if parts[:2] == ["job", "parameters"] and ".".join(parts[2:]) not in parameters:
-            yield f"{{{{{reference}}}}} names no parameter of the job"
-        if parts[0] == "tasks" and parts[1:2] and parts[1] not in tasks:
-            yield f"{{{{{reference}}}}} names no task of the job"
-    for task in job.get("tasks", []):
-        inputs = str(task.get("for_each_task", {}).get("inputs", ""))
-        named = re.fullmatch(r"\{\{\s*job\.parameters\.([^{}\s]+)\s*\}\}", inputs)
-        if named and not is_json_list(parameters.get(named[1], "[]")):
-            yield f"the parameter {named[1]}, which {task.get('task_key')} goes through, is no JSON list"
-    used = {ref.removeprefix("job.parameters.") for ref in dynamic_references(job.get("tasks", []))}
-    notebooks = any("notebook_task" in task for task in all_tasks(job))
-    for name in parameters:
-        if name not in used and not notebooks:
-            yield f"no task uses the parameter {name}"
 
 
 def is_json_list(text: object) -> bool:

@@ -6,13 +6,16 @@ resolved. What only a workspace can tell (who I am, ids) is made up by whoever h
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.deploy.read import merged
+from mirrorlib.deploy.overlay import targeted
+from mirrorlib.deploy.presets import named, paused, plain, settled
 from mirrorlib.errors import BundleError, first_few
 
 if TYPE_CHECKING:
@@ -20,10 +23,20 @@ if TYPE_CHECKING:
 
 _REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
 _DEEPEST = 20  # references that lead to references
-_TRIGGERS = ("schedule", "trigger", "continuous")
-_OVERRIDES = (
-    "workspace", "run_as", "permissions", "presets", "resources", "bundle", "git", "artifacts", "sync", "mode",
-)  # fmt: skip
+LOOKUP = "<lookup of "  # what stands for an id that only a workspace can tell
+MADE_UP = "<id of "  # the same, of a resource that is not deployed yet
+
+
+class JobId(int):
+    """The id of a job that is not deployed yet; what is sent has the real one in its place."""
+
+    key: str
+
+    def __str__(self) -> str:
+        """Say whose id it is, for whoever finds it inside of a text."""
+        return f"{MADE_UP}jobs.{self.key}>"
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +44,13 @@ class User:
     """Who deploys."""
 
     name: str = "someone@example.com"
+    display_name: str = ""
 
     @property
     def short_name(self) -> str:
-        """Return the name as development mode puts it before others."""
-        return re.sub(r"[^A-Za-z0-9_]", "_", self.name.partition("@")[0])
+        """Return the name as development mode puts it before others; a service principal's own is a number."""
+        chosen = self.display_name if is_service_principal(self.name) else ""
+        return plain((chosen or self.name).partition("@")[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +88,15 @@ class Rendered:
         return bool(self.tree.get("mode") == "production")
 
 
+def is_service_principal(name: str) -> bool:
+    """Say whether a user's name is that of a service principal: an application's id."""
+    try:
+        uuid.UUID(name)
+    except ValueError:
+        return False
+    return True
+
+
 def target_names(bundle: Bundle) -> list[str]:
     """Return the targets, the default first."""
     targets = bundle.tree.get("targets", {})
@@ -105,14 +129,16 @@ def render(
         msg = "the bundle has no such target"
         known = first_few(target_names(bundle)) or "none"
         raise BundleError(msg, found=name, next_step=f"Its targets are {known}.")
-    chosen = targets[name] or {}
-    tree = {key: value for key, value in bundle.tree.items() if key != "targets"}
-    tree = merged(tree, {key: chosen[key] for key in _OVERRIDES if key in chosen})
+    tree = targeted(bundle.tree, targets[name] or {})
     who = user or User()
-    values = _values(tree, chosen, variables or {})
-    tree = _in_mode(_with_defaults(tree), who)
+    values = _values(tree, variables or {})
+    presets = _presets(tree, name, who, values)
+    tree = _with_defaults(tree)
+    tree["resources"] = named(tree["resources"], presets)
     facts = _facts(tree, name, who, values)
     whole = _Resolver(facts).resolve({k: v for k, v in tree.items() if k != "variables"})
+    jobs = whole["resources"].get("jobs", {})
+    whole["resources"]["jobs"] = {key: paused(job, presets) for key, job in jobs.items()}
     resolved = _Resolver(facts).resolve(values)
     places = _Resolver(facts).resolve(facts["workspace"])
     return Rendered(
@@ -120,20 +146,19 @@ def render(
     )
 
 
-def _values(tree: Tree, chosen: Tree, given: Mapping[str, Any]) -> Tree:
-    """Settle each variable's value: given, the target's, the default."""
-    declared = tree.get("variables", {})
-    overrides = chosen.get("variables", {})
-    unknown = [name for name in (*given, *overrides) if name not in declared]
-    if unknown:
+def _values(tree: Tree, given: Mapping[str, Any]) -> Tree:
+    """Settle each variable's value: given, or what the target or the bundle says."""
+    declared = tree["variables"]
+    if unknown := [name for name in given if name not in declared]:
         msg = "a variable is set that is not declared"
         raise BundleError(msg, found=first_few(unknown))
     values = {}
     for name, told in declared.items():
-        value = given.get(name, overrides.get(name, (told or {}).get("default")))
-        if value is None and "lookup" in (told or {}):
-            ((kind, wanted),) = told["lookup"].items()
-            value = f"lookup:{kind}:{wanted}"
+        value = (told or {}).get("default")
+        if name in given:
+            value = _typed(name, given[name], told or {})
+        elif "lookup" in (told or {}):
+            value = _looked_up(name, told["lookup"])
         if value is None:
             msg = f"the variable {name} has no value"
             raise BundleError(msg, next_step=f"Give it one: --var {name}=VALUE.")
@@ -141,42 +166,53 @@ def _values(tree: Tree, chosen: Tree, given: Mapping[str, Any]) -> Tree:
     return values
 
 
+def _typed(name: str, value: object, told: Tree) -> object:
+    """Read a text as the kind of value that the variable's default is; a complex one as JSON."""
+    default = told.get("default")
+    is_plain = told.get("type") != "complex" and not isinstance(default, (bool, int, float))
+    if not isinstance(value, str) or is_plain:
+        return value
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    kind = (dict, list) if told.get("type") == "complex" else type(default)
+    if isinstance(found, bool) == isinstance(default, bool) and isinstance(found, kind):
+        return found
+    expected = "a list or a mapping, as JSON" if isinstance(kind, tuple) else f"like {default!r}"
+    msg = f"the variable {name} has to be {expected}"
+    raise BundleError(msg, found=value)
+
+
+def _looked_up(name: str, lookup: object) -> str:
+    """Make up an id that only the workspace can tell."""
+    if not isinstance(lookup, dict) or len(lookup) != 1:
+        msg = f"the lookup of the variable {name} has to name one kind of resource"
+        raise BundleError(msg, found=str(lookup))
+    ((kind, wanted),) = lookup.items()
+    return f"{LOOKUP}{kind} {wanted}>"
+
+
+def _presets(tree: Tree, target: str, user: User, values: Tree) -> Tree:
+    """Resolve the presets, which name resources, and so cannot refer to them."""
+    facts = _facts({**tree, "resources": {}}, target, user, values)
+    told = _Resolver(facts).resolve(tree.get("presets") or {})
+    return settled(told, tree.get("mode"), user.name, user.short_name)
+
+
 def _with_defaults(tree: Tree) -> Tree:
     """Say what the Databricks CLI takes for granted, where a bundle does not say it."""
-    resources = dict(tree.get("resources", {}))
+    resources = {kind: found or {} for kind, found in (tree.get("resources") or {}).items()}
+    for kind, found in resources.items():
+        for key, one in found.items():
+            if not isinstance(one, dict):
+                msg = f"the resource {kind}.{key} has to be a mapping"
+                raise BundleError(msg, found=str(one))
     resources["volumes"] = {
         key: {"volume_type": "MANAGED", **volume}
         for key, volume in resources.get("volumes", {}).items()
     }
     return {**tree, "resources": resources}
-
-
-def _in_mode(tree: Tree, user: User) -> Tree:
-    """Name and pause what a target in development mode deploys, as the Databricks CLI does."""
-    if tree.get("mode") != "development":
-        return tree
-    resources = dict(tree.get("resources", {}))
-    resources["jobs"] = {
-        key: _developed_job(job, user) for key, job in resources.get("jobs", {}).items()
-    }
-    resources["schemas"] = {
-        key: {**schema, "name": f"dev_{user.short_name}_{schema.get('name', key)}"}
-        for key, schema in resources.get("schemas", {}).items()
-    }
-    return {**tree, "resources": resources}
-
-
-def _developed_job(job: Tree, user: User) -> Tree:
-    developed = {
-        **job,
-        "name": f"[dev {user.short_name}] {job.get('name', '')}",
-        "tags": {**job.get("tags", {}), "dev": user.short_name},
-    }
-    developed.setdefault("max_concurrent_runs", 4)
-    for trigger in _TRIGGERS:
-        if trigger in developed:
-            developed[trigger] = {"__paused__": developed[trigger]}
-    return developed
 
 
 def _facts(tree: Tree, target: str, user: User, values: Tree) -> Tree:
@@ -201,10 +237,16 @@ def _facts(tree: Tree, target: str, user: User, values: Tree) -> Tree:
 
 def _computed(kind: str, key: str, resource: Tree) -> Tree:
     """Name what the workspace computes of a resource."""
-    if kind != "volumes":
-        return {"id": f"id-of-{kind}-{key}"}
-    parts = (resource.get(part, "") for part in ("catalog_name", "schema_name", "name"))
-    return {"id": f"id-of-{kind}-{key}", "volume_path": "/".join(("/Volumes", *parts))}
+    parts = [str(resource.get(part, "")) for part in ("catalog_name", "schema_name", "name")]
+    if kind == "volumes":
+        return {"id": ".".join(parts), "volume_path": "/".join(("/Volumes", *parts))}
+    if kind == "schemas":
+        return {"id": f"{parts[0]}.{parts[2]}"}
+    if kind != "jobs":
+        return {"id": f"{MADE_UP}{kind}.{key}>"}
+    made_up = JobId()
+    made_up.key = key
+    return {"id": made_up}
 
 
 class _Resolver:
@@ -219,8 +261,6 @@ class _Resolver:
             msg = "references lead to each other in a circle"
             raise BundleError(msg, found=str(value))
         if isinstance(value, dict):
-            if set(value) == {"__paused__"}:
-                return self._paused(value["__paused__"], depth)
             return {key: self.resolve(one, depth) for key, one in value.items()}
         if isinstance(value, list):
             return [self.resolve(one, depth) for one in value]
@@ -233,11 +273,6 @@ class _Resolver:
         return self.resolve(
             _REFERENCE.sub(lambda found: str(self._find(found[1])), value), depth + 1
         )
-
-    def _paused(self, trigger: Any, depth: int) -> Tree:  # noqa: ANN401  # a mapping, or a reference to one
-        """Pause a trigger, unless it says itself what it is."""
-        resolved: Tree = self.resolve(trigger, depth)
-        return {"pause_status": "PAUSED", **resolved}
 
     def _find(self, reference: str) -> Any:  # noqa: ANN401  # whatever YAML holds
         found: Any = self._facts

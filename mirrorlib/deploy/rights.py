@@ -7,6 +7,7 @@ wrong, or calls of databricks-sdk. Grants and permissions are added; what is the
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
     from mirrorlib.deploy.read import Tree
+    from mirrorlib.deploy.render import Rendered
 
 # What a bundle's own permissions may say, and what the Databricks CLI makes of each for a job.
 _BUNDLE_LEVELS = {"CAN_MANAGE": "CAN_MANAGE", "CAN_VIEW": "CAN_VIEW", "CAN_RUN": "CAN_MANAGE_RUN"}
@@ -45,6 +47,24 @@ def bundle_permission_faults(permissions: object) -> Iterator[str]:
     yield from _principal_faults(permissions, "permissions")
 
 
+def home_faults(permissions: object, root_path: object, deployer: str) -> Iterator[str]:
+    """Say whose home a target's folder is in, when its permissions leave them out: a strict validation fails then.
+
+    A folder that is in the home of whoever deploys is nobody's whom the bundle could name.
+    """
+    found = re.match(r"(?:/Workspace)?/Users/([^/]+)/", str(root_path))
+    if not (found and isinstance(permissions, list) and permissions):
+        return
+    managers = [
+        one.get(name)
+        for one in permissions
+        if isinstance(one, Mapping) and one.get("level") == "CAN_MANAGE"
+        for name in _PRINCIPALS
+    ]
+    if found[1] not in {*managers, deployer}:
+        yield f"its folder is in the home of {found[1]}, to whom permissions has to give CAN_MANAGE"
+
+
 def run_as_faults(run_as: object) -> Iterator[str]:
     """Say what is wrong with who runs the jobs: a word that is not known would leave it to whoever deploys."""
     from databricks.sdk.service.jobs import JobRunAs
@@ -53,18 +73,21 @@ def run_as_faults(run_as: object) -> Iterator[str]:
 
 
 def permit(
-    client: WorkspaceClient, job_id: str, bundle: Sequence[Tree], job: Sequence[Tree]
+    client: WorkspaceClient, job_id: str, rendered: Rendered, permissions: Sequence[Tree]
 ) -> None:
-    """Add the permissions of the bundle, and of the job itself; the owner's stay, above all."""
+    """Add the permissions of the bundle, and of the job itself; whoever deploys owns it, which is more than any."""
     from databricks.sdk.service.iam import AccessControlRequest, PermissionLevel
 
+    bundle = rendered.tree.get("permissions") or []
     of_all = [{**one, "level": _BUNDLE_LEVELS[one["level"]]} for one in bundle]
+    owner = rendered.facts["workspace"]["current_user"]["userName"]
     wanted = [
         AccessControlRequest(
             permission_level=PermissionLevel(one["level"]),
             **{name: one[name] for name in _PRINCIPALS if name in one},
         )
-        for one in (*of_all, *job)
+        for one in (*of_all, *permissions)
+        if owner not in (one.get("user_name"), one.get("service_principal_name"))
     ]
     if wanted:
         client.permissions.update("jobs", job_id, access_control_list=wanted)

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.deploy.references import all_tasks, dynamic_references
+from mirrorlib.deploy.references import all_tasks, dynamic_references, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _SOURCE = "# Databricks notebook source"
 _EMPTY = ("", "[]")
+_CLUSTERS = ("job_cluster_key", "existing_cluster_id", "new_cluster")
 _TASKS = ("notebook_task", "python_wheel_task", "for_each_task", "condition_task", "run_job_task")
 
 
@@ -53,6 +54,8 @@ def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:
     for name in base:
         if name not in cell:
             yield f"{path.name} has no parameter {name} in its cell of parameters"
+    if _imports(path, str(_project(root).get("name"))):
+        yield from _wheel_on_cluster(task, str(_project(root).get("name")))
     handed = {one.get("name") for one in job.get("parameters", [])}
     for name in sorted(handed & set(base)):
         yield f"the job's parameter {name} counts for more than the task's of the same name"
@@ -71,6 +74,13 @@ def _wheel_faults(
         yield "a task of an environment takes no libraries"
     told = task["python_wheel_task"]
     project = _project(root)
+    if "environment_key" in task:
+        environments = {one.get("environment_key"): one for one in job.get("environments", [])}
+        chosen = environments.get(task["environment_key"])
+        if chosen is not None and not _brings(chosen.get("spec"), str(told.get("package_name"))):
+            yield f"the environment {task['environment_key']} lacks the wheel in its dependencies"
+    else:
+        yield from _wheel_on_cluster(task, str(told.get("package_name")))
     if told.get("package_name") != project.get("name"):
         yield f"the wheel is of {project.get('name')}, not of {told.get('package_name')}"
     if told.get("entry_point") not in project.get("scripts", {}):
@@ -80,6 +90,29 @@ def _wheel_faults(
     wrong = understand([filled(str(one), defaults) for one in told.get("parameters", [])])
     if wrong:
         yield f"its parameters are not understood: {wrong}"
+
+
+def _wheel_on_cluster(task: Tree, package: str) -> Iterator[str]:
+    """Say that a task has no cluster, or that its cluster is not handed the wheel."""
+    if not any(name in task for name in _CLUSTERS):
+        handed = "cannot be handed the wheel" if "notebook_task" in task else "need an environment"
+        yield f"it names no cluster, and tasks of its kind on serverless compute {handed}"
+    elif not _brings(task.get("libraries"), package):
+        yield "it runs on a cluster, and lacks the wheel in its libraries"
+
+
+def _brings(told: object, package: str) -> bool:
+    """Say whether libraries or dependencies bring a package: as a wheel, or by its name."""
+    return any(text.endswith(".whl") or text.startswith(package) for text in texts_of(told))
+
+
+def _imports(path: Path, package: str) -> bool:
+    """Say whether a notebook uses a package that it does not install itself."""
+    text = path.read_text(encoding="utf-8")
+    return (
+        "%pip" not in text
+        and re.search(rf"\b(from|import) {re.escape(package)}\b", text) is not None
+    )
 
 
 def parameters_of(job: Tree) -> dict[str, str]:

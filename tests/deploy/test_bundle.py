@@ -186,6 +186,8 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (MAIN, "    run_as:\n      service_principal_name: 00000000-0000-0000-0000-000000000002\n", "", "a production job needs run_as"),
         (MAIN, "    workspace:\n      root_path: /Workspace/Users/00000000-0000-0000-0000-000000000002/.bundle/${bundle.name}/${bundle.target}\n", "", "has to say its root_path"),
         (APPLY, "      trigger: $", '      schedule: {quartz_cron_expression: "0 0 6 * * ?", timezone_id: UTC}\n      trigger: $', "a job has one of schedule and trigger"),
+        (MAIN, "    permissions: # beside those above: it has them on its own folder, and a strict validation wants that said\n      - service_principal_name: 00000000-0000-0000-0000-000000000002\n        level: CAN_MANAGE\n", "", "its folder is in the home of 00000000-0000-0000-0000-000000000002, to whom permissions has to give CAN_MANAGE"),
+        (STORAGE, "    ledger:", "    mirrors:", "mirrors: schemas and dashboards have the same key"),
         ("bundles/check.yml", "0 0 6 * * ?", "0 6 * * *", "0 6 * * * is no Quartz expression"),
         (MAIN, "landing.volume_path}/", "landing.volume_path}", "the url of file_arrival has to end in /"),
         (MAIN, "min_time_between_triggers_seconds: 60", "min_time_between_triggers_seconds: 5", "has to be 60 or more"),
@@ -225,6 +227,28 @@ def test_what_cannot_be_rendered_says_why(
         render(read_bundle(bundle), "prod")
 
     assert told in str(caught.value)
+
+
+def test_a_folder_in_ones_own_home_needs_no_permission(bundle: Path) -> None:
+    """Whoever deploys is not known to the bundle."""
+    change(bundle, MAIN, "Users/00000000-0000-0000-0000-000000000002/", "Users/ann@example.com/")
+    prod = read_bundle(bundle)
+
+    told = "its folder is in the home of ann@example.com"
+    assert [
+        told in str(check_bundle(render(prod, "prod", user=User(name=name)), understand))
+        for name in ("bob", "ann@example.com")
+    ] == [True, False]
+
+
+def test_what_stays_here_matches_something() -> None:
+    """The Databricks CLI warns of a pattern that matches nothing, and a strict validation fails for a warning."""
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+
+    for pattern in render(read_bundle(ROOT)).tree["sync"]["exclude"]:
+        folder = pattern.removesuffix("**")
+        assert folder not in ignored
+        assert any((ROOT / folder).glob("*.*")), pattern
 
 
 def test_a_target_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -119,6 +119,23 @@ def test_the_wheels_tasks_leave_the_tables_that_apply_leaves(
         assert [row.asDict() for row in other.collect()] == rows(spark, table)
 
 
+@pytest.mark.slow
+def test_one_table_goes_through_the_notebook_and_then_through_the_wheel(
+    spark: SparkSession, runner: JobRunner, zone: ZoneWriter
+) -> None:
+    """Both read the same journal: each applies what is new for it, once."""
+    noted = runner.run("incremental_apply", compute="classic", each='["items"]')
+    zone.table("items", keys=["id"]).file([{"id": 8}], number=2)
+    packed = runner.run("incremental_apply", compute="serverless", each='["items"]')
+
+    first = {"compute": "true", "classic_each[0]": "succeeded", "serverless": "excluded"}
+    assert first == states(noted), noted[1].said
+    second = {"compute": "false", "classic": "excluded", "serverless_each[0]": "succeeded"}
+    assert second == states(packed), packed[-1].said
+    found = rows(spark, "items")
+    assert [{"id": 7}, {"id": 8}] == sorted(found, key=lambda row: str(row["id"]))
+
+
 def test_the_environment_holds_the_wheel_and_not_the_clone(environment: Environment) -> None:
     """With the notebooks and the demo's data in it."""
     said = environment.call("mirrorlib", "mirrorlib-task", ["--version"])

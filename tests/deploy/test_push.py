@@ -54,7 +54,7 @@ def test_a_deployment_leaves_what_the_bundle_says(
     code, said = deploy(capsys, wheel)
 
     home = "/Workspace/Users/ann@example.com/.bundle/mirrorlib/dev"
-    left = ["dashboards.mirrors", f"permissions of the folder {home}"]
+    left = ["dashboards.ledger", f"permissions of the folder {home}"]
     assert (0, left) == (code, said["left"])
     assert {"dev.dev_ann_mirrors", "dev.dev_ann_mirrors_copies"} == set(workspace.schemas)
     assert {"dev.dev_ann_mirrors.landing", "dev.dev_ann_mirrors.state"} == set(workspace.volumes)
@@ -138,12 +138,124 @@ def test_production_runs_as_its_principal(
     workspace: Workspace, wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And lies where its root path says."""
-    deploy(capsys, wheel, "--target", "prod")
+    deploy(capsys, wheel, "--target", "prod", "--force")
 
     (principal,) = {job["run_as"]["service_principal_name"] for job in workspace.jobs.values()}
     assert all(
         f"/Workspace/Users/{principal}/.bundle/mirrorlib/prod/" in path for path in workspace.files
     )
+
+
+JOBS = """
+bundle: {name: small}
+targets: {dev: {default: true, git: {branch: main}}}
+variables: {pool: {lookup: {instance_pool: big}}}
+permissions: [{user_name: ann@example.com, level: CAN_MANAGE}, {user_name: bob, level: CAN_VIEW}]
+resources:
+  jobs:
+    caller:
+      name: caller
+      max_concurrent_runs: 1
+      tasks: [{task_key: a, run_job_task: {job_id: "${resources.jobs.zcalled.id}"}}]
+    zcalled: {name: called, max_concurrent_runs: 1}
+"""
+
+
+def test_a_job_that_runs_another_is_told_its_id(
+    workspace: Workspace, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is sent behind it; the next deployment finds both."""
+    (tmp_path / "databricks.yml").write_text(JOBS)
+
+    for _ in range(2):
+        assert 0 == main(["deploy", str(tmp_path), "--wheel", str(wheel)]), capsys.readouterr().err
+
+        assert ["called", "caller"] == [job["name"] for job in workspace.jobs.values()]
+        assert 1 == workspace.jobs[2]["tasks"][0]["run_job_task"]["job_id"]
+
+
+def test_whoever_deploys_owns_the_jobs_and_is_given_no_less(
+    workspace: Workspace, wheel: Path, tmp_path: Path
+) -> None:
+    """A permission beside the owner's own would contradict it."""
+    (tmp_path / "databricks.yml").write_text(JOBS)
+
+    main(["deploy", str(tmp_path), "--wheel", str(wheel)])
+
+    assert [{"user_name": "bob", "permission_level": "CAN_VIEW"}] == workspace.permissions["1"]
+
+
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        ("name: called,", "name: called, description: '${var.pool}',", "the lookup of pool asks for (found <lookup of instance_pool big>). Give it: --var pool=ID"),
+        ("name: called,", "name: called, description: 'of ${resources.jobs.caller.id}',", "the job zcalled needs an id that is not known"),
+    ],
+)  # fmt: skip
+def test_an_id_that_only_the_workspace_can_tell_is_not_made_up(
+    workspace: Workspace,
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
+    told: str,
+) -> None:
+    """Nothing is sent; a value that is given needs no lookup."""
+    (tmp_path / "databricks.yml").write_text(JOBS.replace(old, new))
+    command = ["deploy", str(tmp_path), "--wheel", str(wheel)]
+
+    assert 2 == main(command)
+
+    assert told in capsys.readouterr().err
+    assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked}
+    assert (0 if "pool" in new else 2) == main([*command, "--var", "pool=abc"])
+
+
+def test_two_jobs_of_one_name_are_not_chosen_from(
+    workspace: Workspace, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of them may be somebody else's."""
+    (tmp_path / "databricks.yml").write_text(JOBS)
+    workspace.jobs = {5: {"name": "called"}, 6: {"name": "called"}}
+
+    assert 2 == main(["deploy", str(tmp_path), "--wheel", str(wheel)])
+
+    assert "the workspace has 2 jobs of one name (found called)" in capsys.readouterr().err
+    assert {5, 6} == set(workspace.jobs)
+
+
+@pytest.mark.parametrize(
+    "head, more, code",
+    [
+        ("ref: refs/heads/work", (), 2),
+        ("ref: refs/heads/work", ("--force",), 0),
+        ("ref: refs/heads/work", ("--check",), 0),
+        ("ref: refs/heads/main", (), 0),
+        ("3d3c42e5aac5ba805825da76410c181273ba90b1", (), 0),
+    ],
+)
+def test_a_target_is_deployed_from_its_branch(
+    workspace: Workspace,
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    head: str,
+    more: tuple[str, ...],
+    code: int,
+) -> None:
+    """Unless it is forced, or only checked; a worktree counts too, and a single commit is on no branch."""
+    (tmp_path / "databricks.yml").write_text(JOBS)
+    (tmp_path / "git" / "worktree").mkdir(parents=True)
+    (tmp_path / "git" / "worktree" / "HEAD").write_text(f"{head}\n")
+    (tmp_path / ".git").write_text("gitdir: git/worktree\n")
+
+    assert code == main(["deploy", str(tmp_path), "--wheel", str(wheel), *more])
+
+    assert (code == 2) == (
+        "is deployed from the branch main (found work)" in capsys.readouterr().err
+    )
+    assert (code == 2 or "--check" in more) == (not workspace.jobs)
 
 
 @pytest.mark.parametrize("result, code", [("SUCCESS", 0), ("FAILED", 1), ("CANCELED", 1)])

@@ -47,3 +47,16 @@ def test_its_targets_are_the_bundles() -> None:
 
     assert set(offered) == set(target_names(read_bundle(ROOT))) - {"dev"}
     assert set(re.findall(r"--check --target (\w+)", TEXT)) == set(offered)
+
+
+def test_the_tokens_audience_is_the_policys() -> None:
+    """Else the Databricks SDKs ask for one that the policy does not name."""
+    told = FLOW["jobs"]["deploy"]["env"]["DATABRICKS_TOKEN_AUDIENCE"]
+    page = (ROOT / "docs" / "start" / "databricks.md").read_text()
+    (policy,) = re.findall(r'"audiences": \["([^"]+)"\]', page)
+
+    meant = {
+        "github.server_url": "https://github.com",
+        "github.repository_owner": "YOUR-ORGANISATION",
+    }
+    assert policy == re.sub(r"\$\{\{ (\S+) \}\}", lambda found: meant[found[1]], told)

@@ -17,7 +17,7 @@ import pytest
 
 from mirrorlib.cli import main
 from mirrorlib.deploy.tasks import read_parameters
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, ParameterError
 from mirrorlib.fabric.items import item_id, write_items
 from mirrorlib.notebook import Place, resolve
 
@@ -202,6 +202,77 @@ def test_places_in_the_default_lakehouse_become_onelakes_addresses() -> None:
         "e": [f"{root}/Tables/orders", "/items"],
         "f": ["Tables/orders"],
     } == found
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        ("files:Files/out", "files:{root}/Files/out"),
+        ("files:Files/out?format=json", "files:{root}/Files/out?format=json"),
+        ("zone:Files/zone", "zone:{root}/Files/zone"),
+        ("delta:Tables/copy", "delta:{root}/Tables/copy"),
+        ("delta:dbo.Tables", "delta:dbo.Tables"),
+        ("abfss://other@host/l/Files", "abfss://other@host/l/Files"),
+    ],
+)
+def test_a_receiver_in_the_default_lakehouse_has_its_address_too(value: str, expected: str) -> None:
+    """Behind its kind; else Spark's driver would write into a folder of its own."""
+    context = {"currentWorkspaceId": "w", "defaultLakehouseId": "l"}
+    names = {
+        "notebookutils": SimpleNamespace(runtime=SimpleNamespace(context=context)),
+        "to": value,
+    }
+
+    root = "abfss://w@onelake.dfs.fabric.microsoft.com/l"
+    assert {"to": expected.format(root=root)} == resolve(names, to=str)
+
+
+def test_a_place_of_the_default_lakehouse_needs_one() -> None:
+    """What is not there has no address; other places need none."""
+    context = {"currentWorkspaceId": "w", "defaultLakehouseId": None}
+    names = {
+        "notebookutils": SimpleNamespace(runtime=SimpleNamespace(context=context)),
+        "to": "files:Files/out",
+        "state": "/lake/state",
+    }
+
+    assert {"state": "/lake/state"} == resolve(names, state=str)
+    with pytest.raises(ParameterError, match=r"to is a place .* has none .*Attach a lakehouse"):
+        resolve(names, to=str)
+
+
+def test_the_wheel_is_built_where_there_is_a_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without --wheel; what an earlier build left behind is not taken."""
+    (tmp_path / "mirrorlib").mkdir()
+    (tmp_path / "mirrorlib" / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[project]\nname = "mirrorlib"\nversion = "9.9.9"\nrequires-python = ">=3.11"\n'
+    )
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "mirrorlib-1.0.0-py3-none-any.whl").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
+
+    assert 0 == main(["fabric-items", "out"]), capsys.readouterr().err
+
+    held = Path("out/mirrorlib.Environment/Libraries/CustomLibraries").iterdir()
+    assert ["mirrorlib-9.9.9-py3-none-any.whl"] == [path.name for path in held]
+
+
+def test_without_a_clone_the_wheel_has_to_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is built elsewhere would be another wheel."""
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "theirs"\n')
+    monkeypatch.chdir(tmp_path)
+
+    assert 2 == main(["fabric-items", "out"])
+
+    assert "--wheel" in capsys.readouterr().err
+    assert not Path("out").exists()
 
 
 class Fabric(BaseHTTPRequestHandler):

@@ -1,0 +1,45 @@
+"""Make OneLake's addresses of `Files/…` and `Tables/…`, which on Fabric mean the notebook's default lakehouse.
+
+In: a parameter's value, and what Fabric says of the notebook. Out: the same value, or its address. A kind of
+receiver may stand before the place: `files:Files/out`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HOST = "onelake.dfs.fabric.microsoft.com"
+_FOLDERS = ("Files", "Tables")  # of a lakehouse
+
+
+def onelake_address(about: Mapping[str, str | None], name: str, value: str) -> str:
+    """Return the address of a place in the default lakehouse; any other value as it is.
+
+    Args:
+        about: Fabric's runtime context.
+        name: the parameter, for the error.
+        value: what it says.
+
+    Raises:
+        ParameterError: it is such a place, and the notebook has no default lakehouse.
+
+    """
+    kind, colon, rest = value.partition(":")
+    place = rest if colon and kind.isalpha() else value
+    if place.partition("/")[0] not in _FOLDERS:
+        return value
+    workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")
+    lakehouse = about.get("defaultLakehouseId")
+    if not (workspace and lakehouse):
+        msg = f"the parameter {name} is a place of the default lakehouse, and the notebook has none"
+        step = (
+            "Attach a lakehouse to the notebook as its default, or say the whole address: "
+            f"abfss://WORKSPACE@{_HOST}/LAKEHOUSE.Lakehouse/{place}."
+        )
+        raise ParameterError(msg, found=value, next_step=step)
+    return f"{value.removesuffix(place)}abfss://{workspace}@{_HOST}/{lakehouse}/{place}"
