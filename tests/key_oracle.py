@@ -89,6 +89,8 @@ class Oracle:
 Step = Callable[[Oracle, "DataFrame", "SparkSession", int], "DataFrame"]
 STEPS: dict[str, Step] = {}
 _VIEWS = itertools.count()
+# Steps that make one column look like another; what is lost at them for nothing is not counted.
+TRAPS = frozenset({"cte_exchanged", "cte_grouped", "cte_looked_up", "replaced_view"})
 
 
 def step(function: Step) -> Step:
@@ -396,3 +398,55 @@ def cte(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
     if len(o.columns) > 1:
         del o.columns[dropped]
     return session.sql(f"WITH q AS (SELECT * FROM {named(df)}) SELECT {', '.join(o.every)} FROM q")
+
+
+def queried(o: Oracle, df: DataFrame, session: SparkSession, n: int, *, grouped: bool) -> DataFrame:
+    """Select by SQL what a named query gives under exchanged names, used once or twice; grouped by all of it, or not."""
+    name, other = o.pick(n), o.pick(n + 1)
+    exchanged = {name: other, other: name}
+    listed = ", ".join(f"{c} AS {exchanged.get(c, c)}" for c in o.every)
+    o.columns = {c: o.columns[exchanged.get(c, c)] for c in o.columns}
+    group = f" GROUP BY {', '.join(o.every)}" if grouped else ""
+    again = " WHERE (SELECT count(*) FROM q) > 0" if n % 2 else ""
+    query = f"WITH q AS (SELECT {listed} FROM {named(df)}{group})"
+    return session.sql(f"{query} SELECT {', '.join(o.every)} FROM q{again}")
+
+
+@step
+def cte_exchanged(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Let two columns have each other's name in a named query."""
+    return queried(o, df, session, n, grouped=False)
+
+
+@step
+def cte_grouped(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """The same in one that aggregates."""
+    return no_primary(o, queried(o, df, session, n, grouped=True))
+
+
+@step
+def cte_looked_up(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Overwrite a column in a named query with what it looks up."""
+    name = o.pick(n)
+    o.columns[name] = ""
+    kind = df.schema[name].dataType.simpleString()
+    looked = f"map(0, CAST(NULL AS {kind}))[{name if kind == 'int' else f'hash({name})'}]"
+    listed = ", ".join(f"{looked} AS {c}" if c == name else c for c in o.every)
+    query = f"WITH q AS (SELECT {listed} FROM {named(df)})"
+    return session.sql(f"{query} SELECT {', '.join(o.every)} FROM q")
+
+
+@step
+def replaced_view(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> DataFrame:
+    """Read a view of a view that has been replaced since by one that has two columns exchanged."""
+    name, inner = o.pick(n), named(df)
+    alike = [c for c in o.columns if df.schema[c].dataType == df.schema[name].dataType]
+    other = alike[(alike.index(name) + 1) % len(alike)]
+    exchanged = {name: other, other: name}
+    outer = f"outer{inner}"
+    session.sql(f"CREATE OR REPLACE TEMP VIEW {outer} AS SELECT * FROM {inner}")
+    listed = [df[c].alias(exchanged.get(c, c)) for c in o.every]
+    df.select(*listed).select(*o.every).createOrReplaceTempView(inner)
+    if o.columns[name] != o.columns[other]:  # the view gives each the other's tag, so both are lost
+        o.columns |= {name: "", other: ""}
+    return session.table(outer)

@@ -49,12 +49,16 @@ def keep_keys(spark: SparkSession, sql: str, properties: Mapping[str, str], keys
 
 
 def stored_keys(properties: Mapping[str, str]) -> Keys | None:
-    """Read the keys of a table as they were written; None where there are none, or no keys that we know."""
+    """Read the keys of a table as they were written; None where there are none, or no keys that we know.
+
+    A kept view's are not read as unique, whatever is written: its tombstones are rows, too.
+    """
     told = properties.get(KEYS_PROPERTY)
     try:
-        return Keys.from_json(told) if told is not None else None
+        keys = Keys.from_json(told) if told is not None else None
     except KeysError:
         return None
+    return replace(keys, unique=False) if keys and VIEW_PROPERTY in properties else keys
 
 
 def missing_columns(keys: Keys, columns: Iterable[str]) -> tuple[str, ...]:

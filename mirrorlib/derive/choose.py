@@ -13,16 +13,18 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.derive.local import Reach, is_mark, nodes_above, outputs_of, reach_of
+from mirrorlib.apply.sessions import read_conf
+from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
 from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
+from mirrorlib.keys.outputs import outputs_of
 from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.derive.frames import Framed
 
@@ -60,6 +62,8 @@ _OF_THE_MOMENT = frozenset(
         "uuid",
     }
 )
+# What a session sets that no plan prints, and by which the same rows become others.
+_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
 _NUMBER = re.compile(r"#\d+")
 # Columns by an alias, variables of lambdas, queries in expressions.
 _GIVEN = re.compile(
@@ -88,7 +92,8 @@ class Shape:
     """What a transformation does, as far as its plan shows.
 
     Attributes:
-        told: a hash of the plan above the sources; the same for the same transformation. "" where it cannot be read.
+        told: a hash of the plan above the sources, and of what the session sets; the same for the same
+            transformation. "" where it cannot be read.
         reaches: how each source reaches the result.
         outputs: the result's columns by their numbers.
         why: why nothing of it may be left undone; "" where something may.
@@ -124,7 +129,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         root = join_ctes(read_plan(result.select(*map(quote, names))))
         numbers = selected_numbers(root, names)
         nodes = nodes_above(root, [one.marker for one in framed])
-        told = _hash(root, framed)
+        told = _hash(result.sparkSession, root, framed)
         why = _trouble(result, root, nodes, framed)
         reaches = tuple(reach_of(root, one.marker, _kinds(one)) for one in framed)
     except UnreadablePlanError as exc:
@@ -143,7 +148,7 @@ def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:
     """Hash what a transformation has done, as `Shape.told` is; "" where its plan cannot be read."""
     try:
         plan = read_plan(result.select(*map(quote, result.columns)))
-        return _hash(join_ctes(plan), framed)
+        return _hash(result.sparkSession, join_ctes(plan), framed)
     except UnreadablePlanError:
         return ""
 
@@ -232,12 +237,12 @@ def _used(source: Node, numbers: Mapping[str, str]) -> str:
     )
 
 
-def _hash(root: Node, framed: Sequence[Framed]) -> str:
+def _hash(spark: SparkSession, root: Node, framed: Sequence[Framed]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
     numbers: dict[str, str] = {}
     given = _given(root)
     marks = {one.marker: str(place) for place, one in enumerate(framed)}
-    lines: list[str] = []
+    lines = [f"{name} {read_conf(spark, name)}" for name in _SETTINGS]
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mirrorlib.derive.place import Place
     from mirrorlib.feed.window import Window
 
-_AFRESH = "the transformation is another one than in the last run"
+_AFRESH = "the transformation, or the session's time zone or ANSI mode, is another one than in the last run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
         feed: a change feed, batch or stream. With the images of after alone (`images="post"`) nothing tells
             that a key was updated.
         columns: what identifies a row of the table; without it, the key that the table's property names, where
-            each of its keys occurs once.
+            each of its keys occurs once in every version of the feed, and in the one before it.
 
     Raises:
         KeysError: it is no feed, *columns* cannot be keys, or none are named for a table that may have several
@@ -45,9 +45,13 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
     names = feed.columns
     missing = [name for name in FEED_COLUMNS if name not in names]
     taken = [name for name in (DELETED, NEWEST, PLACE) if name in names]
-    if missing or taken:
-        msg = "the DataFrame is no change feed" if missing else "a column has a name that is needed"
-        raise KeysError(msg, column=(missing or taken)[0])
+    if missing:
+        msg = "the DataFrame is no change feed: it lacks a column of one"
+        step = "Give what read_feed or stream_feed returns, with all of its columns."
+        raise KeysError(msg, column=missing[0], next_step=step)
+    if taken:
+        msg = "a column has a name that is needed"
+        raise KeysError(msg, column=taken[0], next_step="Rename it.")
     gone = f.col(KIND).isin(DELETE, PRE)
     changes = feed.select(
         *[quote(name) for name in names if name not in FEED_COLUMNS],
@@ -67,10 +71,10 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
 
 
 def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
-    """Name the key that the table's property names, of which the table has one row each.
+    """Name the key that the table's property names, of which the table has had one row each all the time.
 
     Raises:
-        KeysError: it may have several, of which a changelog would keep one.
+        KeysError: it may have had several, of which a changelog would keep one.
         KeysLostError: there is none, or it was lost since.
 
     """
@@ -78,6 +82,6 @@ def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
     if told.ok and told.declared is not None and told.declared.unique and not told.steps:
         return told.keys.partition
     columns = ", ".join(require_keys(feed).partition)
-    msg = "the table may have several rows of a key, and a changelog would keep one of each"
+    msg = "the table may have had several rows of a key, and a changelog would keep one of each"
     step = "Name the columns that identify a row: key_feed(feed, columns)."
     raise KeysError(msg, column=columns, next_step=step)

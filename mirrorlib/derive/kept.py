@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.columns import needs_mapping, to_columns
-from mirrorlib.apply.keyed import VIEW_PROPERTY, keys_property, stored_keys
+from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, keys_property, stored_keys
 from mirrorlib.apply.table import MAPPING, feed_properties, find_location, open_log, to_sql
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.apply.log import Commit
+    from mirrorlib.apply.log import Commit, TableLog
     from mirrorlib.derive.place import Place
     from mirrorlib.keys.value import Keys
 
@@ -38,7 +38,7 @@ class View:
 
     Attributes:
         place: the table.
-        keys: of the changelog.
+        keys: of the changelog; none is said to occur once, as the table has tombstones, too.
         order: all columns that tell which row of a key is newer: the order columns, then those of arrival.
         retention: how long tombstones are kept; None for ever.
         id: Delta's, of the table; "" while there is none.
@@ -152,12 +152,14 @@ def _fit_columns(
 
     """
     there = {f.name: f.dataType.simpleString() for f in session.table(view.sql).schema.fields}
+    wants = dict(fields)
     new = {name: kind for name, kind in fields if name not in there}
-    if {**there, **new} != dict(fields):
-        odd = min(set(there.items()) ^ set(fields))
+    odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
+    if odd is not None:
+        found = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
-        raise SchemaError(msg, table=view.place.shown, column=odd[0], found=odd[1], next_step=step)
+        raise SchemaError(msg, table=view.place.shown, column=odd, found=found, next_step=step)
     columns = to_columns(new.items())
     if not columns:
         return
@@ -171,8 +173,8 @@ def _fit_columns(
     session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({', '.join(c.ddl for c in columns)})")
 
 
-def check_owner(session: SparkSession, view: View) -> None:
-    """See that every row of the table is one that was merged into it.
+def check_owner(session: SparkSession, view: View) -> int:
+    """See that every row of the table is one that was merged into it; return the newest version.
 
     Raises:
         ForeignWriteError: somebody else has written, or mirrorlib for another table.
@@ -180,17 +182,35 @@ def check_owner(session: SparkSession, view: View) -> None:
     """
     place = view.place
     log = open_log(session, place.ref, find_location(session, place.ref))
-    after = log.newest() or 0
+    newest = log.newest() or 0
+    after = newest
     while after >= 0:
         found = log.commits(after - 1, after)
-        if not found or _is_meant(found[0], view):
-            return
-        if not found[0].harmless:
-            msg = "somebody else has written to the table of the current view"
-            told = f"version {after}, {found[0].operation} by {found[0].user}"
-            step = "Drop the table and let the view be made anew, or keep it in another one."
-            raise ForeignWriteError(msg, table=place.shown, found=told, next_step=step)
+        if not found:
+            break
+        if _is_meant(found[0], view):
+            _check_between(log, found[0], view)
+            break
+        _check_commit(found[0], view)
         after -= 1
+    return newest
+
+
+def _check_between(log: TableLog, merged: Commit, view: View) -> None:
+    """See that nobody has written while a merge was computed: Delta lets both be."""
+    on = (merged.ours or {}).get(ON, merged.version)
+    for commit in log.commits(on, merged.version - 1) if on < merged.version - 1 else ():
+        if not _is_meant(commit, view):
+            _check_commit(commit, view)
+
+
+def _check_commit(commit: Commit, view: View) -> None:
+    if commit.harmless:
+        return
+    msg = "somebody else has written to the table of the current view"
+    told = f"version {commit.version}, {commit.operation} by {commit.user}"
+    step = "Drop the table and let the view be made anew, or keep it in another one."
+    raise ForeignWriteError(msg, table=view.place.shown, found=told, next_step=step)
 
 
 def _is_meant(commit: Commit, view: View) -> bool:

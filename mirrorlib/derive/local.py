@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirrorlib.keys.columns import Column, Followed, declared_columns
+from mirrorlib.keys.columns import Followed, declared_columns
+from mirrorlib.keys.outputs import TYPE, Column, outputs_of, split
 from mirrorlib.keys.plan import Node
 from mirrorlib.keys.rules import judge
 
@@ -38,22 +39,9 @@ _ROW_BY_ROW = frozenset(
 )
 _BY_KEY = frozenset({"Aggregate", "Distinct"})  # rows of one group are equal in what comes out
 _LISTED = frozenset({"Deduplicate", "Window"})  # rows of one group are equal in what is listed
-_TYPE = r"L?(?:-T\d+ms)?"
 _LIST = re.compile(r"\[([^\[\]]*)\]")
-_ATTRIBUTE = re.compile(rf"(.+?)#(\d+){_TYPE}", re.DOTALL)
-_EQUAL = re.compile(rf"([^()]+?)#(\d+){_TYPE} (?:=|<=>) ([^()]+?)#(\d+){_TYPE}", re.DOTALL)
-_OUTPUT = re.compile(rf"(?:.* AS )?(.+?)#(\d+){_TYPE}", re.DOTALL)
-_SAME_COLUMNS = frozenset(
-    {
-        "Filter",
-        "Repartition",
-        "RepartitionByExpression",
-        "ResolvedHint",
-        "Sort",
-        "SubqueryAlias",
-        "Union",
-    }
-)
+_ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
+_EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
 _BOTH = 2  # sides of a join
 
 
@@ -200,19 +188,6 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
     return ""
 
 
-def outputs_of(node: Node) -> list[Column]:
-    """Return the columns that an operator gives, in their order; none where they cannot be told."""
-    while node.operator != "Project":
-        if node.operator not in _SAME_COLUMNS or not node.children:
-            return []
-        node = node.children[0]
-    inner = node.text.strip()
-    found = [_OUTPUT.fullmatch(part) for part in _split(inner[1:-1], ", ")]
-    if not (inner.startswith("[") and inner.endswith("]") and all(found)):
-        return []
-    return [(one[1], one[2]) for one in found if one is not None]
-
-
 def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     kind, _, condition = node.text.strip().partition(", ")
     equal = list(_equalities(condition))
@@ -248,7 +223,7 @@ def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
     inner = _inside(condition.strip())
     if inner is None:
         return
-    parts = _split(inner, " AND ")
+    parts = split(inner, " AND ")
     if len(parts) > 1:
         for part in parts:
             yield from _equalities(part)
@@ -266,17 +241,6 @@ def _inside(text: str) -> str | None:
         if depth == 0:
             return text[1:-1] if place == len(text) - 1 and text[0] == "(" else None
     return None
-
-
-def _split(text: str, separator: str) -> list[str]:
-    """Take a text apart where no parenthesis is open."""
-    parts, depth, start = [], 0, 0
-    for place, sign in enumerate(text):
-        depth += (sign in "([{") - (sign in ")]}")
-        if depth == 0 and text.startswith(separator, place):
-            parts.append(text[start:place])
-            start = place + len(separator)
-    return [*parts, text[start:]]
 
 
 def nodes_above(root: Node, markers: Iterable[str]) -> list[Node]:

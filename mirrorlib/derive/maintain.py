@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.commit import Mark
-from mirrorlib.apply.keyed import VIEW_PROPERTY, stored_keys
+from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, stored_keys
 from mirrorlib.apply.sessions import configured, lend_session, read_conf
 from mirrorlib.derive.kept import DELETED_AT, OWNED, View, check_owner, ensure_table
 from mirrorlib.derive.place import find_place
@@ -79,7 +79,7 @@ def maintain_current_view(
     keys = require_keys(changes, primary=True)
     view = View(
         place=find_place(spark, target),
-        keys=keys,
+        keys=replace(keys, unique=False),  # its tombstones are rows, too
         order=order_columns(changes, keys, arrival),
         retention=tombstone_retention,
     )
@@ -136,9 +136,9 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
     The commits' mark is session configuration, which all threads of a session share: set in the caller's own, it
     would mark what he writes meanwhile, too. So rows are handed over to a session that nobody else has.
     """
-    mark = Mark(app_id="", version=0, facts={OWNED: view.id})
+    newest = check_owner(session, view)
+    mark = Mark(app_id="", version=0, facts={OWNED: view.id, ON: newest})
     with configured(session, {_MARK: mark.text}):
-        check_owner(session, view)
         _merge(session, rows, view)
         if view.retention is not None and view.keys.deleted is not None:
             seconds = int(view.retention.total_seconds())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.keyed import VIEW_PROPERTY, missing_columns, spelled_keys, stored_keys
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.owners import is_owners
+from mirrorlib.feed.owners import is_owners, keeps_columns
 from mirrorlib.feed.place import address_of, find_feed_table
 from mirrorlib.feed.read import read_rows
 from mirrorlib.keys.tags import stale, tag_columns
@@ -34,8 +34,9 @@ def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = N
         version: the newest without it.
 
     Returns:
-        its rows. `keys_of` tells the keys: none where the property names a column that the table lacks, which
-        `explain_keys` says; the partition key alone where somebody else may have doubled a primary key.
+        its rows. `keys_of` tells the keys: none where the property names a column that the table lacks, or that is
+        another one by now, which `explain_keys` says; the partition key alone where somebody else may have doubled
+        a primary key.
 
     Raises:
         FeedError: there is no such Delta table or version.
@@ -68,7 +69,8 @@ def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame
     keys = stored_keys(properties)
     if keys is None:
         return rows
-    if missing_columns(keys, rows.columns):
+    gone = missing_columns(keys, rows.columns)
+    if gone or not keeps_columns(commits, version, keys.columns):
         return stale(rows)
     keys = spelled_keys(keys, rows.columns)
     owned = keys.unique or VIEW_PROPERTY in properties

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.commit import REWRITE
 from mirrorlib.apply.keyed import ON, grouping_columns, identifying_columns
+from mirrorlib.apply.table import MAPPING
+from mirrorlib.errors import FeedExpiredError
+from mirrorlib.feed.schemas import physical_name
+from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mirrorlib.apply.log import Commit
+    from mirrorlib.feed.actions import Metadata
     from mirrorlib.feed.commits import Commits
 
 # Outcomes of commits of ours that say nothing of the rows that are there.
@@ -21,39 +28,107 @@ _NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})
 def stored_columns(commits: Commits, version: int, *, grouping: bool = False) -> tuple[str, ...]:
     """Name the keys that a table's property names: columns that tell its rows apart, or those that *group* them."""
     metadata = commits.metadata_at(version)
-    names = [field["name"] for field in metadata.schema["fields"]]
     if grouping:
-        return grouping_columns(metadata.properties, names)
+        columns = grouping_columns(metadata.properties, _names(metadata))
+        return columns if keeps_columns(commits, version, columns) else ()
     if not is_owners(commits, version):
         return ()
-    return identifying_columns(metadata.properties, names)
+    return identifying_columns(metadata.properties, _names(metadata))
+
+
+def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> bool:
+    """Say whether columns are still those that they were when mirrorlib last wrote rows.
+
+    Where columns can be renamed, a name that is there may be another column's by now. Not where the log does not tell.
+    """
+    now = commits.metadata_at(version)
+    if MAPPING not in now.properties:
+        return True
+    ours = _last_of_ours(commits, version)
+    if ours is None and commits.first > 0:
+        return False
+    was = _told(commits, 0 if ours is None else ours.version)
+    if was is None:
+        return False
+    before, since = (
+        {fold_name(field["name"]): physical_name(field) for field in one.schema["fields"]}
+        for one in (was, now)
+    )
+    return all(before.get(fold_name(name)) == since.get(fold_name(name)) for name in columns)
 
 
 def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
     """Say whether every value of some columns occurs once in a version; not where the log does not tell."""
     if not commits.first <= version <= commits.newest:
         return False
-    metadata = commits.metadata_at(version)
-    names = [field["name"] for field in metadata.schema["fields"]]
-    told = identifying_columns(metadata.properties, names)
-    return bool(told) and told == columns and is_owners(commits, version)
+    return _identifies(commits, version, columns) and is_owners(commits, version)
+
+
+def stays_one_row(commits: Commits, after: int, until: int, columns: tuple[str, ...]) -> bool:
+    """Say whether every value of some columns occurs once in each version of a window, and in the one before it.
+
+    That it does at the end is not enough: of two rows of a key one may have gone since, and the other stayed.
+    """
+    return (
+        is_one_row(commits, until, columns)
+        and (after < 0 or is_one_row(commits, after, columns))
+        and all(
+            _identifies(commits, version, columns)
+            and _is_undisturbed(commits, commits.provenance(version))
+            for version in range(after + 1, until + 1)
+        )
+    )
+
+
+def _identifies(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
+    metadata = _told(commits, version)
+    if metadata is None:
+        return False
+    told = identifying_columns(metadata.properties, _names(metadata))
+    return bool(told) and told == columns
+
+
+def _told(commits: Commits, version: int) -> Metadata | None:
+    try:
+        return commits.metadata_at(version)
+    except FeedExpiredError:
+        return None
+
+
+def _names(metadata: Metadata) -> list[str]:
+    return [field["name"] for field in metadata.schema["fields"]]
+
+
+def is_owners(commits: Commits, version: int) -> bool:
+    """Say whether the rows of a version are as a commit of mirrorlib has left them, or there are none yet.
+
+    Not where somebody has written before it, but after what it was computed on; Delta lets both be.
+    """
+    for number in range(version, commits.first - 1, -1):
+        provenance = commits.provenance(number)
+        if not _is_undisturbed(commits, provenance):
+            return False
+        if _has_rows(provenance):
+            return True
+    return commits.first == 0
+
+
+def _last_of_ours(commits: Commits, version: int) -> Commit | None:
+    found = map(commits.provenance, range(version, commits.first - 1, -1))
+    return next(filter(_has_rows, found), None)
+
+
+def _has_rows(commit: Commit) -> bool:
+    return commit.ours is not None and commit.ours.get("outcome") not in _NO_ROWS
 
 
 def _is_let(commit: Commit) -> bool:
     return commit.ours is not None or commit.harmless
 
 
-def is_owners(commits: Commits, version: int) -> bool:
-    """Say whether the rows of a version are as a commit of mirrorlib has left them.
-
-    Not where somebody has written before it, but after what it was computed on; Delta lets both be.
-    """
-    for number in range(version, commits.first - 1, -1):
-        provenance = commits.provenance(number)
-        if not _is_let(provenance):
-            return False
-        ours = provenance.ours
-        if ours is not None and ours.get("outcome") not in _NO_ROWS:
-            between = range(max(ours.get(ON, number) + 1, commits.first), number)
-            return all(_is_let(commits.provenance(one)) for one in between)
-    return False
+def _is_undisturbed(commits: Commits, commit: Commit) -> bool:
+    """Say whether a commit is not somebody else's, nor has one of somebody's come while it was computed."""
+    if commit.ours is None or not _has_rows(commit):
+        return _is_let(commit)
+    between = range(max(commit.ours.get(ON, commit.version) + 1, commits.first), commit.version)
+    return all(_is_let(commits.provenance(one)) for one in between)

@@ -27,7 +27,7 @@ from mirrorlib.feed.net import (
     fold_net,
     pair_updates,
 )
-from mirrorlib.feed.owners import is_one_row, stored_columns
+from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.proof import prove_files
 from mirrorlib.feed.refusal import (
@@ -117,18 +117,19 @@ def read_feed(
     frame = tell_changes(frame, window, name, keys, net=net)
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
-    return declare_grouping(frame, found.commits, max(window.until, 0))
+    return declare_grouping(frame, found.commits, window.after, max(window.until, 0))
 
 
-def declare_grouping(frame: DataFrame, commits: Commits, version: int) -> DataFrame:
+def declare_grouping(frame: DataFrame, commits: Commits, after: int, version: int) -> DataFrame:
     """Declare on a feed the partition key that the table's property names; an image of a row identifies none.
 
-    That the table itself has one row of each key goes with the declaration, for `key_feed`; no keys claim it.
+    That the table itself has one row of each key, in every version of the feed from *after* on, goes with the
+    declaration, for `key_feed`; no keys claim it.
     """
     columns = grouping_columns(commits.metadata_at(version).properties, frame.columns)
-    if not columns:
+    if not columns or not keeps_columns(commits, version, columns):
         return frame
-    once = is_one_row(commits, version, columns)
+    once = stays_one_row(commits, after, version, columns)
     return tag_columns(frame, Keys(partition=columns, unique=once), "read_feed")
 
 

@@ -70,6 +70,7 @@ def stream_feed(
         _prove_rest(found, progress)
         # Spark makes the last batch once more; one that was the first begins with this option, and is thrown away.
         first = min(progress.next, commits.newest)
+        before = first if progress.snapshot else min(progress.next, progress.again) - 1
         rows = found.load(reader if progress.snapshot else reader.option("startingVersion", first))
     elif after is not None:
         before = _prove_from(found, after)
@@ -77,8 +78,9 @@ def stream_feed(
         first = min(before + 1, commits.newest)
         rows = found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {before}")
     else:
+        before = commits.newest
         rows = found.load(reader)
-    return declare_grouping(untag(rows), commits, commits.newest)
+    return declare_grouping(untag(rows), commits, before, commits.newest)
 
 
 def _prove_from(table: FeedTable, after: Bound) -> int:

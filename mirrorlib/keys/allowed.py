@@ -102,7 +102,10 @@ def _find(schema: StructType, name: str, what: str) -> str:
     if len(alike) == 1:
         return alike[0]
     msg = f"the {what} name one that the DataFrame does not have"
-    raise KeysError(msg, column=name, found=", ".join(schema.names))
+    if alike:
+        msg = f"the {what} name one that the DataFrame has more than once, in other cases"
+    step = "Name one that it has, in its own case."
+    raise KeysError(msg, column=name, found=", ".join(schema.names), next_step=step)
 
 
 def _check_apart(keys: tuple[str, ...], deleted: str | None, order: tuple[str, ...]) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from mirrorlib.keys.outputs import TYPE, Column, is_closed, outputs_of, selected
 from mirrorlib.keys.plan import Node, UnreadablePlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-Column = tuple[str, str]  # a name, and its number
-_TYPE = r"L?(?:-T\d+ms)?"  # Spark marks long integers, and a watermark's delay
-_END = r"(?=, |\]|,)"
+_END = r"(?=,|\]|$)"
 _PROJECTS = frozenset({"Project", "Aggregate"})
 
 
@@ -30,9 +29,7 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
     found: dict[str, Column] = {}
     for name in names:
         told = re.escape(name)
-        numbers = re.findall(
-            rf"(?:\[|, ){told}#\d+{_TYPE} AS {told}#(\d+){_TYPE}{_END}", marked.text
-        )
+        numbers = re.findall(rf"(?:\[|, ){told}#\d+{TYPE} AS {told}#(\d+){TYPE}{_END}", marked.text)
         if len(numbers) != 1:
             msg = "the key columns cannot be told apart in the plan"
             raise UnreadablePlanError(msg)
@@ -43,7 +40,7 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
 def marked_columns(marked: Node) -> dict[str, Column]:
     """Return the columns of a declaration whose tags are gone, by name."""
     pairs = re.findall(
-        rf"(?:\[|, )((.+?)#\d+{_TYPE} AS \2#(\d+)){_TYPE}{_END}", marked.text, re.DOTALL
+        rf"(?:\[|, )((.+?)#\d+{TYPE} AS \2#(\d+)){TYPE}{_END}", marked.text, re.DOTALL
     )
     return {name: (name, number) for _, name, number in pairs}
 
@@ -55,7 +52,7 @@ def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
         UnreadablePlanError: it is not the select that it has to be.
 
     """
-    told = ", ".join(rf"{re.escape(name)}#(\d+){_TYPE}" for name in names)
+    told = ", ".join(rf"{re.escape(name)}#(\d+){TYPE}" for name in names)
     found = re.fullmatch(rf" \[{told}\]", select.text)
     if select.operator != "Project" or found is None:
         msg = "the columns of the plan's last select cannot be told apart"
@@ -87,47 +84,49 @@ class Followed:
 
     def go_through(self, node: Node, above: Node | None) -> None:
         """Take a step up the plan."""
-        if (
-            node.operator == "CTERelationRef"
-        ):  # from its second use on, the columns have other numbers
-            renumbered = {new for column in self._alive for new in _same_name(node.text, column)}
+        if node.operator == "CTERelationRef":
+            renumbered = {new for old, new in _renumbered(node) if old in self._alive}
             self._alive |= renumbered
             self.columns |= renumbered
         if node.operator not in _PROJECTS or self.lost_at is not None:
             return
+        told = selected(node)
         casts = above is not None and above.operator == "View"
         copies = {
-            copy
-            for column in self._alive
-            for copy in _copies(node.text, column, self.kind, casts=casts)
+            copy for column in self._alive for copy in _copies(told, column, self.kind, casts=casts)
         }
-        self._alive = {column for column in self._alive if _kept(node.text, column)} | copies
+        self._alive = {column for column in self._alive if _kept(told, column)} | copies
         self.columns |= copies
         if not self._alive:
             self.lost_at = node
 
 
-def _copies(text: str, column: Column, kind: str, *, casts: bool) -> list[Column]:
+def _copies(told: str, column: Column, kind: str, *, casts: bool) -> list[Column]:
     """Find what a column is renamed or copied to; a view casts its columns to the types that they have.
 
     What its user casts stands in the same place, so only a cast to the *kind* that is known leaves values alone.
     """
     name, number = column
-    itself = rf"{re.escape(name)}#{number}{_TYPE}"
+    itself = rf"{re.escape(name)}#{number}{TYPE}"
     if casts:
-        told = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
-        itself = rf"(?:{itself}|cast\({itself} as {told}\))"
-    return re.findall(rf"(?:\[|, ){itself} AS (.*?)#(\d+){_TYPE}{_END}", text, re.DOTALL)
+        known = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
+        itself = rf"(?:{itself}|cast\({itself} as {known}\))"
+    return re.findall(rf"(?:^|, ){itself} AS (.*?)#(\d+){TYPE}{_END}", told, re.DOTALL)
 
 
-def _kept(text: str, column: Column) -> bool:
-    """Say whether a column comes out as it is: one that a function is given stands inside of parentheses."""
+def _kept(told: str, column: Column) -> bool:
+    """Say whether a column comes out as it is: one that a function is given, or an index, stands inside of others."""
     name, number = column
-    found = re.finditer(rf"(?:\[|, ){re.escape(name)}#{number}{_TYPE}{_END}", text)
-    return any(text.count("(", 0, one.start()) == text.count(")", 0, one.start()) for one in found)
+    found = re.finditer(rf"(?:^|, ){re.escape(name)}#{number}{TYPE}{_END}", told)
+    return any(is_closed(told[: one.start()]) for one in found)
 
 
-def _same_name(text: str, column: Column) -> list[Column]:
-    name, _ = column
-    numbers = re.findall(rf"(?:\[|, ){re.escape(name)}#(\d+){_TYPE}{_END}", text)
-    return [(name, numbers[0])] if len(numbers) == 1 else []
+def _renumbered(reference: Node) -> list[tuple[Column, Column]]:
+    """Pair the columns of a common table expression with what they are where it is used, by their places.
+
+    From its second use on they have other numbers; the names say nothing, as a query may give any column any name.
+    """
+    inner, outer = (outputs_of(node) for node in (reference.children[0], reference))
+    if [name for name, _ in inner] != [name for name, _ in outer]:
+        return []
+    return list(zip(inner, outer, strict=True))

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import quote
+from mirrorlib.keys.outputs import TYPE, is_closed, selected
 from mirrorlib.keys.plan import Node, walk
 
 if TYPE_CHECKING:
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 _CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
 _NUMBERED = re.compile(r"\)#(\d+)")
-_DEFINED = re.compile(r" AS [^#]*\)#(\d+)")
+# A name behind its expression, up to the number that ends its part of a list.
+_DEFINED = re.compile(rf" AS (?=([^#]*\))#(\d+){TYPE}(?:, |\]|$))")
+_SHARED, _SHARED_CONF = "global_temp", "spark.sql.globalTempDatabase"
+_OWN_FIRST = (4, 2)  # from this Spark on, no function of a user's takes the place of Spark's own
 _OWN = "org.apache.spark.sql.catalyst."
+_OTHERS = frozenset({"java_method", "reflect", "try_reflect"})  # they call any method of Java
 # What Spark writes so without there being such a function.
 _PIVOTED = "__pivot_"  # what Spark calls the columns from which it makes a pivot's
 _WRITTEN = frozenset(
@@ -63,9 +68,22 @@ def defined_columns(root: Node) -> frozenset[str]:
     """Return the numbers of columns that are named like a call."""
     found: set[str] = set()
     for node in walk(root):
-        numbers = _DEFINED if node.children else _NUMBERED  # a leaf prints its columns alone
-        found.update(numbers.findall(node.text))
+        # A leaf prints its columns alone.
+        found.update(_defined(node) if node.children else _NUMBERED.findall(node.text))
     return frozenset(found)
+
+
+def _defined(node: Node) -> list[str]:
+    """Return the numbers of the names like a call that an operator gives to what it computes.
+
+    A text in a call may look like one, too, `concat(x AS y)#7`; it stands where a parenthesis is open.
+    """
+    text = selected(node) or node.text.strip().removeprefix("[")
+    return [
+        one[2]
+        for one in _DEFINED.finditer(text)
+        if is_closed(one[1]) and is_closed(text[: one.start()])
+    ]
 
 
 def called(node: Node) -> set[str]:
@@ -88,9 +106,26 @@ def user_defined(spark: SparkSession, names: Iterable[str]) -> frozenset[str]:
         return frozenset(told)
 
 
+def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
+    """Say how many operators of a way stand below a view that another session may have made.
+
+    That session may have its own function by a name that is Spark's here.
+    """
+    if tuple(map(int, spark.version.split(".")[:2])) >= _OWN_FIRST:
+        return 0
+    schema = quote(spark.conf.get(_SHARED_CONF, _SHARED) or _SHARED)
+    begin = f" ({schema}."
+    places = [
+        n for n, node in enumerate(way) if node.operator == "View" and node.text.startswith(begin)
+    ]
+    return max(places, default=0)
+
+
 def _own(spark: SparkSession, told: set[str]) -> set[str]:
     # A name with a catalog before it is no function of Spark's, nor is one with odd signs.
-    plain = sorted(name for name in told if re.fullmatch(r"\w+", name))
+    plain = sorted(
+        name for name in told if re.fullmatch(r"\w+", name) and name.lower() not in _OTHERS
+    )
     found = _registered(spark, plain)
     own = {name for name in plain if name in found and _is_own(spark, name)}
     written = {name for name in told - found if name in _WRITTEN or name.startswith(_PIVOTED)}

@@ -19,7 +19,13 @@ from mirrorlib.keys.columns import (
     marked_columns,
     selected_numbers,
 )
-from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
+from mirrorlib.keys.functions import (
+    called,
+    calls_python,
+    defined_columns,
+    shared_until,
+    user_defined,
+)
 from mirrorlib.keys.order import judge_order
 from mirrorlib.keys.plan import (
     Node,
@@ -161,11 +167,16 @@ def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[E
     if not all(effect.partition for effect in effects):
         return effects  # it is lost already: no need to look functions up
     foreign = user_defined(spark, sorted(names))
+    shared = shared_until(spark, [node for node, _ in way])
+
+    def calls(place: int, node: Node) -> bool:
+        names = called(node)
+        unknown = bool(names) if place < shared else bool(names & foreign)
+        return unknown or is_redacted(node.text) or calls_python(node, defined)
+
     return [
-        judge_functions(node)
-        if is_redacted(node.text) or calls_python(node, defined) or called(node) & foreign
-        else effect
-        for (node, _), effect in zip(way, effects, strict=True)
+        judge_functions(node) if calls(place, node) else effect
+        for place, ((node, _), effect) in enumerate(zip(way, effects, strict=True))
     ]
 
 

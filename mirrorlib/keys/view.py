@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
+_WITHOUT_ORDER = frozenset({"geography", "geometry", "interval", "map", "variant"})
 _RANK = "_mirror_rank"
 NULL_KEY = "MIRRORLIB_NULL_KEY"
 
@@ -57,7 +59,7 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
     """Return all columns that tell which row of a key is newer.
 
     Raises:
-        KeysError: there are none, or one of them is missing.
+        KeysError: there are none, one of them is missing, or is of a type that has no order.
 
     """
     told = (arrival,) if isinstance(arrival, str) else tuple(arrival)
@@ -70,8 +72,30 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
     missing = [name for name in order if there.count(name) != 1]
     if missing:
         msg = "the DataFrame does not have that order column, or has it twice"
-        raise KeysError(msg, column=missing[0])
+        step = "Name one that it has once, in its own case."
+        raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)
+    for name in order:
+        _check_order(name, df.schema[name].dataType)
     return order
+
+
+def _check_order(name: str, kind: DataType) -> None:
+    """Refuse a type by which Spark cannot order."""
+    if not _has_order(kind):
+        msg = "rows cannot be ordered by a column of this type"
+        step = "Name another column, or one that is computed from it."
+        found = kind.simpleString().partition("<")[0]
+        raise KeysError(msg, column=name, found=found, next_step=step)
+
+
+def _has_order(kind: DataType) -> bool:
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, StructType):
+        return all(_has_order(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return _has_order(kind.elementType)
+    return kind.typeName().partition("(")[0] not in _WITHOUT_ORDER
 
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:

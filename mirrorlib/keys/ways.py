@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.keys.columns import Column, Followed, marked_columns
+from mirrorlib.keys.columns import Followed, marked_columns
+from mirrorlib.keys.outputs import Column
 from mirrorlib.keys.plan import Node
 from mirrorlib.keys.rules import judge
 from mirrorlib.keys.tags import MARKER

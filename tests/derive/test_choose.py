@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from mirrorlib.apply.sessions import configured
 from mirrorlib.derive.choose import Choice, choose, shape_of
 from mirrorlib.derive.frames import Framed
 from mirrorlib.keys.declare import key_by
@@ -104,6 +105,13 @@ BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
         KEYS,
         BY_I,
     ),
+    "cte that gives a key another name": (
+        lambda t: _view(t.d).sql(
+            "WITH x AS (SELECT c AS k, v AS c FROM seen GROUP BY c, v) SELECT c AS v, k FROM x"
+        ),
+        KEYS,
+        (("c", "k"),),
+    ),
     "key by": (lambda t: key_by(t.d, "c"), ROWS, BY_BOTH),
     "union": (lambda t: t.d.select("c").union(t.o.select("n")), KEYS, BY_C),
     "union the other way": (
@@ -186,6 +194,16 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
     "value under a key's name": (
         lambda t: _view(t.d).sql(
             "WITH x AS (SELECT coalesce(v, c, 0) AS c FROM seen) SELECT c, count(*) FROM x GROUP BY c"
+        ),
+        "do not come out",
+    ),
+    "value that is looked up under a key's name": (
+        lambda t: _view(t.d).sql("WITH x AS (SELECT a[c] AS c FROM seen) SELECT c FROM x"),
+        "do not come out",
+    ),
+    "value that is grouped under a key's name": (
+        lambda t: _view(t.d).sql(
+            "WITH x AS (SELECT c AS k, v AS c FROM seen GROUP BY c, v) SELECT c FROM x"
         ),
         "do not come out",
     ),
@@ -293,6 +311,26 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
 
     assert told(1) == told(1)
     assert told(1) != told(2)
+
+
+@pytest.mark.parametrize(
+    "setting, value",
+    [("spark.sql.session.timeZone", "Asia/Tokyo"), ("spark.sql.ansi.enabled", "other")],
+)
+def test_what_the_session_sets_is_a_part_of_a_transformation(
+    spark: SparkSession, setting: str, value: str
+) -> None:
+    """A moment's day is another one in another time zone, and the plan is the same."""
+
+    def told() -> str:
+        source = framed(spark, "c int, at timestamp", "c")
+        return shape_of(source.frame.selectExpr("c", "CAST(at AS date) AS day"), [source]).told
+
+    first, before = told(), spark.conf.get(setting)
+    other = {"true": "false", "false": "true"}.get(before, value)
+    with configured(spark, {setting: other}):
+        assert first != told()
+    assert first == told()
 
 
 def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None:

@@ -61,6 +61,24 @@ def _exploded(orders: DataFrame) -> DataFrame:
     return orders.selectExpr("id", "customer AS c", "explode(sequence(1, v)) AS e")
 
 
+def _queried(query: str) -> Transform:
+    """Give a query over a view of orders."""
+
+    def transform(orders: DataFrame) -> DataFrame:
+        orders.createOrReplaceTempView("seen_orders")
+        return orders.sparkSession.sql(query)
+
+    return transform
+
+
+_EXCHANGED = "WITH q AS (SELECT customer AS id, id AS customer, v FROM seen_orders) SELECT * FROM q"
+_GROUPED = (
+    "WITH q AS (SELECT customer AS c, v AS customer, count(*) AS n FROM seen_orders GROUP BY customer, v) "
+    "SELECT customer, n FROM q"
+)
+_NAMES = "map(0, 7, 1, 7, 2, 8)"
+_LOOKED_UP = f"WITH q AS (SELECT {_NAMES}[customer] AS customer, {_NAMES}[id] AS id FROM seen_orders) SELECT * FROM q"
+
 RECIPES = (
     Recipe("rows", lambda o: o.where("v > 1").selectExpr("id AS i", "customer", "v + 1 AS w")),
     Recipe("explode", _exploded),
@@ -77,6 +95,9 @@ RECIPES = (
     Recipe("group by a value", lambda o: o.groupBy("v").count(), in_full=True),
     Recipe("self join", lambda o: o.join(o.groupBy().max("v")), in_full=True),
     Recipe("top", lambda o: o.sort("customer", "id", "v").limit(2), in_full=True),
+    Recipe("exchanged by SQL", _queried(_EXCHANGED)),
+    Recipe("another column by SQL", _queried(_GROUPED), in_full=True),
+    Recipe("looked up by SQL", _queried(_LOOKED_UP), in_full=True),
     Recipe("counted", lambda o: o.selectExpr("*", f"v + {o.count()} AS w"), in_full=True),
 )
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mirrorlib.derive import maintain
 from mirrorlib.derive.feed import key_feed
 from mirrorlib.derive.maintain import maintain_current_view, read_current_view
 from mirrorlib.errors import ForeignWriteError, KeysError, KeysLostError, SchemaError
+from mirrorlib.feed.keyed import read_table
 from mirrorlib.feed.read import read_feed
 from mirrorlib.feed.stream import stream_feed
 from mirrorlib.keys.declare import key_by
+from mirrorlib.keys.foundry import to_foundry_schema
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import current_view
@@ -351,13 +355,12 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
     other = spark.createDataFrame([INSERT], SCHEMA)
     with pytest.raises(KeysError, match="made with other keys"):
         maintain_current_view(key_by(other, "at", cdc=True, order_by="id"), view)
-    with pytest.raises(SchemaError, match=r"column (w|v): the table's columns are not"):
-        maintain_current_view(
-            key_by(
-                other.withColumnRenamed("v", "w"), "id", cdc=True, deleted="gone", order_by="at"
-            ),
-            view,
-        )
+    for odd, found in (
+        (other.withColumnRenamed("v", "w"), "string in the table, nothing in the changelog"),
+        (other.selectExpr("id", "gone", "at", "1 AS v", "2 AS a"), "string in the table, int in"),
+    ):
+        with pytest.raises(SchemaError, match=rf"column v: the table's columns are not.*{found}"):
+            maintain_current_view(key_by(odd, "id", cdc=True, deleted="gone", order_by="at"), view)
 
     other.write.format("delta").save(f"{view}2")
     with pytest.raises(KeysError, match="holds no current view"):
@@ -386,7 +389,7 @@ def test_views_that_are_kept_at_the_same_time_mark_their_own_commits_alone(
         list(threads.map(keep, views))
 
     ids = [spark.sql(f"DESCRIBE DETAIL delta.`{view}`").collect()[0]["id"] for view in views]
-    assert [[{"view": told}] for told in ids] == [marks(view) for view in views]
+    assert [[{"view": told, "on": 0}] for told in ids] == [marks(view) for view in views]
     for view in views:
         spark.sql(f"DELETE FROM delta.`{view}` WHERE id = 2")
         with pytest.raises(ForeignWriteError, match="DELETE by"):
@@ -409,6 +412,51 @@ def test_a_commit_for_another_view_is_somebody_elses(spark: SparkSession, view: 
     write(f"{view}2")
     with pytest.raises(ForeignWriteError, match="somebody else has written"):
         maintain_current_view(changes, view)
+
+
+@pytest.mark.thorough("after")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_write_beside_a_merge_does_not_pass_unnoticed(
+    spark: SparkSession, view: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Between the look at the table and the merge, or that and the forgetting: nobody claims a primary key then."""
+    maintain_current_view(changelog(spark, INSERT), view)
+    merge = maintain._merge
+
+    def merge_and_meddle(*given: Any) -> None:
+        insert = f"INSERT INTO delta.`{view}` VALUES (1, false, 7, 'mine', NULL)"
+        for step in (merge, None) if when == "after" else (None, merge):
+            spark.sql(insert) if step is None else step(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(maintain, "_merge", merge_and_meddle)
+        maintain_current_view(
+            changelog(spark, DELETE, OTHER), view, tombstone_retention=timedelta(0)
+        )
+
+    ours = [version.ours is not None for version in read_versions(view)[2:]]
+    assert ours == [when == "after", when == "before", True]
+    keys = keys_of(read_current_view(spark, view))
+    assert (("id",), ()) == (keys.partition, keys.primary)
+    with pytest.raises(ForeignWriteError, match=r"version \d, WRITE by"):
+        maintain_current_view(changelog(spark, OTHER), view)
+
+
+def test_a_view_of_a_view_has_tombstones_of_its_own(spark: SparkSession, view: str) -> None:
+    """What goes into it first may have each key once; the table does not say so, nor does one that has said it."""
+    maintain_current_view(current_view(changelog(spark, INSERT, OTHER)), view)
+    maintain_current_view(changelog(spark, DELETE), view)
+
+    def found() -> list[tuple[object, ...]]:
+        table = read_table(spark, view)
+        assert not keys_of(table).unique
+        assert "gone" in json.dumps(to_foundry_schema(table)["primaryKey"])
+        return [tuple(row)[:-1] for row in current_view(table).collect()]
+
+    assert [OTHER] == found() == live(spark, view)
+    told = replace(keys_of(read_table(spark, view)), unique=True).to_json()
+    spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.keys' = '{told}')")
+    assert [OTHER] == found()
 
 
 def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:

@@ -14,6 +14,8 @@ import mirrorlib
 from mirrorlib.derive.feed import key_feed
 from mirrorlib.export.run import export_tables
 from mirrorlib.feed.keyed import read_table
+from mirrorlib.feed.owners import stored_columns
+from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.read import read_feed
 from mirrorlib.keys.foundry import to_foundry_schema
 from mirrorlib.keys.read import explain_keys, keys_of
@@ -195,6 +197,34 @@ def test_columns_that_are_gone_leave_no_keys(spark: SparkSession, tmp_path: Path
     assert Keys() == keys_of(rows.where("v > ''"))
     assert "names are columns which it no longer has" in str(explain_keys(rows.where("v > ''")))
     assert Keys() == keys_of(read_feed(spark, table, after=-1))
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["RENAME COLUMN id TO was", "ADD COLUMN id int"],
+        ["RENAME COLUMN id TO was", "RENAME COLUMN k TO id", "RENAME COLUMN was TO k"],
+    ],
+    ids=["new", "exchanged"],
+)
+def test_columns_that_have_become_others_leave_no_keys(
+    spark: SparkSession, tmp_path: Path, statements: list[str]
+) -> None:
+    """Another one has the name of the key now; before that, and by its other name, nothing has changed."""
+    columns = "id int, k int, v string"
+    table = plain(spark, tmp_path / "t", Keys(partition=("id",)), columns)
+    rows = spark.createDataFrame([(1, 2, "a")], columns)
+    mark = '{"mirrorlib": {"batch": 1}}'
+    rows.write.format("delta").mode("append").option("userMetadata", mark).save(table)
+    for statement in ("RENAME COLUMN v TO w", *statements):
+        spark.sql(f"ALTER TABLE delta.`{table}` {statement}")
+
+    assert GROUPED == keys_of(read_table(spark, table, version=2))
+    assert Keys() == keys_of(read_table(spark, table))
+    assert "names are columns which it no longer has" in str(explain_keys(read_table(spark, table)))
+    assert Keys() == keys_of(read_feed(spark, table, after=0))
+    commits = find_feed_table(spark, table).commits
+    assert () == stored_columns(commits, commits.newest, grouping=True)
 
 
 def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> None:

@@ -76,6 +76,59 @@ def two_ctes(c: Case) -> DataFrame:
     )
 
 
+@edge("another column under a key's name in a CTE", Keys(partition=("x",)))
+def exchanged_in_a_cte(c: Case) -> DataFrame:
+    """By its place it is the other one, though somebody has put the key's tag on it."""
+    tag = exchangeable(c).schema["k1"].metadata
+    found = c.session.sql(
+        "WITH q AS (SELECT k1 AS x, n AS k1 FROM kn GROUP BY k1, n) SELECT k1, x FROM q"
+    )
+    return found.select(c.f.col("k1").alias("k1", metadata=tag), "x")
+
+
+@edge("a value that a key looks up in a CTE", NONE)
+def looked_up(c: Case) -> DataFrame:
+    """The key is no more than an index."""
+    tag = exchangeable(c).schema["k1"].metadata
+    found = c.session.sql("WITH q AS (SELECT m[k1] AS k1 FROM kn) SELECT k1 FROM q")
+    return found.select(c.f.col("k1").alias("k1", metadata=tag))
+
+
+@edge("CTE that is used twice", Keys(partition=("x",)))
+def used_twice(c: Case) -> DataFrame:
+    """Its columns have other numbers then, and the same places."""
+    exchangeable(c)
+    return c.session.sql(
+        "WITH q AS (SELECT n AS k, k1 AS x FROM kn WHERE n > 0 ORDER BY n) "
+        "SELECT * FROM q WHERE k <= (SELECT max(k) FROM q)"
+    )
+
+
+@edge("CTE over a view that was replaced", NONE)
+def replaced_below_a_cte(c: Case) -> DataFrame:
+    """The outer view puts back the tag of the column that had that name."""
+    exchangeable(c)
+    for name, query in (
+        ("inner_kn", "SELECT k1 AS n, n AS k1 FROM kn"),
+        (
+            "outer_kn",
+            "WITH q AS (SELECT k1 AS x, n AS k1 FROM inner_kn GROUP BY k1, n) SELECT k1, x FROM q",
+        ),
+        ("inner_kn", "SELECT k1, n FROM kn"),
+    ):
+        c.session.sql(f"CREATE OR REPLACE TEMP VIEW {name} AS {query}")
+    found = c.session.table("outer_kn")
+    assert "mirrorlib.key" in found.schema["k1"].metadata
+    return found
+
+
+def exchangeable(c: Case) -> DataFrame:
+    """Make a view of a key and of columns that could pass for it."""
+    df = key_by(c.df.selectExpr("k1", "CAST(v AS int) AS n", "map(k1, 7) AS m"), "k1")
+    df.createOrReplaceTempView("kn")
+    return df
+
+
 @edge("recursive CTE", NONE)
 def recursive(c: Case) -> DataFrame:
     """Let a query refer to itself; Spark 4.1 is the first that can."""
@@ -221,6 +274,24 @@ def like_own(c: Case) -> DataFrame:
     return c.df.withColumn("n", c.f.udf(same, "string")(c.f.lit("a")))
 
 
+for text in ("x AS y", "x AS y(", "x AS (y)"):
+
+    @edge(f"Python function named like Spark's of a literal {text!r}", NONE)
+    def like_alias(c: Case, text: str = text) -> DataFrame:
+        """What it is given looks as if a column were named so."""
+        same = eval("lambda value: value")  # noqa: S307  # as above
+        same.__name__ = "concat"
+        given = c.f.udf(same, "string")(c.f.lit(text))
+        return c.df.withColumn("n", given).withColumn("o", c.f.coalesce(given, c.f.lit("z")))
+
+
+add(
+    "columns named like calls",
+    PARTITION,
+    lambda c: c.df.selectExpr("*", "max(v) OVER (PARTITION BY k1)", "upper(w)").drop("v"),
+)
+
+
 @edge("Python function in a sort", NONE)
 def in_sort(c: Case) -> DataFrame:
     """It computes no column."""
@@ -302,6 +373,27 @@ def java_like_own(c: Case) -> DataFrame:
 def java_function(c: Case, name: str) -> None:
     """Register a function of a class that is put into a jar."""
     c.session.udf.registerJavaFunction(name, "Same", "string")
+
+
+@edge("own function in a global view", NONE)
+def in_global_view(c: Case) -> DataFrame:
+    """Another session may have made the view, and have its own function of that name; since Spark 4.2 it cannot."""
+    c.df.selectExpr("*", "upper(w) AS n").createOrReplaceGlobalTempView("shared")
+    found = c.session.table("global_temp.shared")
+    c.df.createOrReplaceGlobalTempView("plain")
+    assert WHOLE == keys_of(c.session.table("global_temp.plain").selectExpr("*", "upper(w) AS n"))
+    assert c.session.version < "4.2" or WHOLE == keys_of(found)
+    return found if c.session.version < "4.2" else plain(c.session)
+
+
+for name in ("reflect", "java_method", "try_reflect"):
+
+    @edge(f"Java method by {name}", NONE)
+    def reflected(c: Case, name: str = name) -> DataFrame:
+        """It may be anybody's."""
+        if name == "try_reflect" and c.session.version < "4":
+            pytest.skip("it came with Spark 4")
+        return c.df.selectExpr("*", f"{name}('java.util.UUID', 'randomUUID') AS n")
 
 
 @edge("Spark's own function of the JVM that is none of SQL's", NONE)
