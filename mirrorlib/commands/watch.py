@@ -85,6 +85,7 @@ def run_rounds(
     say: Callable[[_R], None],
     stop: Stop,
     pause: float | None,
+    check: Callable[[], None],
     *,
     as_json: bool,
 ) -> bool:
@@ -92,10 +93,11 @@ def run_rounds(
 
     A first round that cannot begin is wrong usage, or a place that is not there. Later ones were
     begun well: what keeps one from beginning, as a zone that is not mounted for a moment does, is told,
-    and the next round tries again.
+    and the next round tries again. What no round can mend is what *check* raises: it is asked after each
+    that did not go well.
 
     Raises:
-        MirrorError: the first round could not begin.
+        MirrorError: the first round could not begin, or no other can.
         CutShortError: the only round was told to stop, and left tables behind.
 
     """
@@ -107,7 +109,11 @@ def run_rounds(
         if behind and stop.number is not None:
             raise CutShortError(stop.number, behind)
         return well
-    while not stop.wait(pause):
+    while True:
+        if not well:
+            check()
+        if stop.wait(pause):
+            return well
         try:
             report = one()
         except MirrorError as exc:
@@ -116,4 +122,3 @@ def run_rounds(
         else:
             say(report)
             well = report.ok
-    return well

@@ -22,6 +22,8 @@ from mirrorlib.landing.types import (
     is_binary_float,
 )
 
+_MOST_DIGITS = pa.decimal256(76, MAX_PRECISION)
+
 
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy) -> pa.ChunkedArray:
     """Cast what pyarrow read to its mirror type *kind*.
@@ -170,8 +172,8 @@ def _shortest_digits(values: pa.ChunkedArray, target: pa.Decimal128Type) -> pa.C
         return values.cast(pa.string()).cast(target)
     except pa.ArrowInvalid:
         # The digits of a single, 0.1 as 0.10000000149011612, are more than its column may have.
-        rounded = pc.round(values, target.scale, round_mode="half_towards_infinity")
-        return rounded.cast(pa.string()).cast(target)
+        digits = values.cast(pa.string()).cast(_MOST_DIGITS)
+        return pc.round(digits, target.scale, round_mode="half_towards_infinity").cast(target)
 
 
 def _roomy(target: pa.Decimal128Type) -> pa.DataType:
