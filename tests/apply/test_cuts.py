@@ -159,3 +159,16 @@ def test_days_and_moments_without_a_zone_are_one_column(
     midnight = datetime(1970, 1, 2)
     found = {row["id"]: row["at"] for row in read.collect()}
     assert {1: midnight, 2: midnight.replace(microsecond=1)} == found
+
+
+@pytest.mark.thorough
+def test_a_reset_table_may_have_moments_without_a_zone(fresh: Mirror) -> None:
+    """Whatever it had before; the table that is replaced needs a feature for them."""
+    fresh.table.file(pa.table({"id": [1], "at": pa.array([1], pa.timestamp("us"))}))
+    assert "current" == fresh.run().state
+    mirrorlib.reset(fresh.spark, fresh.target, fresh.name)
+
+    assert "current" == fresh.run(ntz="keep").state
+
+    types = dict(fresh.spark.read.format("delta").load(str(fresh.path)).dtypes)
+    assert "timestamp_ntz" == types["at"]
