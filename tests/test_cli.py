@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from mirrorlib.cli import main
+from mirrorlib.cli import main, understand
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         ("apply", "zone", "target", "--ntz", "local"),
         ("apply", "zone", "target", "--retention", "3"),
         ("plan", "zone", "target", "--watch", "1"),
+        ("plan", "zone", "target", "--retention", "3"),
         ("status",),
         ("reset", "target"),
     ],
@@ -76,6 +77,14 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixt
     streams = capsys.readouterr()
     assert "usage: mirrorlib" in streams.err
     assert "" == streams.out
+
+
+def test_plan_takes_what_apply_is_told_of_a_table() -> None:
+    """So that the one is asked by the other's line."""
+    told = "--on-gone drop --quiet-updates --cleanup move --retention 3 --allow-empty --retry"
+
+    for command in ("apply", "plan"):
+        assert "" == understand([command, "zone", "target", *told.split()])
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -37,7 +37,7 @@ from mirrorlib.apply.doubt import check_doubt
 from mirrorlib.apply.guard import stand
 from mirrorlib.apply.keyed import CLAIMED
 from mirrorlib.apply.onboard import open_folder, told_changed
-from mirrorlib.apply.plan import Limits, Watched, position_after
+from mirrorlib.apply.plan import Limits, Watched, position_after, seen_until
 from mirrorlib.apply.prepare import Prepared, prepare_files
 from mirrorlib.apply.protocol import carry_out
 from mirrorlib.apply.record import Entry, Plan, PlannedFile, new_attempt
@@ -120,7 +120,8 @@ def _apply_batches(
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock: dict[str, float] = {}
-        standing = stand(work, entry)
+        standing = stand(work, entry, tally.verified)
+        tally.verified = standing.verified
         coming = coming_files(work, standing, opened, position_of(entry), bars, options)
         if not coming.files:
             return _end_idle(tally, opened, coming, bars, options)
@@ -246,6 +247,7 @@ def _write_plan(
         table_version=standing.version,
         previous=_outcome(entry, standing),
         listed_at=listed_at,
+        seen_until=seen_until(entry.plan).isoformat(timespec="microseconds") if entry else "",
     )
     with work.step("plan", clock, plan, len(plan.files), plan.rows):
         return work.journal.write_plan(work.life, plan)

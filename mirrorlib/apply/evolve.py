@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from mirrorlib.landing.columns import FileColumn
 
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
+_NONE_HOLDS_BOTH = "a value of the file does not fit the table's type, and no type holds both"
+_START_OVER = (
+    "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
+)
 
 
 class BatchEndsError(Exception):
@@ -131,6 +135,7 @@ def grow_columns(
             old = find_column(before, mine.name)
             if divisible and earlier and old is not None and not _in_place(old.type, wider):
                 raise BatchEndsError
+            rescued = _check_wider(source, landed, file_column, mine, wide) or rescued
             _check_earlier(source, earlier, landed, file_column, mine, wide, divisible=divisible)
             columns = tuple(wide if column is mine else column for column in columns)
     if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
@@ -201,9 +206,7 @@ def _widened(
     row = _has_misfit(source, landed, column, mine)
     types = f"{column.stored} in the file, {mine.sql_type} in the table"
     if wider is None or wider == mine.type:
-        msg = "a value of the file does not fit the table's type, and no type holds both"
-        step = "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
-        raise _error(source, landed, column, msg, types, step, row)
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
     old = find_column(before, mine.name)
     if old is not None and not rewritable and not _in_place(old.type, wider):
         msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
@@ -214,6 +217,25 @@ def _widened(
         msg = f"the column would have to become {sql_type(wider)}, and {policy}"
         raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
     return wider
+
+
+def _check_wider(
+    source: Source, landed: Landed, column: FileColumn, mine: Column, wide: Column
+) -> bool:
+    """See that the file's values survive in the wider type: a double does not hold every bigint.
+
+    Returns:
+        some do not, and are kept beside their column.
+
+    Raises:
+        SchemaError: some do not.
+
+    """
+    row = _has_misfit(source, landed, column, wide)
+    if row is not None and source.policies.plain != "add":
+        types = f"{column.stored} in the file, {mine.sql_type} in the table"
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+    return row is not None
 
 
 def _check_earlier(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.apply.columns import sql_type
+from mirrorlib.apply.columns import find_column, sql_type
 from mirrorlib.apply.fold import MARKER, OP, ORDER
 from mirrorlib.apply.marks import INSERT, UPSERT
 from mirrorlib.apply.prepare import fitted_rows
@@ -23,7 +23,7 @@ from mirrorlib.apply.read import can_spark_read, open_batches
 from mirrorlib.apply.rescue import needs_rescue
 from mirrorlib.apply.sessions import file_reader
 from mirrorlib.identifiers import quote
-from mirrorlib.landing.types import mirror_type
+from mirrorlib.landing.types import is_binary_float, mirror_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +66,8 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     for group in _same_shape(source, prepared.landed, ordered=ordered):
         native = []
         for landed in group:
-            if can_spark_read(source, landed) and not needs_rescue(source, landed, columns):
+            as_it_is = can_spark_read(source, landed) and not _has_shortest_digits(landed, columns)
+            if as_it_is and not needs_rescue(source, landed, columns):
                 native.append(landed)
             else:
                 frames.append(_rewritten(stage, source, prepared, landed, ordered=ordered))
@@ -77,6 +78,15 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
         whole = whole.unionByName(frame)
     names = [quote(column.name) for column in columns]
     return whole.select(*names, MARKER, ORDER) if ordered else whole.select(*names)
+
+
+def _has_shortest_digits(landed: Landed, columns: Columns) -> bool:
+    """Say whether doubles become decimals: not all Javas agree on their shortest digits (JDK-4511638)."""
+    pairs = ((column, find_column(columns, column.name)) for column in landed.schema.columns)
+    return any(
+        mine is not None and pa.types.is_decimal(mine.type) and is_binary_float(column.type)
+        for column, mine in pairs
+    )
 
 
 def _same_shape(

@@ -9,7 +9,7 @@ rows would be lost (design §4, steps 2 and 4).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mirrorlib.apply.columns import to_columns
 from mirrorlib.apply.log import find_commit
@@ -17,6 +17,8 @@ from mirrorlib.apply.table import find_table
 from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.apply.columns import Columns
     from mirrorlib.apply.log import Commit
     from mirrorlib.apply.record import Done, Entry, Plan
@@ -26,19 +28,52 @@ _NAMED = 3  # how many foreign commits an error names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """Up to which version nobody else wrote rows after a batch, as a run has seen it.
+
+    Delta forgets its history after a while; what was looked at once need not be there for ever.
+    """
+
+    life: str
+    batch: int
+    table_id: str
+    version: int
+
+
+def read_verified(word: Mapping[str, Any]) -> Verified | None:
+    """Read what an earlier run has left in a table's last word; None where it says nothing."""
+    said = word.get("verified")
+    try:
+        return Verified(**{**said, "version": int(said["version"])}) if said else None
+    except (KeyError, TypeError, ValueError):
+        return None  # then everything is looked at again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the next batch stands on: the table's columns, its id, its newest version, its size in bytes (a guess)."""
+    """What the next batch stands on.
+
+    Attributes:
+        columns: the table's.
+        table_id: Delta's.
+        version: the newest.
+        bytes: the table's size, a guess.
+        verified: what the next runs need not look at again; None where that is nothing.
+
+    """
 
     columns: Columns
     table_id: str | None
     version: int | None
     bytes: int
+    verified: Verified | None = None
 
 
-def stand(work: Work, entry: Entry | None) -> Standing:
+def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> Standing:
     """See that the table is as our last commit left it, but for operations that change no row.
 
-    What others wrote between a plan and its commit counts too: the guard cannot have seen it.
+    What others wrote between a plan and its commit counts too: the guard cannot have seen it. What an
+    earlier run has *verified* is not looked at again.
 
     Raises:
         ForeignWriteError: somebody else wrote, restored, replaced or removed the table.
@@ -47,12 +82,15 @@ def stand(work: Work, entry: Entry | None) -> Standing:
     last = entry.done if entry is not None and entry.position else None
     if entry is None or last is None:
         return Standing(columns=(), table_id=None, version=work.log.newest(), bytes=0)
-    newest = work.log.newest(at_least=last.version)
-    if newest is None or newest < last.version:
+    verified = verified if _is_about(verified, entry.plan, last) else None
+    known = verified.version if verified else last.version
+    newest = work.log.newest(at_least=known)
+    if newest is None or newest < known:
         raise _gone(
             work, "the Delta table is gone, or was replaced by another, since our last commit", last
         )
-    commits = work.log.commits(_looked_until(entry.plan, last), newest)
+    looked = known if verified else _looked_until(entry.plan, last)
+    commits = work.log.commits(looked, newest)
     if newest == last.version and _is_ours(work, commits[-1:], newest):
         _guard(work, commits, last.version, newest)
         return Standing(
@@ -64,8 +102,27 @@ def stand(work: Work, entry: Entry | None) -> Standing:
     found = find_table(work.spark, work.ref)
     if found is None or (last.table_id is not None and found.id != last.table_id):
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
-    _guard(work, commits, last.version, newest)
-    return Standing(columns=found.columns, table_id=found.id, version=newest, bytes=found.bytes)
+    _guard(work, commits, known, newest)
+    if not work.allow_foreign_writes:
+        plan = entry.plan
+        verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
+    return Standing(
+        columns=found.columns,
+        table_id=found.id,
+        version=newest,
+        bytes=found.bytes,
+        verified=verified,
+    )
+
+
+def _is_about(verified: Verified | None, plan: Plan, last: Done) -> TypeGuard[Verified]:
+    """Say whether what was verified is the table as it is after this batch."""
+    return (
+        verified is not None
+        and (verified.life, verified.batch) == (plan.life, plan.batch)
+        and last.table_id in {None, verified.table_id}
+        and verified.version >= last.version
+    )
 
 
 def _looked_until(plan: Plan, last: Done) -> int:

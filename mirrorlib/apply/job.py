@@ -14,6 +14,7 @@ from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.source import Source
 from mirrorlib.apply.table import find_location, open_log, refer
+from mirrorlib.apply.target import Target, settled
 from mirrorlib.apply.work import Work
 from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
 from mirrorlib.landing.names import matches
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from mirrorlib.apply.options import Options
     from mirrorlib.apply.record import Life
     from mirrorlib.apply.report import Event, Observer
-    from mirrorlib.apply.target import Target
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.landing.names import TableName
     from mirrorlib.store import PathOrUrl, Store
@@ -154,7 +154,7 @@ def refuse_overlap(zone: str, target: Target) -> None:
 
     """
     for place in [target.state] + ([target.place] if target.catalog is None else []):
-        outer, inner = sorted((f"{zone.rstrip('/')}/", f"{place.rstrip('/')}/"), key=len)
+        outer, inner = sorted((f"{settled(zone)}/", f"{settled(place)}/"), key=len)
         if inner.startswith(outer):
             msg = "the landing zone and the target lie one inside the other"
             raise LandingZoneError(

@@ -40,12 +40,14 @@ from mirrorlib.apply.record import (
     now,
     to_json,
 )
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, StoreError
+from mirrorlib.store import has_no_put_new
 
 if TYPE_CHECKING:
     from mirrorlib.landing.names import TableName
     from mirrorlib.store import Store
 
+STATE_FILE = "state.json"
 _LAST = 10**12 - 1
 
 
@@ -189,22 +191,32 @@ class Journal:
             raise JournalError(msg, table=self._table, file=path, found=str(exc)) from exc
 
 
-def open_state(state: Store) -> None:
+def open_state(state: Store, owner: str | None = None) -> None:
     """See that the state folder can be trusted: its put-if-absent must refuse a second writer. Tried once a folder.
+
+    Args:
+        state: the folder.
+        owner: the target whose journal it is; None for what is no journal. One that has none yet is its own.
 
     Raises:
         JournalError: the store does not keep a second writer out, or the folder is of another
-            format.
+            format, or another target's.
 
     """
-    data = state.read("state.json")
+    data = state.read(STATE_FILE)
     if data is not None:
-        check_format(data, "state.json")
+        said = check_owner(state, data, owner)
+        if owner is not None and said.get("target") is None:
+            state.put(STATE_FILE, json_bytes({**said, "target": owner}))
         return
     probe = f"probe-{new_attempt()}.json"
     try:
         state.put_new(probe, b"1")  # not by its answer, which may have been lost
         kept_out = not state.put_new(probe, b"2") and state.read(probe) == b"1"
+    except StoreError as exc:
+        if not has_no_put_new(exc):
+            raise
+        kept_out = False
     finally:
         state.delete(probe)
     if not kept_out:
@@ -212,7 +224,27 @@ def open_state(state: Store) -> None:
             f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
         )
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
-    state.put_new("state.json", json_bytes({"format": FORMAT, "created_at": now()}))
+    told = {} if owner is None else {"target": owner}
+    state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **told}))
+    check_owner(state, state.read(STATE_FILE), owner)  # another runner may have been first
+
+
+def check_owner(state: Store, data: bytes | None, owner: str | None) -> dict[str, Any]:
+    """See that a state folder, of which *data* is what it says of itself, is a target's own.
+
+    Raises:
+        JournalError: it is another target's, or of another format.
+
+    """
+    said = check_format(data, STATE_FILE)
+    if owner is None or said.get("target") in {None, owner}:
+        return said
+    msg = "the state folder is another target's, whose journal says nothing about this one"
+    step = (
+        "Name this target's own with --state. If the target is the same and was moved, write its "
+        f"place as it is now, {owner}, into the folder's state.json."
+    )
+    raise JournalError(msg, file=f"{state.url}/{STATE_FILE}", found=said["target"], next_step=step)
 
 
 def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from mirrorlib.landing.names import TableName, matches
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from pyspark.sql import SparkSession
+
     from mirrorlib.apply.job import Job
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.record import Life
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 KEPT = f"{GONE} The Delta table is kept as it is."
 DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
+TO_BE_DROPPED = f"{GONE} The Delta table will be dropped, as --on-gone asks."
 
 
 def known_tables(job: Job) -> tuple[TableName, ...]:
@@ -101,18 +104,40 @@ def end_life(job: Job, name: TableName) -> str | None:
         journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":
             return KEPT
-        inner = [other for other in known_tables(job) if other.path.startswith(f"{name.path}/")]
-        if inner and job.target.catalog is None:
-            msg = "the table cannot be dropped: another one lies inside its folder"
-            step = "Move or remove it by hand, or leave out --on-gone drop."
-            raise MirrorError(msg, table=str(name), found=str(inner[0]), next_step=step)
         with lend_session(job.spark) as spark:
-            ref = refer(job.target, name)
-            found = find_table(spark, ref)
-            if found is not None:
-                refuse_others_table(str(name), lives, found, allow_forgetting=True)
-                drop_table(spark, ref)
+            if _find_droppable(job, name, lives, spark):
+                drop_table(spark, refer(job.target, name))
     return DROPPED
+
+
+def coming_end(job: Job, name: TableName) -> str:
+    """Say what `end_life` would do, and write nothing.
+
+    Raises:
+        ForeignWriteError: the table to be dropped is not this mirror's.
+        MirrorError: another table lies inside the one to be dropped.
+
+    """
+    if job.options.on_gone == "keep":
+        return KEPT
+    with lend_session(job.spark) as spark:
+        there = _find_droppable(job, name, Journal(job.state, name).lives(), spark)
+    return TO_BE_DROPPED if there else DROPPED
+
+
+def _find_droppable(
+    job: Job, name: TableName, lives: tuple[Life, ...], spark: SparkSession
+) -> bool:
+    """Say whether there is a table to drop."""
+    inner = [other for other in known_tables(job) if other.path.startswith(f"{name.path}/")]
+    if inner and job.target.catalog is None:
+        msg = "the table cannot be dropped: another one lies inside its folder"
+        step = "Move or remove it by hand, or leave out --on-gone drop."
+        raise MirrorError(msg, table=str(name), found=str(inner[0]), next_step=step)
+    found = find_table(spark, refer(job.target, name))
+    if found is not None:
+        refuse_others_table(str(name), lives, found, allow_forgetting=True)
+    return found is not None
 
 
 def lives_of(job: Job, name: TableName, opened: Folder) -> tuple[Life, ...]:

@@ -72,7 +72,7 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         try:
             yield
         except Exception as exc:
-            if not _has_lost_java(exc):
+            if not has_lost_java(exc):
                 file.truncate(0)
             raise
         # Whoever ends in order has nothing in flight: nobody needs to wait for his JVM, which may
@@ -80,7 +80,7 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
         file.truncate(0)
 
 
-def _has_lost_java(exc: BaseException) -> bool:
+def has_lost_java(exc: BaseException) -> bool:
     """Say whether an error means that nobody knows what Java is doing: it may still be committing."""
     seen: BaseException | None = exc
     while seen is not None:

@@ -10,6 +10,7 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.conditional import is_greater
@@ -120,8 +121,12 @@ def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
 
     if staged.key_range is None or staged.null_keys:
         return staged.frame.where(f.col(OP) > 0)
-    first, last = staged.key_range
-    return staged.frame.where(f.col(quote(keys[0])).between(f.lit(first), f.lit(last)))
+    first, last = (
+        # As text: PySpark makes days by java.sql, which has none before the year 1000.
+        f.lit(end.isoformat()).cast("date") if isinstance(end, date) else f.lit(end)
+        for end in staged.key_range
+    )
+    return staged.frame.where(f.col(quote(keys[0])).between(first, last))
 
 
 def mark_conf(mark: Mark) -> dict[str, str]:

@@ -188,8 +188,8 @@ def _applied(listing: FolderListing, position: Mapping[str, int]) -> Iterator[St
 
 def seen_until(plan: Plan) -> datetime:
     """Return the moment up to which a plan's listing has seen the folder, by the store's clock or by ours."""
-    times = [plan.listed_at, *(file.modified for file in plan.files if file.modified)]
-    return max(datetime.fromisoformat(time) for time in times)
+    times = (plan.listed_at, plan.seen_until, *(file.modified for file in plan.files))
+    return max(datetime.fromisoformat(time) for time in times if time)
 
 
 def position_after(

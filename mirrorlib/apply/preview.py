@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.advance import check_emptiness, prepare_typed, untyped_part
+from mirrorlib.apply.carried import carried_on
 from mirrorlib.apply.choose import (
     bar_of,
     bars_of,
@@ -28,7 +29,7 @@ from mirrorlib.apply.continuity import (
     check_zone,
 )
 from mirrorlib.apply.doubt import check_doubt
-from mirrorlib.apply.guard import stand
+from mirrorlib.apply.guard import read_verified, stand
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
     Job,
@@ -38,15 +39,23 @@ from mirrorlib.apply.job import (
     refuse_in_catalog,
     unexpected_error,
 )
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.lifecycle import absent_tables, coming_lives, known_tables, warn_of_absence
+from mirrorlib.apply.journal import STATE_FILE, Journal, check_owner
+from mirrorlib.apply.lifecycle import (
+    absent_tables,
+    coming_end,
+    coming_lives,
+    known_tables,
+    warn_of_absence,
+)
 from mirrorlib.apply.onboard import open_folder, pass_over
 from mirrorlib.apply.options import (
     REWRITE_LIMIT,
     SETTLE,
+    Cleanup,
     Evolution,
     InsertPolicy,
     Ntz,
+    OnGone,
     Options,
     PlainEvolution,
     PlainFolders,
@@ -54,7 +63,7 @@ from mirrorlib.apply.options import (
 from mirrorlib.apply.plan import position_after
 from mirrorlib.apply.ready import refuse_others_table
 from mirrorlib.apply.record import Life
-from mirrorlib.apply.report import GONE, PlannedTable, PlanReport
+from mirrorlib.apply.report import PlannedTable, PlanReport
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import check_vacant, find_table
 from mirrorlib.apply.target import Target
@@ -74,6 +83,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.record import Entry
     from mirrorlib.apply.work import Work
     from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.landing.names import TableName
     from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
@@ -105,10 +115,15 @@ def plan_zone(
     include_existing: bool = True,
     allow_overwrites: bool = False,
     allow_empty: bool = False,
+    quiet: bool = False,
+    on_gone: OnGone = "keep",
+    cleanup: Cleanup | None = None,
+    retention: int | None = None,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
-    Arguments have the same meaning as for `apply`. Nothing is written.
+    Arguments have the same meaning as for `apply`. Nothing is written. *quiet*, *cleanup* and *retention* change
+    nothing that is told: they decide what a commit holds, and what becomes of files behind it.
 
     Raises:
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
@@ -133,20 +148,35 @@ def plan_zone(
         include_existing=include_existing,
         allow_overwrites=allow_overwrites,
         allow_empty=allow_empty,
+        quiet=quiet,
+        on_gone=on_gone,
+        cleanup=cleanup,
+        retention=retention,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
+    if (told := job.state.read(STATE_FILE)) is not None:
+        check_owner(job.state, told, job.target.owner)
     known = known_tables(job)
     listed = list_tables(job.zone)
     folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
-    planned += tuple(
-        PlannedTable(table=name.shown, state="gone", reason=GONE)
-        for name in absent_tables(job, listed, known)
-    )
+    planned += tuple(_plan_end(job, name) for name in absent_tables(job, listed, known))
     warnings = warn_of_absence(job, listed, known)
     return PlanReport(
         landing_zone=job.zone.url, target=job.target.shown, tables=planned, warnings=warnings
     )
+
+
+def _plan_end(job: Job, name: TableName) -> PlannedTable:
+    try:
+        return PlannedTable(table=name.shown, state="gone", reason=coming_end(job, name))
+    except MirrorError as exc:
+        return PlannedTable(table=name.shown, state="failed", reason=str(exc), file=exc.file)
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        _LOG.exception("%s: failed unexpectedly", name)
+        return PlannedTable(
+            table=name.shown, state="failed", reason=str(unexpected_error(exc, name))
+        )
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
@@ -180,24 +210,25 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
 
 def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
-    entry = work.journal.newest(work.life) if work.life.uuid else None
+    planned = PlannedTable(
+        table=work.table, state="current", warnings=opened.warnings_under(options)
+    )
+    newest = work.journal.newest(work.life) if work.life.uuid else None
+    carried = carried_on(work, newest, options)
+    entry = carried.entry
     check_doubt(work.table, entry)
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
-    standing = stand(work, entry)
-    warned = opened.warnings_under(options)
-    planned = PlannedTable(table=work.table, state="current", warnings=warned)
+    standing = carried.standing or stand(work, entry, read_verified(work.journal.read_status()))
+    if carried.prepared is not None:
+        _check_place(work, standing)
+        planned = _with_prepared(work, planned, standing, carried.prepared)
+        standing = replace(standing, columns=carried.prepared.growth.columns)
     evidence = began_again(work, opened, entry, changed_since(work, opened, entry))
     if evidence:
         return replace(planned, state="blocked", reason=evidence)
     position = position_of(entry)
-    if (
-        entry is not None and entry.done is None
-    ):  # a runner was stopped in the middle: its plan is carried out first
-        names = [file.name for file in entry.plan.files]
-        planned = _with_batch(planned, names, entry.plan.rows)
-        position = entry.plan.after
     bars = {} if options.retry else bars_of(entry)
     while True:
         coming = coming_files(work, standing, opened, position, bars, options)
@@ -234,6 +265,17 @@ def _check_first(
 
     """
     check_emptiness(work, entry, prepared, options)
+    _check_place(work, standing)
+
+
+def _check_place(work: Work, standing: Standing) -> None:
+    """See that the table may be filled, where it is from nothing.
+
+    Raises:
+        ForeignWriteError: the table is another's.
+        LandingZoneError: the table's folder holds something else.
+
+    """
     if standing.columns:
         return
     found = find_table(work.spark, work.ref)

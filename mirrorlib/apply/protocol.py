@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorlib.apply.columns import find_key_column, to_columns, to_pairs
@@ -87,7 +88,7 @@ def _carry_out(
             return _finish(work, plan, ended, prepared, clock, table_bytes)
         damage: MirrorError | None = None
         try:
-            ready = prepared if prepared is not None else _prepare_again(work, plan)
+            ready = prepared if prepared is not None else prepare_again(work, plan)
             _commit(work, plan, ready, clock, table_bytes)
         except FAULTS as fault:
             damage = fault
@@ -122,7 +123,7 @@ def _committed(work: Work, plan: Plan) -> Commit:
     return ended
 
 
-def _prepare_again(work: Work, plan: Plan) -> Prepared:
+def prepare_again(work: Work, plan: Plan) -> Prepared:
     """Open a plan's files as its planner did, by the plan's own policies.
 
     Raises:
@@ -217,16 +218,7 @@ def _void(
     """
     if work.journal.entry(work.life, plan.batch).done is not None:
         return True
-    # A fault that names no file of the plan stands before its first one: without a file to wait
-    # for, the same plan would be made and voided for ever.
-    file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
-    cause = {
-        "file": file.name,
-        # A file that was replaced or removed is not damaged: what is there next may be read at once.
-        "etag": None if isinstance(fault, FileChangedError) else file.etag,
-        "error": type(fault).__name__,
-        "reason": str(fault),
-    }
+    cause = cause_of_void(plan, fault)
     with work.step("void", clock, plan):
         found = find_table(work.spark, work.ref)
         if found is not None:
@@ -247,6 +239,22 @@ def _void(
     return True
 
 
+def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
+    """Write down what keeps a plan from being carried out.
+
+    A fault that names no file of the plan stands before its first one: without a file to wait for, the
+    same plan would be made and voided for ever.
+    """
+    file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
+    return {
+        "file": file.name,
+        # A file that was replaced or removed is not damaged: what is there next may be read at once.
+        "etag": None if isinstance(fault, FileChangedError) else file.etag,
+        "error": type(fault).__name__,
+        "reason": str(fault),
+    }
+
+
 def _finish(
     work: Work,
     plan: Plan,
@@ -256,33 +264,7 @@ def _finish(
     table_bytes: int,
 ) -> Done:
     """Write down how a batch ended; a runner that was killed before this only costs the next one a look."""
-    facts: dict[str, Any] = dict(ended.ours or {})
-    outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
-    alone = plan.table_version is not None and ended.version == plan.table_version + 1
-    previous = plan.previous or {}
-    keys: str | None = None
-    if outcome == "applied" and prepared is not None and plan.before and alone:
-        columns, found = to_pairs(prepared.growth.columns), None
-        _, kept = next_keys(plan, prepared.growth.columns, foreign=work.allow_foreign_writes)
-        keys = keys_property(kept).get(KEYS_PROPERTY, "")
-    else:
-        found = find_table(work.spark, work.ref)
-        columns = () if found is None else to_pairs(found.columns)
-        keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
-    done = Done(
-        outcome=outcome,
-        version=ended.version,
-        table_id=found.id if found else previous.get("table_id"),
-        columns=columns,
-        table_bytes=found.bytes if found else table_bytes + facts.get("bytes", 0),
-        kind=facts.get("kind", outcome),
-        rows=facts.get("rows", {}),
-        seconds=dict(clock),
-        cause=facts.get("cause") or _standing_cause(plan),
-        doubt=find_doubt(_source_of(work, plan), plan) if facts.get(_DIRECT) else None,
-        finished_at=now(),
-        keys=keys,
-    )
+    done = outcome_of(work, plan, ended, prepared, clock, table_bytes)
     with work.step("done", clock, plan, len(plan.files), plan.rows):
         done = work.journal.write_done(work.life, plan.batch, done)
     _LOG.info(
@@ -297,7 +279,45 @@ def _finish(
     return done
 
 
-def _standing_cause(plan: Plan) -> Mapping[str, Any] | None:
+def outcome_of(
+    work: Work,
+    plan: Plan,
+    ended: Commit,
+    prepared: Prepared | None = None,
+    clock: Mapping[str, float] = MappingProxyType({}),
+    table_bytes: int = 0,
+) -> Done:
+    """Read from the commit that has ended a plan how its batch ended."""
+    facts: dict[str, Any] = dict(ended.ours or {})
+    outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
+    alone = plan.table_version is not None and ended.version == plan.table_version + 1
+    previous = plan.previous or {}
+    keys: str | None = None
+    if outcome == "applied" and prepared is not None and plan.before and alone:
+        columns, found = to_pairs(prepared.growth.columns), None
+        _, kept = next_keys(plan, prepared.growth.columns, foreign=work.allow_foreign_writes)
+        keys = keys_property(kept).get(KEYS_PROPERTY, "")
+    else:
+        found = find_table(work.spark, work.ref)
+        columns = () if found is None else to_pairs(found.columns)
+        keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
+    return Done(
+        outcome=outcome,
+        version=ended.version,
+        table_id=found.id if found else previous.get("table_id"),
+        columns=columns,
+        table_bytes=found.bytes if found else table_bytes + facts.get("bytes", 0),
+        kind=facts.get("kind", outcome),
+        rows=facts.get("rows", {}),
+        seconds=dict(clock),
+        cause=facts.get("cause") or standing_cause(plan),
+        doubt=find_doubt(_source_of(work, plan), plan) if facts.get(_DIRECT) else None,
+        finished_at=now(),
+        keys=keys,
+    )
+
+
+def standing_cause(plan: Plan) -> Mapping[str, Any] | None:
     """Carry on what voided an earlier plan, until a batch has got past that file."""
     cause = (plan.previous or {}).get("cause") or {}
     return None if cause.get("file") in {file.name for file in plan.files} else cause or None

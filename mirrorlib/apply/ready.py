@@ -24,6 +24,7 @@ from mirrorlib.apply.log import TRANSACTION_RETENTION
 from mirrorlib.apply.table import (
     LIFE_PROPERTY,
     add_columns,
+    allow_wall_clock,
     create_table,
     find_table,
     free_columns,
@@ -108,6 +109,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         with work.step("rewrite", clock, plan):
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
+            allow_wall_clock(work.spark, work.ref, rewritten)
             mark = mark_before(work, plan, {"outcome": REWRITE})
             overwrite_rows(work.ref, rows, mark, schema=True)
     if added or widened:

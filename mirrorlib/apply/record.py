@@ -108,6 +108,8 @@ class Plan:
         table_version: the newest Delta version when it was planned, None when there was no table.
         previous: how batch - 1 ended: applied or void, and its version.
         listed_at: when the folder was listed, ISO 8601, UTC.
+        seen_until: the same of the plans before, or when the newest of all their files was written: the
+            store's clock may be ahead of ours.
 
     """
 
@@ -122,6 +124,7 @@ class Plan:
     table_version: int | None
     previous: Mapping[str, Any] | None
     listed_at: str
+    seen_until: str = ""
 
     @property
     def rows(self) -> int:

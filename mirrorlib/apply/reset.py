@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.journal import Journal
+from mirrorlib.apply.journal import STATE_FILE, Journal, check_owner
 from mirrorlib.apply.lifecycle import check_first
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.onboard import open_folder
@@ -58,6 +58,8 @@ def reset_table(
         raise JournalError(
             msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
         )
+    if (told := store.read(STATE_FILE)) is not None:
+        check_owner(store, told, places.owner)
     with lock_table(spark, places, store, parse_name(table), lambda: False):
         lives = journal.lives()
         zone = _zone_of(journal, lives[-1])

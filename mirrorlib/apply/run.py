@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.advance import advance_table
 from mirrorlib.apply.cleanup import clean_folder
 from mirrorlib.apply.continuity import goes_on
+from mirrorlib.apply.guard import read_verified
 from mirrorlib.apply.history import History
 from mirrorlib.apply.job import (
     Job,
@@ -200,7 +201,7 @@ def apply_zone(
     known = known_tables(job)
     listed = list_tables(job.zone)
     folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
-    open_state(job.state)
+    open_state(job.state, job.target.owner)
     reports = (
         *_apply_all(job, folders),
         *(_end_one(job, name) for name in absent_tables(job, listed, known)),
@@ -290,7 +291,9 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
             job.state.delete_folder(
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
-        look = Look(journal, job.options, read_listed(journal.read_status()))
+        word = journal.read_status()
+        tally.verified = read_verified(word)
+        look = Look(journal, job.options, read_listed(word))
         opened = open_folder(job.zone, folder, history, look=look, options=job.options)
         if opened.waits_for:
             return tally.end("waiting", opened.waits_for)

@@ -237,6 +237,7 @@ def free_columns(
     """Make way for the new columns of a table that is about to be replaced: names, and statistics on the old keys."""
     if not found.mapped and any(needs_mapping(column.name) for column in columns):
         _map_columns(spark, ref)
+    allow_wall_clock(spark, ref, tuple(c for c in columns if c not in found.columns))
     if found.properties.get(_STATISTICS, "") not in {"", _skipping_columns(columns, keys)}:
         spark.sql(f"ALTER TABLE {ref.sql} UNSET TBLPROPERTIES ({sql_text(_STATISTICS)})")
 
@@ -257,11 +258,16 @@ def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Fou
         _check_column_name(ref, column.name)
     if not found.mapped and any(needs_mapping(column.name) for column in columns):
         _map_columns(spark, ref)
+    allow_wall_clock(spark, ref, columns)
+    spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({', '.join(column.ddl for column in columns)})")
+
+
+def allow_wall_clock(spark: SparkSession, ref: TableRef, columns: Columns) -> None:
+    """Turn on what a table that is there needs for columns without a zone, if some of these are."""
     if any(column.sql_type == "timestamp_ntz" for column in columns):
         spark.sql(
             f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
         )
-    spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({', '.join(column.ddl for column in columns)})")
 
 
 def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:

@@ -13,6 +13,7 @@ from mirrorlib.apply.record import now
 from mirrorlib.apply.report import BatchReport, Position, State, TableReport, shown_position
 
 if TYPE_CHECKING:
+    from mirrorlib.apply.guard import Verified
     from mirrorlib.apply.journal import Journal
     from mirrorlib.apply.look import Listed
     from mirrorlib.apply.plan import Watched
@@ -31,6 +32,7 @@ class Tally:
     warnings: list[str] = field(default_factory=list)
     watched: Watched | None = None
     listed: Listed | None = None
+    verified: Verified | None = None
 
     def add(self, plan: Plan, done: Done) -> None:
         """Count a batch that has ended; a void one applied nothing."""
@@ -92,6 +94,7 @@ def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
         "warnings": list(report.warnings),
         "watched": asdict(tally.watched) if tally.watched else None,
         "listing": tally.listed.to_word() if tally.listed else None,
+        "verified": asdict(tally.verified) if tally.verified else old.get("verified"),
     }
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)

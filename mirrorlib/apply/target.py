@@ -12,6 +12,7 @@ from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import PathOrUrl, open_store
 
 STATE_FOLDER = "_mirrorlib"
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}  # two names of one store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,24 @@ class Target:
         )
 
     @property
+    def owner(self) -> str:
+        """Return what the state folder knows the target by: a folder around it may be moved together with it."""
+        if self.catalog is not None:
+            return self.shown.lower()
+        place, state = settled(self.place), settled(self.state)
+        beside = state.startswith(f"{place}/")
+        return "/".join([".."] * state.removeprefix(place).count("/")) if beside else place
+
+    @property
     def shown(self) -> str:
         """Return the target as its users name it."""
         return self.place if self.catalog is None else f"{self.catalog}.{self.place}"
+
+
+def settled(place: str) -> str:
+    """Return a path or URL as it is compared: a local one without links, a store by one of its names."""
+    path = place.removeprefix("dbfs:") if place.startswith("dbfs:/") else place
+    if "://" not in path:
+        return os.path.realpath(path)
+    scheme, _, rest = path.rstrip("/").partition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}"

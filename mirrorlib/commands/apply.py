@@ -5,9 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.options import BACKFILL_INTERVAL
-from mirrorlib.commands.arguments import add_empty, add_zone, positive, seconds, zone_options
+from mirrorlib.commands.arguments import (
+    add_empty,
+    add_gone,
+    add_zone,
+    gone_options,
+    positive,
+    seconds,
+    zone_options,
+)
 from mirrorlib.commands.say import say_json
-from mirrorlib.commands.spark import start_spark
+from mirrorlib.commands.spark import check_java, start_spark
 from mirrorlib.commands.watch import run_rounds, stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
@@ -35,35 +43,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep applying, pausing this long in between, until Ctrl-C",
     )
-    command.add_argument(
-        "--quiet-updates",
-        action="store_true",
-        help="leave rows alone that an update would not change; the change feed shrinks",
-    )
     add_empty(command)
-    _add_gone(command)
+    add_gone(command)
     _add_listing(command)
-
-
-def _add_gone(command: argparse.ArgumentParser) -> None:
-    """Add what becomes of files that were applied, and of tables that are gone."""
-    command.add_argument(
-        "--cleanup",
-        choices=("move", "delete"),
-        help="move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
-    )
-    command.add_argument(
-        "--retention",
-        type=positive,
-        metavar="DAYS",
-        help="remove what --cleanup moved after this many days (default: 7)",
-    )
-    command.add_argument(
-        "--on-gone",
-        choices=("keep", "drop"),
-        default="keep",
-        help="what becomes of a Delta table whose folder is gone from the zone (default: keep)",
-    )
 
 
 def _add_listing(command: argparse.ArgumentParser) -> None:
@@ -88,8 +70,7 @@ def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.apply.run import apply_zone
 
-    if arguments.retention is not None and arguments.cleanup is None:
-        arguments.refuse("argument --retention: means nothing without --cleanup")
+    options = {**zone_options(arguments), **gone_options(arguments)}
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
 
@@ -99,21 +80,21 @@ def run(arguments: argparse.Namespace) -> bool:
                 spark,
                 arguments.landing_zone,
                 arguments.target,
-                **zone_options(arguments),
+                **options,
                 parallelism=arguments.parallelism,
-                allow_empty=arguments.allow_empty,
-                on_gone=arguments.on_gone,
-                cleanup=arguments.cleanup,
-                retention=arguments.retention,
                 listing=arguments.listing,
                 backfill_interval=arguments.backfill_interval,
-                quiet=arguments.quiet_updates,
                 observe=observe,
                 stop=stop.is_set,
             )
 
     return run_rounds(
-        one, lambda report: _say(report, arguments), stop, arguments.watch, as_json=arguments.json
+        one,
+        lambda report: _say(report, arguments),
+        stop,
+        arguments.watch,
+        lambda: check_java(spark),
+        as_json=arguments.json,
     )
 
 

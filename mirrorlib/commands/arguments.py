@@ -88,6 +88,45 @@ def add_empty(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_gone(command: argparse.ArgumentParser) -> None:
+    """Add what becomes of rows that do not change, of files that were applied, and of tables that are gone."""
+    command.add_argument(
+        "--quiet-updates",
+        action="store_true",
+        help="leave rows alone that an update would not change; the change feed shrinks",
+    )
+    command.add_argument(
+        "--cleanup",
+        choices=("move", "delete"),
+        help="move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
+    )
+    command.add_argument(
+        "--retention",
+        type=positive,
+        metavar="DAYS",
+        help="remove what --cleanup moved after this many days (default: 7)",
+    )
+    command.add_argument(
+        "--on-gone",
+        choices=("keep", "drop"),
+        default="keep",
+        help="what becomes of a Delta table whose folder is gone from the zone (default: keep)",
+    )
+
+
+def gone_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_empty` and `add_gone` have read, as the library calls it."""
+    if arguments.retention is not None and arguments.cleanup is None:
+        arguments.refuse("argument --retention: means nothing without --cleanup")
+    return {
+        "allow_empty": arguments.allow_empty,
+        "quiet": arguments.quiet_updates,
+        "on_gone": arguments.on_gone,
+        "cleanup": arguments.cleanup,
+        "retention": arguments.retention,
+    }
+
+
 def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that `apply` and `plan` share, as the library calls them."""
     return {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commands.arguments import add_target, key, positive, seconds, start
 from mirrorlib.commands.say import say_json
-from mirrorlib.commands.spark import start_spark
+from mirrorlib.commands.spark import check_java, start_spark
 from mirrorlib.commands.watch import run_rounds, stop_on_signals
 from mirrorlib.show import show_progress, show_report
 
@@ -145,7 +145,12 @@ def run(arguments: argparse.Namespace) -> bool:
             )
 
     return run_rounds(
-        one, lambda report: _say(report, arguments), stop, arguments.watch, as_json=arguments.json
+        one,
+        lambda report: _say(report, arguments),
+        stop,
+        arguments.watch,
+        lambda: check_java(spark),
+        as_json=arguments.json,
     )
 
 

@@ -82,13 +82,16 @@ def run_rounds(
     say: Callable[[_R], None],
     stop: Stop,
     pause: float | None,
+    check: Callable[[], None],
     *,
     as_json: bool,
 ) -> bool:
     """Run once, or with a pause again and again until a signal comes; say whether all was well the last time.
 
+    What no round can mend is what *check* raises: it is asked after each that did not go well.
+
     Raises:
-        MirrorError: the first round could not begin.
+        MirrorError: the first round could not begin, or no other can.
         CutShortError: the only round was told to stop, and left tables behind.
 
     """
@@ -105,6 +108,8 @@ def run_rounds(
             say_error(outcome, as_json=as_json, in_one_line=True)
         else:
             say(outcome)
+        if isinstance(outcome, MirrorError) or not outcome.ok:
+            check()
 
     last = watch(one, pause, tell=tell, stop=stop.is_set)
     return not isinstance(last, MirrorError) and last.ok

@@ -90,8 +90,8 @@ def widen_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:
     if None not in digits:
         precision = max(digits) + max(scale)
         return pa.decimal128(precision, max(scale)) if precision <= MAX_PRECISION else None
-    if {table, file} == {pa.date32(), INSTANT}:
-        return INSTANT
+    if pa.date32() in {table, file}:
+        return next((kind for kind in (INSTANT, WALL_CLOCK) if kind in {table, file}), None)
     return None
 
 
@@ -111,6 +111,8 @@ def widens_in_place(table: pa.DataType, wider: pa.DataType) -> bool:
 
 def comparable(file: pa.DataType, table: pa.DataType) -> bool:
     """Say whether some values of the one mirror type can be values of the other."""
+    if {file, table} == {pa.date32(), WALL_CLOCK}:
+        return True
 
     def family(kind: pa.DataType) -> str:
         if kind in INTEGERS or is_binary_float(kind) or pa.types.is_decimal(kind):

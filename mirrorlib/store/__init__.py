@@ -12,6 +12,7 @@ from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.open import PathOrUrl, lend_azure_token, open_store
 from mirrorlib.store.protocol import Folder, Store, StoredFile
+from mirrorlib.store.trouble import has_no_put_new
 
 __all__ = [
     "Folder",
@@ -20,6 +21,7 @@ __all__ = [
     "PathOrUrl",
     "Store",
     "StoredFile",
+    "has_no_put_new",
     "lend_azure_token",
     "open_store",
 ]

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 from typing import TYPE_CHECKING, BinaryIO
@@ -24,6 +25,9 @@ from mirrorlib.store.trouble import told, told_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_MADE_UP = frozenset(
+    {"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"}
+)  # not "fuseblk": NTFS has them
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
@@ -200,9 +204,28 @@ class LocalStore:
                 path=path,
                 size=stat.st_size,
                 modified=datetime.fromtimestamp(stat.st_mtime, UTC),
-                etag=f"{stat.st_ino:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
+                etag=_etag(stat),
                 placed=datetime.fromtimestamp(stat.st_ctime, UTC),
             )
+
+
+def _etag(stat: os.stat_result) -> str:
+    """Say what identifies a content: its inode tells a file that was replaced by one of the same size and time."""
+    inode = 0 if makes_up_inodes(stat.st_dev) else stat.st_ino
+    return f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
+
+
+@lru_cache
+def makes_up_inodes(device: int, mounts: str = "/proc/self/mountinfo") -> bool:
+    """Say whether files of a device get another inode when the system has forgotten them; no where nobody tells."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    with contextlib.suppress(OSError):
+        for line in Path(mounts).read_text(errors="replace").splitlines():
+            # Fields are named in proc_pid_mountinfo(5); how many there are before " - " varies.
+            mount, _, kind = line.partition(" - ")
+            if mount.split(" ")[2] == number:
+                return kind.partition(" ")[0].partition(".")[0] in _MADE_UP
+    return False
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

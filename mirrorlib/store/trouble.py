@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, NotSupportedError
 
 from mirrorlib.errors import StoreError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
 _TOLD = 400  # characters: what was asked of whom, how often, and the answer
 
 
@@ -29,6 +31,14 @@ def told(verb: str, place: object) -> Iterator[None]:
             found=first_line(exc, _TOLD),  # obstore adds pages for those who debug it
             next_step="See that the place is reachable and may be read and written",
         ) from exc
+
+
+def has_no_put_new(error: StoreError) -> bool:
+    """Say whether a store failed because it has no put-if-absent: a mount without hard links, for one."""
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return cause.errno in _NO_LINKS
+    return isinstance(cause, NotSupportedError)
 
 
 def told_file(file: BinaryIO, place: object) -> BinaryIO:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -137,3 +138,37 @@ def test_a_value_that_stays_hinders_a_type_in_every_cut(fresh: Mirror) -> None:
     assert_same_rows(multiset([{"id": 1, "v": 2**60}]), rows)
     done = json.loads(next((fresh.journal / "000001").glob("*-2.done.json")).read_text())
     assert "void" == done["outcome"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("days_first", [False, True])
+@pytest.mark.parametrize("small", [64 << 20, 0], ids=["small", "large"])
+def test_days_and_moments_without_a_zone_are_one_column(
+    fresh: Mirror, small: int, monkeypatch: pytest.MonkeyPatch, *, days_first: bool
+) -> None:
+    """A day is its midnight, whichever came first."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", small)
+    days, moments = pa.array([1], pa.date32()), pa.array([86_400_000_001], pa.timestamp("us"))
+    files = [pa.table({"id": [1], "at": days}), pa.table({"id": [2], "at": moments})]
+    for file in files if days_first else reversed(files):
+        fresh.table.file(file)
+        assert "current" == fresh.run(ntz="keep").state
+
+    read = fresh.spark.read.format("delta").load(str(fresh.path))
+    assert "timestamp_ntz" == dict(read.dtypes)["at"]
+    midnight = datetime(1970, 1, 2)
+    found = {row["id"]: row["at"] for row in read.collect()}
+    assert {1: midnight, 2: midnight.replace(microsecond=1)} == found
+
+
+@pytest.mark.thorough
+def test_a_reset_table_may_have_moments_without_a_zone(fresh: Mirror) -> None:
+    """Whatever it had before; the table that is replaced needs a feature for them."""
+    fresh.table.file(pa.table({"id": [1], "at": pa.array([1], pa.timestamp("us"))}))
+    assert "current" == fresh.run().state
+    mirrorlib.reset(fresh.spark, fresh.target, fresh.name)
+
+    assert "current" == fresh.run(ntz="keep").state
+
+    types = dict(fresh.spark.read.format("delta").load(str(fresh.path)).dtypes)
+    assert "timestamp_ntz" == types["at"]

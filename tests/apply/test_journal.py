@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 
 from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.apply.record import Done, Entry, Life, Plan, PlannedFile, Policies
-from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.errors import JournalError, MirrorError, StoreError
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import LocalStore
 from mirrors import Mirror
@@ -303,6 +305,39 @@ def test_a_store_that_keeps_nobody_out_is_refused(tmp_path: Path) -> None:
         open_state(KeepsNobodyOut(tmp_path))
 
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_mount_without_hard_links_is_refused_with_what_to_do(
+    state: LocalStore, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no put-if-absent; a folder that may not be written is told as such."""
+
+    def link(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(JournalError, match="Keep the state on another store, with --state"):
+        open_state(state)
+
+    assert [] == paths(state, "*")
+    number = errno.EACCES
+    with pytest.raises(StoreError, match="may be read and written"):
+        open_state(state)
+
+
+def test_a_state_folder_is_one_target_s(state: LocalStore) -> None:
+    """The first that names it, be it years after the folder was made; another is refused, whose tables it does not know."""
+    open_state(state)
+    open_state(state, "c.bronze")
+    open_state(state, "c.bronze")
+    open_state(state)  # consumers of several targets may share one
+
+    with pytest.raises(JournalError, match=r"another target's.*found c\.bronze.*--state") as told:
+        open_state(state, "c.silver")
+
+    assert told.value.wrong_usage
+    assert "c.bronze" == json.loads(state.read("state.json") or b"")["target"]
 
 
 @pytest.mark.parametrize("data", [b"{", b'{"format": 2}'])

@@ -189,9 +189,12 @@ def test_a_gone_table_is_dropped_when_that_is_asked_for(
 ) -> None:
     """Its folder goes, its neighbours stay; when it comes back it is made anew."""
     shutil.rmtree(orders.folder)
+    planned = mirrorlib.plan(spark, str(zone), target, on_gone="drop", cleanup="move", quiet=True)
 
     found = apply(spark, zone, target, on_gone="drop")
 
+    (told,) = (table for table in planned.tables if table.table == "orders")
+    assert ("gone", True) == (told.state, "will be dropped" in told.reason)
     assert ("gone", "current") == (found["orders"].state, found["other"].state)
     assert "was dropped" in found["orders"].reason
     assert not (Path(target) / "orders").exists()
@@ -209,8 +212,10 @@ def test_a_table_of_somebody_else_s_is_not_dropped(
     shutil.rmtree(Path(target) / "orders")
     spark.range(3).write.format("delta").save(f"{target}/orders")
 
+    planned = mirrorlib.plan(spark, str(zone), target, on_gone="drop")
     found = apply(spark, zone, target, on_gone="drop")["orders"]
 
+    assert ("failed", found.reason) in {(table.state, table.reason) for table in planned.tables}
     assert ("failed", "ForeignWriteError") == (found.state, found.error)
     assert 3 == spark.read.format("delta").load(f"{target}/orders").count()
 

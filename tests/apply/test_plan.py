@@ -205,6 +205,17 @@ def test_a_file_of_an_older_plan_is_told_by_its_time() -> None:
     assert (sequence_name(1),) == changed_files(found, plan_of(stored(3)), {"": 3})
 
 
+def test_a_file_of_an_older_plan_may_be_younger_than_all_of_the_newest() -> None:
+    """As uploads out of order are where the store's clock is ahead of ours: an older plan has seen it."""
+    newest = plan_of(stored(3, age=60), listed_at=NOON - timedelta(hours=1))
+    found = listing(stored(1), stored(2, age=30), stored(3, age=60))
+
+    assert (sequence_name(1), sequence_name(2)) == changed_files(found, newest, {"": 3})
+    knowing = replace(newest, seen_until=(NOON - timedelta(seconds=30)).isoformat())
+    assert (sequence_name(1),) == changed_files(found, knowing, {"": 3})
+    assert () == changed_files(found, replace(newest, seen_until=NOON.isoformat()), {"": 3})
+
+
 def test_a_file_behind_the_position_is_no_changed_file() -> None:
     """What is not applied may change."""
     assert () == changed_files(listing(stored(1), stored(2, age=-5)), plan_of(stored(1)), {"": 1})

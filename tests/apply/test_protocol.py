@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
-from mirrorlib.apply.protocol import _prepare_again, carry_out
+from mirrorlib.apply.protocol import carry_out, prepare_again
 from mirrorlib.errors import TableBusyError
 from mirrorlib.store import LocalStore
 from mirrors import Killed, Mirror, at
@@ -230,6 +230,22 @@ def test_an_applied_file_that_was_replaced_by_an_older_one_is_told(
     assert f"{first.name} was applied and has been changed since" in mirror.run().warnings[0]
 
 
+def test_a_file_from_a_clock_ahead_of_ours_stays_known(mirror: Mirror) -> None:
+    """A later batch of older files does not make it look as if it had been changed since."""
+    ahead = mirror.publish()
+    moment = ahead.stat().st_mtime + 3600
+    os.utime(ahead, (moment, moment))
+    mirror.assert_current()
+    for _ in range(2):
+        mirror.publish()
+        mirror.assert_current()
+
+    assert () == mirror.assert_current().warnings
+    ahead.write_bytes(ahead.read_bytes() + b" ")
+    os.utime(ahead, (moment + 1, moment + 1))
+    assert ahead.name in " ".join(mirror.assert_current().warnings)
+
+
 @pytest.mark.thorough
 @pytest.mark.usefixtures("road")
 def test_a_planned_file_that_was_replaced_while_no_runner_lived_voids_the_plan(
@@ -340,7 +356,7 @@ def carry_slowly(
     """Carry a batch's plan out as a runner that opened its files long ago, and do something at one of its steps."""
     work = mirror.open_work()
     plan = mirror.plan(work, batch)
-    prepared = _prepare_again(work, plan)
+    prepared = prepare_again(work, plan)
     return carry_out(replace(work, observe=at(*step, meanwhile)), plan, prepared, {}).outcome
 
 
@@ -648,7 +664,7 @@ def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
     mirror.run_until("plan", "after")
     slow = mirror.open_work()
     plan = mirror.plan(slow, 3)
-    prepared = _prepare_again(slow, plan)
+    prepared = prepare_again(slow, plan)
     mirror.reset()
     ended: list[str] = []
 
@@ -1215,6 +1231,45 @@ def test_a_log_that_was_cleaned_beyond_our_last_commit_is_not_trusted(mirror: Mi
     mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib reset TARGET {mirror.name}")
     mirror.reset()
     mirror.assert_current()
+
+
+def test_upkeep_that_a_run_has_seen_may_be_forgotten(mirror: Mirror) -> None:
+    """A quiet table loses the history behind its last batch; what runs have seen of it is enough, and no more than that."""
+    cut_here = mirror.newest
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'here')")
+    mirror.assert_current()
+    written = (mirror.journal / "status.json").stat().st_mtime_ns
+    mirror.assert_current()
+    assert written == (mirror.journal / "status.json").stat().st_mtime_ns
+    clean_log(mirror)
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'there')")
+    clean_log(mirror)
+    assert cut_here + 3 == mirror.newest
+    mirror.assert_current()
+
+    mirror.do("DELETE FROM {t} WHERE id = 1")
+    mirror.publish()
+
+    mirror.assert_failed("ForeignWriteError", f"version {mirror.newest}: DELETE by ")
+
+
+@pytest.mark.thorough
+def test_a_batch_follows_upkeep_that_was_forgotten(mirror: Mirror) -> None:
+    """And what was verified before it means nothing any more."""
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')")
+    mirror.assert_current()
+    clean_log(mirror)
+    mirror.publish()
+    mirror.assert_current()
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'here')")
+    clean_log(mirror)
+
+    mirror.assert_current()
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'there')")
+    mirror.do("ALTER TABLE {t} SET TBLPROPERTIES ('somebody' = 'elsewhere')")
+    clean_log(mirror)
+    mirror.assert_failed("ForeignWriteError", "history", f"mirrorlib reset TARGET {mirror.name}")
 
 
 def test_reports_of_a_batch_are_the_same_when_it_was_looked_up(mirror: Mirror) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -36,3 +38,62 @@ def test_a_file_without_rows_hides_none_of_those_behind_it(
 
         rows = sorted(row["id"] for row in read_rows(spark, f"{target}/t"))
         assert [1, 2] + ([11, 12] if start else []) == rows
+
+
+@pytest.mark.parametrize(
+    "kind,values,options",
+    [
+        (pa.date32(), [date(1, 1, 1), date(1500, 2, 3), date(2026, 1, 1)], {}),
+        (
+            pa.timestamp("us", "UTC"),
+            [datetime(year, 1, 1, tzinfo=UTC) for year in (1, 1500, 2026)],
+            {},
+        ),
+        (pa.timestamp("us"), [datetime(year, 1, 1) for year in (1, 1500, 2026)], {"ntz": "keep"}),
+    ],
+    ids=str,
+)
+@pytest.mark.thorough("timestamp*")
+def test_a_key_may_lie_before_the_year_1000(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    kind: pa.DataType,
+    values: list[date],
+    options: dict[str, Any],
+) -> None:
+    """The first of all days is a usual placeholder; its row is found, and so are those of another calendar."""
+    table = zone.table("t", keys=["d"])
+    table.file(pa.table({"d": pa.array(values, kind), "v": ["old"] * 3}))
+    assert mirrorlib.apply(spark, str(zone), target, **options).ok
+    table.file(pa.table({"d": pa.array(values[:2], kind), "v": ["new"] * 2}), [1, 2])
+
+    report = mirrorlib.apply(spark, str(zone), target, **options)
+
+    assert report.ok, str(report)
+    rows = spark.read.format("delta").load(f"{target}/t").select("v").collect()
+    assert ["new", "old"] == sorted(row["v"] for row in rows)
+
+
+@pytest.mark.parametrize("small", [64 << 20, 0], ids=["small", "large"])
+@pytest.mark.thorough("large")
+def test_a_decimal_key_that_comes_as_a_double_finds_its_row(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    small: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On both roads a double is the decimal that it is written as, whatever its binary digits are."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", small)
+    table = zone.table("t", keys=["k"])
+    kind = pa.decimal128(38, 18)
+    keys = [Decimal("751.76"), Decimal(1152921504606847000), Decimal("0.1")]
+    table.file(pa.table({"k": pa.array(keys, kind), "v": ["old"] * 3}))
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    table.file(pa.table({"k": [751.76, 2.0**60], "v": ["new"] * 2}), [1, 1])
+
+    assert mirrorlib.apply(spark, str(zone), target).ok
+
+    rows = {row["k"]: row["v"] for row in read_rows(spark, f"{target}/t")}
+    assert dict(zip(keys, ["new", "new", "old"], strict=True)) == rows

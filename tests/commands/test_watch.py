@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-from contextlib import contextmanager
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from little import child_environment
 from mirrorlib import cli
 from mirrorlib.apply.report import ApplyReport, Event, TableReport
 from mirrorlib.commands import apply
@@ -20,7 +24,6 @@ from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -61,7 +64,7 @@ def test_a_zone_that_is_away_for_a_moment_ends_no_watch(
         if len(said) == 2:
             stop.ask(signal.SIGINT)
 
-    assert run_rounds(one, say, stop, 0.0, as_json=as_json)
+    assert run_rounds(one, say, stop, 0.0, lambda: None, as_json=as_json)
 
     assert [1, 1] == said
     streams = capsys.readouterr()
@@ -84,13 +87,58 @@ def test_a_watch_that_ends_while_the_zone_is_away_has_not_ended_well(tmp_path: P
             stop.ask(signal.SIGTERM)
         return report_on(zone)
 
-    assert not run_rounds(one, said.append, stop, 0.0, as_json=False)
+    assert not run_rounds(one, said.append, stop, 0.0, lambda: None, as_json=False)
 
 
 def test_a_zone_that_is_not_there_when_a_watch_begins_is_wrong_usage(tmp_path: Path) -> None:
     """Nobody would wait for a mistyped path."""
     with pytest.raises(LandingZoneError):
-        run_rounds(lambda: report_on(tmp_path / "zone"), print, Stop(), 0.0, as_json=False)
+        run_rounds(
+            lambda: report_on(tmp_path / "zone"), print, Stop(), 0.0, lambda: None, as_json=False
+        )
+
+
+@pytest.mark.thorough
+def test_a_watch_ends_when_its_java_has_ended(zone: ZoneWriter, target: str) -> None:
+    """Whoever keeps it running starts it again: no round of this process can go well any more."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    command = [sys.executable, "-m", "mirrorlib.cli", "apply", str(zone), target]
+    with subprocess.Popen(
+        [*command, "--watch", "0.2", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=child_environment(),
+        process_group=0,
+    ) as runner:
+        assert runner.stdout is not None
+        try:
+            assert json.loads(runner.stdout.readline())["ok"]
+            (java,) = java_below(runner.pid)
+            os.kill(java, signal.SIGKILL)
+            orders.file([{"id": 2}])
+            told, errors = runner.communicate(timeout=120)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(runner.pid, signal.SIGKILL)
+    assert 1 == runner.returncode
+    assert "the Java process has ended" in told + errors
+
+
+def java_below(pid: int) -> list[int]:
+    """Return the processes called java that a process has started, by whatever way."""
+    parents: dict[int, tuple[int, str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = path.read_text().rpartition(")")
+            parents[int(path.parent.name)] = (int(rest.split()[1]), name.partition("(")[2])
+
+    def is_below(one: int) -> bool:
+        parent = parents.get(one, (0, ""))[0]
+        return parent == pid or (parent > 1 and is_below(parent))
+
+    return [one for one, (_, name) in parents.items() if name == "java" and is_below(one)]
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

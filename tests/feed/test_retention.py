@@ -64,17 +64,20 @@ def test_old_changes_that_are_gone_are_told(old: Table) -> None:
 
 
 @pytest.mark.usefixtures("vacuuming")
-def test_reasons_are_told_together(old: Table) -> None:
+def test_reasons_are_told_together(spark: SparkSession, tmp_path: Path) -> None:
     """The log begins before the files do: the first version that is named can be read for all of them."""
     often = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.checkpointInterval' = '1')"
-    old.run(often, "VACUUM {t} RETAIN 0 HOURS")
-    Path(old.log(0)).unlink()
+    table = Table(spark, tmp_path / "t", "id bigint").run(
+        "INSERT INTO {t} VALUES (1)", "DELETE FROM {t} WHERE id = 1"
+    )
+    table.age(days=30).run(often, "INSERT INTO {t} VALUES (2)", "VACUUM {t} RETAIN 0 HOURS")
+    Path(table.log(0)).unlink()
 
     for after in (-1, "2001-01-01"):
         with pytest.raises(FeedExpiredError, match="no longer") as caught:
-            old.read(after=after)
+            table.read(after=after)
         assert 3 == caught.value.first_readable
-    assert [(3, "insert", 2)] == told(old.read(after=2), "id")
+    assert [(4, "insert", 2)] == told(table.read(after=2), "id")
 
 
 @pytest.mark.usefixtures("vacuuming")

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyarrow", minversion="21", reason="an older one has not all types")
 
-from mirrorlib.landing.types import INSTANT, mirror_type, widen_type, widens_in_place
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type, widen_type, widens_in_place
 
 DEC = pa.decimal128
 
@@ -76,6 +76,10 @@ def test_every_stored_type_has_its_mirror_type(
         (DEC(38, 0), DEC(38, 10), None, False),
         (DEC(4, 2), pa.float64(), None, False),
         (pa.date32(), INSTANT, INSTANT, False),
+        (WALL_CLOCK, pa.date32(), WALL_CLOCK, False),
+        (pa.date32(), WALL_CLOCK, WALL_CLOCK, False),
+        (pa.date32(), pa.string(), None, False),
+        (WALL_CLOCK, INSTANT, None, False),
         (pa.string(), pa.int32(), None, False),
         (pa.bool_(), pa.int8(), None, False),
         (pa.string(), pa.binary(), None, False),

@@ -1,0 +1,61 @@
+"""What a folder on a disk, or on a mount that is none, shows of its files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from mirrorlib.store import LocalStore
+from mirrorlib.store.local import makes_up_inodes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    "kind,made_up",
+    [
+        ("ext4 /dev/sda1 rw", False),
+        ("fuse.blobfuse2 blobfuse2 rw", True),
+        ("fuse /dev/fuse rw", True),
+        ("fuseblk /dev/sdb1 rw", False),
+        ("9p drvfs rw", True),
+    ],
+)
+def test_a_mount_that_makes_inodes_up_is_known_by_its_kind(
+    tmp_path: Path, kind: str, made_up: bool
+) -> None:
+    """As the system tells it; a device that it does not tell has its own."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        f"22 1 8:1 / / rw,relatime shared:1 - xfs /dev/sdc rw\n36 22 0:42 / /data rw - {kind}\n"
+    )
+
+    assert made_up is makes_up_inodes(os.makedev(0, 42), str(mounts))
+    assert not makes_up_inodes(os.makedev(0, 43), str(mounts))
+    assert not makes_up_inodes(os.makedev(0, 42), str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("made_up", [False, True])
+def test_a_file_is_told_by_its_inode_where_that_lasts(
+    tmp_path: Path, made_up: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else by its size and time, which a new inode for the same content does not change."""
+    monkeypatch.setattr("mirrorlib.store.local.makes_up_inodes", lambda device: made_up and device)
+    store, path = LocalStore(tmp_path), tmp_path / "file"
+    path.write_bytes(b"one")
+    first = store.stat("file")
+    shutil.copy2(path, tmp_path / "copy")
+    (tmp_path / "copy").replace(path)
+    second = store.stat("file")
+    os.utime(path, ns=(0, 0))
+    third = store.stat("file")
+
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert made_up is (first.etag == second.etag)
+    assert second.etag != third.etag
