@@ -99,13 +99,15 @@ def _is_newest(courier: Courier, plan: Plan) -> bool:
 
 
 def _deliver_whole(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
-    """Deliver a window; once more if it is refused by a log that has moved on since it was looked at.
+    """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
 
     A type that was widened meanwhile is no lost history.
     """
     try:
         return _deliver_told(courier, spark, stream, plan)
-    except FeedExpiredError:
+    except Exception as exc:
+        if isinstance(exc, MirrorError) and not isinstance(exc, FeedExpiredError):
+            raise  # it is about the rows, or the receiver
         again = courier.look_again()
         if again is courier:
             raise
@@ -119,12 +121,12 @@ def _deliver_told(courier: Courier, spark: SparkSession, stream: Stream, plan: P
     except FeedExpiredError:
         raise
     except Exception as exc:
-        _blame_lost_history(courier, plan, exc)
+        _blame_lost_history(courier, spark, plan, exc)
         raise
 
 
-def _blame_lost_history(courier: Courier, plan: Plan, exc: Exception) -> None:
-    """Say so if versions or files are gone: not every VACUUM writes down that it ran."""
+def _blame_lost_history(courier: Courier, spark: SparkSession, plan: Plan, exc: Exception) -> None:
+    """Say so if versions or files are gone, as not every VACUUM writes down that it ran, or Delta refuses the read."""
     try:
         source = courier.look_again().source
         if plan.kind == "snapshot":
@@ -132,6 +134,8 @@ def _blame_lost_history(courier: Courier, plan: Plan, exc: Exception) -> None:
         else:
             check_present(source.commits, source.shown, plan.after, plan.until)
             prove_files(source.commits, source.shown, range(plan.after + 1, plan.until + 1))
+            window = open_window(source.commits, source.shown, plan.after, plan.until)
+            read_window(spark, source, window)  # it was not planned by itself
     except FeedExpiredError as lost:
         raise lost from exc
     except MirrorError:  # what went wrong first is told
@@ -161,7 +165,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         window = open_window(source.commits, source.shown, plan.after, plan.until)
         if not window.changes:
             return 0
-        frame = read_window(spark, source, window)
+        frame = read_window(spark, source, window, plan=False)
         frame = tell_changes(frame, window, source.shown, plan.keys, net=stream.net)
         told_rows = window.rows
     state = courier.registry.state

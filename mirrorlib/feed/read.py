@@ -178,11 +178,22 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
 
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
     with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
-        return untag(_loaded(spark, table, load, lift=lambda: version == table.commits.newest))
+        frame = _loaded(spark, table, load, lift=lambda: version == table.commits.newest)
+        check_planned(spark, table, frame)
+        return untag(frame)
 
 
-def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFrame:
+def read_window(
+    spark: SparkSession, table: FeedTable, window: Window, *, plan: bool = True
+) -> DataFrame:
     """Read a window that was proven whole, segment by segment.
+
+    Args:
+        spark: a session.
+        table: the table.
+        window: of its versions.
+        plan: let Delta plan the read now, as it refuses some only then; whoever reads at once, and asks
+            again where that fails, saves what it costs to plan a read twice.
 
     Raises:
         FeedExpiredError: Delta cannot read it any more.
@@ -198,6 +209,8 @@ def read_window(spark: SparkSession, table: FeedTable, window: Window) -> DataFr
     if any(segment.past for segment in window.segments):
         spark = _own_session(spark, {_TRAVELS: "true", **READS_WHOLE})
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
+    for frame in frames if plan else ():
+        check_planned(spark, table, frame)
     return untag(reduce(lambda one, other: one.unionByName(other), frames))
 
 
@@ -242,20 +255,18 @@ def _read_segment(
 def _loaded(
     spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame], lift: Callable[[], bool]
 ) -> DataFrame:
-    """Load and plan a read: what Delta refuses becomes an error of ours, and its retention is no reason by itself.
+    """Load a read: what Delta refuses becomes an error of ours, and its retention is no reason by itself.
 
     Delta refuses versions older than the table keeps removed files, as VACUUM may have taken some. *lift*
     says, or raises why not, that none is gone.
 
     """
     try:
-        frame = load()
+        return load()
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         if condition_of(exc) != TOO_OLD or not lift():
             raise refused_load(table, exc) from exc
-        frame = _load_lifted(spark, table, load, exc)
-    check_planned(spark, table, frame)
-    return frame
+        return _load_lifted(spark, table, load, exc)
 
 
 def _load_lifted(
