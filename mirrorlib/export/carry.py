@@ -19,7 +19,7 @@ from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
 from mirrorlib.feed.window import open_window
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.export.courier import Courier
     from mirrorlib.export.record import Outcome, Plan, Stream
@@ -157,6 +157,7 @@ def _scratch(courier: Courier, plan: Plan) -> str:
 
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
+    unpaired: DataFrame | None = None
     told_rows: int | None = None
     check_table(courier, stream, plan.table_id, plan.after)
     if plan.kind == "snapshot":
@@ -165,9 +166,9 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         window = open_window(source.commits, source.shown, plan.after, plan.until)
         if not window.changes:
             return 0
-        frame = read_window(spark, source, window, plan=False)
-        frame = tell_changes(frame, window, source.shown, plan.keys, net=stream.net)
-        told_rows = window.rows
+        rows = read_window(spark, source, window, plan=False)
+        frame = tell_changes(rows, window, source.shown, plan.keys, net=stream.net)
+        unpaired, told_rows = None if stream.net else rows, window.rows
     state = courier.registry.state
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"{_scratch(courier, plan)}/{new_attempt()}"
@@ -178,6 +179,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         frame=frame,
         scratch=state,
         folder=folder,
+        unpaired=unpaired,
         told_rows=told_rows,
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
     )

@@ -37,6 +37,8 @@ class Delivery:
             The same rows whenever it is computed, in no order.
         scratch: a store for files that live no longer than the delivery.
         folder: the folder there that is this delivery's.
+        unpaired: the same rows where deletes and inserts of one key in one commit are not told as updates, for
+            receivers to whom that is the same: it costs less. None where there are no others.
         told_rows: how many rows the source's commits say that they change; None where one does not say.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
@@ -49,6 +51,7 @@ class Delivery:
     frame: DataFrame
     scratch: Store
     folder: str
+    unpaired: DataFrame | None = None
     told_rows: int | None = None
     unchanged_since: Callable[[int], bool] = _not_known
 

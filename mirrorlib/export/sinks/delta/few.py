@@ -42,8 +42,9 @@ def gather_few(work: Work) -> Work:
         or len(plain) < len(fields)
     ):
         return work
+    known = work.delivery.told_rows is not None  # to look for more than few costs another stage
     with configured(work.spark, {}, SMALL_COMMIT):
-        rows = frame.limit(_FEW + 1).toArrow()
+        rows = (frame if known else frame.limit(_FEW + 1)).toArrow()
     return replace(work, few=rows) if len(rows) <= _FEW and rows.nbytes <= _HANDFUL else work
 
 

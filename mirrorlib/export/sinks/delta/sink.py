@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.log import FileLog
@@ -63,6 +63,7 @@ class _Mode:
         columns: the columns of a target, of a window's rows.
         write: writes a window by one commit; returns how many rows that took, None where the commit tells.
         continuous: a window has to find what the one before has left.
+        pairs: it tells updates from deletes and inserts.
 
     """
 
@@ -70,11 +71,12 @@ class _Mode:
     columns: Callable[[DataFrame], StructType]
     write: Callable[[Work], int | None]
     continuous: bool
+    pairs: bool = True
 
 
 _MODES = {
     "changes": _Mode(check_log, log_columns, append_window, continuous=False),
-    "current": _Mode(check_copy, copy_columns, keep_copy, continuous=True),
+    "current": _Mode(check_copy, copy_columns, keep_copy, continuous=True, pairs=False),
     "scd2": _Mode(check_history, history_columns, keep_history, continuous=True),
 }
 
@@ -108,6 +110,8 @@ class DeltaSink:
             OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
 
         """
+        if not self._mode.pairs and delivery.unpaired is not None:
+            delivery = replace(delivery, frame=delivery.unpaired)
         self._mode.check(delivery)
         with self._place.hold(delivery):
             failure: Exception | None = None
