@@ -66,7 +66,7 @@ class Overview(Report):
 
     def __str__(self) -> str:
         """Show the reports one below the other."""
-        return "\n\n".join([*(str(part) for part in self._parts()), *self.failures])
+        return "\n\n".join([*(str(part) for _, part in self._titled()), *self.failures])
 
     __repr__ = __str__
 
@@ -76,12 +76,12 @@ class Overview(Report):
         told += [self.picture._repr_html_()] if self.picture else []
         return "".join([*told, *(f"<p>{escape(failure)}</p>" for failure in self.failures)])
 
-    def _parts(self) -> list[Report]:
-        return [self.status, self.ledger, *([self.kept] if self.kept else [])]
-
     def _titled(self) -> list[tuple[str, Report]]:
-        titles = ("How tables stand", "What was applied lately", "What was written down")
-        return list(zip(titles, self._parts(), strict=False))
+        parts: list[tuple[str, Report]] = [
+            ("How tables stand", self.status),
+            ("What was applied lately", self.ledger),
+        ]
+        return [*parts, ("What was written down", self.kept)] if self.kept else parts
 
 
 def read_overview(

@@ -5,6 +5,7 @@ In: a session, a zone, a target, options. Out: a `Job`, its tables, and for each
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.landing.names import TableName
     from mirrorlib.store import PathOrUrl, Store
+
+_LOG = logging.getLogger(__name__)
 
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -162,8 +165,14 @@ def refuse_overlap(zone: str, target: Target) -> None:
             )
 
 
-def unexpected_error(exc: Exception, name: TableName) -> MirrorError:
-    """Name what nobody foresaw: its class and the first line that it, or Java, says."""
+def told_error(exc: Exception, name: TableName) -> MirrorError:
+    """Give an error as reports tell it: what nobody foresaw by its class, and the first line that it, or Java, says.
+
+    Catch everything and ask here where one table's trouble is not to be its neighbours'.
+    """
+    if isinstance(exc, MirrorError):
+        return exc
+    _LOG.error("%s: failed unexpectedly", name.shown, exc_info=exc)
     cause = getattr(exc, "java_exception", exc)  # of which Py4J tells only that it was
     told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "no text")
     msg = f"an unexpected {type(exc).__name__}"

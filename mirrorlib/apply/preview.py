@@ -37,7 +37,7 @@ from mirrorlib.apply.job import (
     open_job,
     open_work,
     refuse_in_catalog,
-    unexpected_error,
+    told_error,
 )
 from mirrorlib.apply.journal import STATE_FILE, Journal, check_owner
 from mirrorlib.apply.lifecycle import (
@@ -68,7 +68,6 @@ from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import check_vacant, find_table
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
-from mirrorlib.errors import MirrorError
 from mirrorlib.landing.listing import list_tables
 
 if TYPE_CHECKING:
@@ -170,13 +169,8 @@ def plan_zone(
 def _plan_end(job: Job, name: TableName) -> PlannedTable:
     try:
         return PlannedTable(table=name.shown, state="gone", reason=coming_end(job, name))
-    except MirrorError as exc:
-        return PlannedTable(table=name.shown, state="failed", reason=str(exc), file=exc.file)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        _LOG.exception("%s: failed unexpectedly", name)
-        return PlannedTable(
-            table=name.shown, state="failed", reason=str(unexpected_error(exc, name))
-        )
+        return _failed(exc, name)
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
@@ -199,13 +193,13 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
             return PlannedTable(table=table, state="waiting", reason=reason)
         with lend_session(job.spark) as spark:
             return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
-    except MirrorError as exc:
-        return PlannedTable(table=table, state="failed", reason=str(exc), file=exc.file)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        _LOG.exception("%s: failed unexpectedly", table)
-        return PlannedTable(
-            table=table, state="failed", reason=str(unexpected_error(exc, folder.name))
-        )
+        return _failed(exc, folder.name)
+
+
+def _failed(exc: Exception, name: TableName) -> PlannedTable:
+    error = told_error(exc, name)
+    return PlannedTable(table=name.shown, state="failed", reason=str(error), file=error.file)
 
 
 def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:

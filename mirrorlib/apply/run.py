@@ -25,7 +25,7 @@ from mirrorlib.apply.job import (
     open_job,
     open_work,
     refuse_in_catalog,
-    unexpected_error,
+    told_error,
 )
 from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.apply.lifecycle import (
@@ -229,11 +229,8 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     tally = Tally(table=folder.name.shown, zone=job.zone.url)
     try:
         report = _advance(job, folder, tally)
-    except MirrorError as exc:
-        report = tally.fail(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        _LOG.exception("%s: failed unexpectedly", folder.name)
-        report = tally.fail(unexpected_error(exc, folder.name))
+        report = tally.fail(told_error(exc, folder.name))
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",
@@ -252,11 +249,8 @@ def _end_one(job: Job, name: TableName) -> TableReport:
         tally.entry = journal.newest(journal.lives()[-1])
         done = end_life(job, name)
         report = tally.end("gone", done) if done else tally.end("behind", "Its folder is back.")
-    except MirrorError as exc:
-        report = tally.fail(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        _LOG.exception("%s: could not be ended", name)
-        report = tally.fail(unexpected_error(exc, name))
+        report = tally.fail(told_error(exc, name))
     return replace(report, since=_record(journal, tally, report))
 
 

@@ -5,19 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.options import BACKFILL_INTERVAL
-from mirrorlib.commands.arguments import (
-    add_empty,
-    add_gone,
-    add_zone,
-    gone_options,
-    positive,
-    seconds,
-    zone_options,
-)
-from mirrorlib.commands.say import say_json
-from mirrorlib.commands.spark import check_java, start_spark
-from mirrorlib.commands.watch import run_rounds, stop_on_signals
-from mirrorlib.show import show_progress, show_report
+from mirrorlib.commands.arguments import add_zone, positive, seconds, zone_options
+from mirrorlib.commands.spark import start_spark
+from mirrorlib.commands.watch import run_command, stop_on_signals
+from mirrorlib.show import show_progress
 
 if TYPE_CHECKING:
     import argparse
@@ -43,8 +34,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep applying, pausing this long in between, until Ctrl-C",
     )
-    add_empty(command)
-    add_gone(command)
     _add_listing(command)
 
 
@@ -70,7 +59,7 @@ def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.apply.run import apply_zone
 
-    options = {**zone_options(arguments), **gone_options(arguments)}
+    options = zone_options(arguments)
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
 
@@ -88,20 +77,8 @@ def run(arguments: argparse.Namespace) -> bool:
                 stop=stop.is_set,
             )
 
-    return run_rounds(
-        one,
-        lambda report: _say(report, arguments),
-        stop,
-        arguments.watch,
-        lambda: check_java(spark),
-        as_json=arguments.json,
-    )
+    return run_command(arguments, spark, stop, one, is_news=_is_news)
 
 
-def _say(report: ApplyReport, arguments: argparse.Namespace) -> None:
-    """Print a report; one of many only when something happened."""
-    watching = arguments.watch is not None
-    if arguments.json:
-        say_json(report.to_dict(), in_one_line=watching)
-    elif not watching or not report.ok or report.warnings or any(t.batches for t in report.tables):
-        show_report(report)
+def _is_news(report: ApplyReport) -> bool:
+    return bool(report.warnings) or any(table.batches for table in report.tables)

@@ -62,6 +62,8 @@ def add_zone(command: argparse.ArgumentParser) -> None:
     _add_exceptions(command)
     _add_plain(command)
     add_start(command)
+    _add_replaced(command)
+    _add_gone(command)
     command.add_argument(
         "--memory",
         type=heap,
@@ -81,54 +83,10 @@ def add_start(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_empty(command: argparse.ArgumentParser) -> None:
-    """Add that a table may be left without rows."""
-    command.add_argument(
-        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
-    )
-
-
-def add_gone(command: argparse.ArgumentParser) -> None:
-    """Add what becomes of rows that do not change, of files that were applied, and of tables that are gone."""
-    command.add_argument(
-        "--quiet-updates",
-        action="store_true",
-        help="leave rows alone that an update would not change; the change feed shrinks",
-    )
-    command.add_argument(
-        "--cleanup",
-        choices=("move", "delete"),
-        help="move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
-    )
-    command.add_argument(
-        "--retention",
-        type=positive,
-        metavar="DAYS",
-        help="remove what --cleanup moved after this many days (default: 7)",
-    )
-    command.add_argument(
-        "--on-gone",
-        choices=("keep", "drop"),
-        default="keep",
-        help="what becomes of a Delta table whose folder is gone from the zone (default: keep)",
-    )
-
-
-def gone_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_empty` and `add_gone` have read, as the library calls it."""
-    if arguments.retention is not None and arguments.cleanup is None:
-        arguments.refuse("argument --retention: means nothing without --cleanup")
-    return {
-        "allow_empty": arguments.allow_empty,
-        "quiet": arguments.quiet_updates,
-        "on_gone": arguments.on_gone,
-        "cleanup": arguments.cleanup,
-        "retention": arguments.retention,
-    }
-
-
 def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that `apply` and `plan` share, as the library calls them."""
+    if arguments.retention is not None and arguments.cleanup is None:
+        arguments.refuse("argument --retention: means nothing without --cleanup")
     return {
         "tables": arguments.table,
         "insert_policy": arguments.insert_policy,
@@ -149,6 +107,11 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "plain_evolution": arguments.plain_evolution,
         "include_existing": arguments.include_existing,
         "allow_overwrites": arguments.allow_overwrites,
+        "allow_empty": arguments.allow_empty,
+        "quiet": arguments.quiet_updates,
+        "on_gone": arguments.on_gone,
+        "cleanup": arguments.cleanup,
+        "retention": arguments.retention,
     }
 
 
@@ -317,4 +280,37 @@ def _add_plain(command: argparse.ArgumentParser) -> None:
         "--allow-overwrites",
         action="store_true",
         help="append a plain folder's file again, whole, when its content has changed",
+    )
+
+
+def _add_replaced(command: argparse.ArgumentParser) -> None:
+    """Add what becomes of rows that do not change, and of all rows of a table that begins anew."""
+    command.add_argument(
+        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
+    )
+    command.add_argument(
+        "--quiet-updates",
+        action="store_true",
+        help="leave rows alone that an update would not change; the change feed shrinks",
+    )
+
+
+def _add_gone(command: argparse.ArgumentParser) -> None:
+    """Add what becomes of files that were applied, and of tables that are gone."""
+    command.add_argument(
+        "--cleanup",
+        choices=("move", "delete"),
+        help="move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
+    )
+    command.add_argument(
+        "--retention",
+        type=positive,
+        metavar="DAYS",
+        help="remove what --cleanup moved after this many days (default: 7)",
+    )
+    command.add_argument(
+        "--on-gone",
+        choices=("keep", "drop"),
+        default="keep",
+        help="what becomes of a Delta table whose folder is gone from the zone (default: keep)",
     )

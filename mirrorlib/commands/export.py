@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.commands.arguments import add_target, key, positive, seconds, start
-from mirrorlib.commands.say import say_json
-from mirrorlib.commands.spark import check_java, start_spark
-from mirrorlib.commands.watch import run_rounds, stop_on_signals
-from mirrorlib.show import show_progress, show_report
+from mirrorlib.commands.spark import start_spark
+from mirrorlib.commands.watch import run_command, stop_on_signals
+from mirrorlib.show import show_progress
 
 if TYPE_CHECKING:
     import argparse
@@ -144,20 +143,8 @@ def run(arguments: argparse.Namespace) -> bool:
                 stop=stop.is_set,
             )
 
-    return run_rounds(
-        one,
-        lambda report: _say(report, arguments),
-        stop,
-        arguments.watch,
-        lambda: check_java(spark),
-        as_json=arguments.json,
-    )
+    return run_command(arguments, spark, stop, one, is_news=_is_news)
 
 
-def _say(report: ExportReport, arguments: argparse.Namespace) -> None:
-    """Print a report; one of many only when something happened."""
-    watching = arguments.watch is not None
-    if arguments.json:
-        say_json(report.to_dict(), in_one_line=watching)
-    elif not watching or not report.ok or any(table.windows for table in report.tables):
-        show_report(report)
+def _is_news(report: ExportReport) -> bool:
+    return any(table.windows for table in report.tables)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.commands.arguments import add_empty, add_gone, add_zone, gone_options, zone_options
+from mirrorlib.commands.arguments import add_zone, zone_options
 from mirrorlib.commands.say import say_report
 from mirrorlib.commands.spark import start_spark
 
@@ -18,15 +18,13 @@ MORE = ""
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add what `plan` takes."""
     add_zone(command)
-    add_empty(command)
-    add_gone(command)
 
 
 def run(arguments: argparse.Namespace) -> bool:
     """Plan; say whether no table is stopped."""
     from mirrorlib.apply.preview import plan_zone
 
-    options = {**zone_options(arguments), **gone_options(arguments)}
+    options = zone_options(arguments)
     spark = start_spark(arguments)
     report = plan_zone(spark, arguments.landing_zone, arguments.target, **options)
     say_report(report, as_json=arguments.json)

@@ -7,13 +7,21 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from mirrorlib.commands.say import say_error
+from mirrorlib.commands.say import say_error, say_json
+from mirrorlib.commands.spark import check_java
 from mirrorlib.errors import MirrorError
 from mirrorlib.operate.rounds import watch
+from mirrorlib.show import show_report
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Sequence
     from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.apply.report import ApplyReport
+    from mirrorlib.export.report import ExportReport
 
 
 class _Stated(Protocol):
@@ -32,6 +40,7 @@ class _Round(Protocol):
 
 
 _R = TypeVar("_R", bound=_Round)
+_Report = TypeVar("_Report", "ApplyReport", "ExportReport")
 
 
 class CutShortError(KeyboardInterrupt):
@@ -75,6 +84,42 @@ def stop_on_signals() -> Stop:
     signal.signal(signal.SIGINT, stop.ask)
     signal.signal(signal.SIGTERM, stop.ask)
     return stop
+
+
+def run_command(
+    arguments: argparse.Namespace,
+    spark: SparkSession,
+    stop: Stop,
+    one: Callable[[], _Report],
+    *,
+    is_news: Callable[[_Report], bool],
+) -> bool:
+    """Run once, or as `--watch` says, and print each report, one of many only when something happened.
+
+    Args:
+        arguments: the command's, with `watch` and `json`.
+        spark: what the rounds need to live.
+        stop: whether a signal has come.
+        one: a round.
+        is_news: whether people want to see a report of a round that went well.
+
+    Raises:
+        MirrorError: the first round could not begin, or no other can.
+        CutShortError: the only round was told to stop, and left tables behind.
+
+    """
+    watching = arguments.watch is not None
+
+    def say(report: _Report) -> None:
+        if arguments.json:
+            say_json(report.to_dict(), in_one_line=watching)
+        elif not watching or not report.ok or is_news(report):
+            show_report(report)
+
+    def check() -> None:
+        check_java(spark)
+
+    return run_rounds(one, say, stop, arguments.watch, check, as_json=arguments.json)
 
 
 def run_rounds(

@@ -22,7 +22,8 @@ from mirrorlib.apply.sessions import file_reader
 from mirrorlib.apply.stage import Staged
 from mirrorlib.apply.table import FEED, MAPPING, feed_properties, to_sql
 from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.export.sinks.delta.types import is_same, names_in, sized_column, to_ddl
+from mirrorlib.export.sinks.delta.types import is_same, sized_column
+from mirrorlib.export.sinks.nested import names_in, to_ddl
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import fold_name, folds_of, quote
 from mirrorlib.keys.tags import untag

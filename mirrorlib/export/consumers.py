@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.job import told_error
 from mirrorlib.apply.target import Target
-from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.errors import JournalError
 from mirrorlib.export.compare import Health, commits_of, compare
 from mirrorlib.export.lease import hold_stream, holder_of
 from mirrorlib.export.record import Start, check_start, table_id_of, version_given
@@ -252,10 +252,8 @@ def _status_safely(place: Target, registry: Registry, spark: SparkSession | None
     """Say how a stream stands; what cannot be read of one is not its neighbours' trouble."""
     try:
         return _status(place, registry, spark)
-    except MirrorError as exc:
-        reason = str(exc)
     except Exception as exc:  # noqa: BLE001  # such as a log that is no JSON
-        reason = str(unexpected_error(exc, parse_name(registry.table)))
+        reason = str(told_error(exc, parse_name(registry.table)))
     return ConsumerStatus(
         consumer=registry.consumer,
         table=registry.table,

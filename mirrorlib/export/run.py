@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.job import told_error
 from mirrorlib.apply.journal import open_state
 from mirrorlib.apply.record import now
 from mirrorlib.apply.target import Target
@@ -197,12 +197,9 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
             state, reason = "behind", f"{name} is behind: the run was stopped."
     except TableBusyError as exc:
         state, reason = "busy", str(exc)
-    except MirrorError as exc:
-        state, reason = "failed", str(exc)
-        meant = not isinstance(exc, OtherWishesError)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        _LOG.exception("%s: failed unexpectedly", name)
-        state, reason = "failed", str(unexpected_error(exc, parse_name(name)))
+        state, reason = "failed", str(told_error(exc, parse_name(name)))
+        meant = not isinstance(exc, OtherWishesError)
     report = StreamReport(
         table=name,
         state=state,

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.job import told_error
 from mirrorlib.apply.sessions import set_conf
 from mirrorlib.apply.table import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
-from mirrorlib.errors import FeedError, MirrorError
+from mirrorlib.errors import FeedError
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.place import find_feed_table
@@ -137,12 +137,9 @@ def _check_days(days: int) -> None:
 def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
     try:
         return _switch_on(spark, name, address, days)
-    except MirrorError as exc:
-        return Enabled(table=name, state="refused", reason=str(exc))
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        _LOG.exception("%s: failed unexpectedly", name)
         schema, _, table = name.rpartition("/")
-        told = unexpected_error(exc, TableName(schema or None, table))
+        told = told_error(exc, TableName(schema or None, table))
         return Enabled(table=name, state="refused", reason=str(told))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.keys.allowed import is_free_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
 FEED_COLUMNS = (KIND, VERSION, TIME)
-_INCOMPARABLE = {"map", "variant", "geography", "geometry"}
+_INCOMPARABLE = frozenset({"map", "variant", "geography", "geometry"})
 INSERT, DELETE, PRE, POST = "insert", "delete", "update_preimage", "update_postimage"
 
 
@@ -196,13 +197,7 @@ def orderable(rows: DataFrame, columns: Sequence[str]) -> list[Column]:
 
 def is_comparable(kind: DataType) -> bool:
     """Say whether Spark can group, hash and order by a type: by no map, variant or place, however deep inside."""
-    from pyspark.sql.types import ArrayType, StructType
-
-    if isinstance(kind, StructType):
-        return all(is_comparable(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return is_comparable(kind.elementType)
-    return kind.typeName().partition("(")[0] not in _INCOMPARABLE
+    return is_free_of(kind, _INCOMPARABLE)
 
 
 def _sign() -> Column:

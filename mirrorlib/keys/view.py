@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import quote
+from mirrorlib.keys.allowed import is_free_of
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
@@ -81,21 +82,11 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
 
 def _check_order(name: str, kind: DataType) -> None:
     """Refuse a type by which Spark cannot order."""
-    if not _has_order(kind):
+    if not is_free_of(kind, _WITHOUT_ORDER):
         msg = "rows cannot be ordered by a column of this type"
         step = "Name another column, or one that is computed from it."
         found = kind.simpleString().partition("<")[0]
         raise KeysError(msg, column=name, found=found, next_step=step)
-
-
-def _has_order(kind: DataType) -> bool:
-    from pyspark.sql.types import ArrayType, StructType
-
-    if isinstance(kind, StructType):
-        return all(_has_order(field.dataType) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _has_order(kind.elementType)
-    return kind.typeName().partition("(")[0] not in _WITHOUT_ORDER
 
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.apply.job import unexpected_error
+from mirrorlib.apply.job import told_error
 from mirrorlib.apply.sessions import configured, read_conf
 from mirrorlib.apply.target import STATE_FOLDER, Target
-from mirrorlib.errors import JournalError, MirrorError, StoreError
+from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.export.compare import tell_horizon
 from mirrorlib.export.record import version_given
 from mirrorlib.export.registry import Registry, registries
@@ -193,11 +193,9 @@ def _vacuum_safely(
             )
             return Vacuumed(table=name, state="refused", losers=tuple(losers), reason=reason)
         files = _vacuum(spark, table, kept, dry_run=dry_run)
-    except MirrorError as exc:
-        return Vacuumed(table=name, state="failed", reason=str(exc))
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         schema, _, table_name = name.rpartition("/")  # of a table that is the target, its path
-        told = unexpected_error(exc, TableName(schema or None, table_name))
+        told = told_error(exc, TableName(schema or None, table_name))
         return Vacuumed(table=name, state="failed", reason=str(told))
     done: Literal["ready", "vacuumed"] = "ready" if dry_run else "vacuumed"
     return Vacuumed(table=name, state=done, files=files, losers=tuple(losers), reason=reason)

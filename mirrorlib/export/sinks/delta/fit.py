@@ -23,10 +23,10 @@ from mirrorlib.export.sinks.delta.types import (
     holds,
     in_order,
     is_same,
-    names_in,
     widens,
 )
 from mirrorlib.export.sinks.delta.work import snapshot_command
+from mirrorlib.export.sinks.nested import names_in
 from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:

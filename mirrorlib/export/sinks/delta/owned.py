@@ -12,8 +12,8 @@ from mirrorlib.apply.columns import needs_mapping
 from mirrorlib.apply.keyed import KEYS_PROPERTY, keep_keys, keys_property
 from mirrorlib.apply.table import FEED, MAPPING, to_sql
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
-from mirrorlib.export.sinks.delta.types import names_in, to_ddl
 from mirrorlib.export.sinks.delta.work import Work, snapshot_command
+from mirrorlib.export.sinks.nested import names_in, to_ddl
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store

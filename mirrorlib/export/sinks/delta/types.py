@@ -1,4 +1,4 @@
-"""Compare and write the types of Spark's columns, nested ones too.
+"""Compare the types of Spark's columns, nested ones too.
 
 In: Spark types. Out: what they come to. A mirror has twelve types; a table that a consumer follows may
 have any.
@@ -10,45 +10,15 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import Column, to_columns
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.export.sinks.nested import names_in
+from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.types import INTEGERS, widen_type, widens_in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql.types import DataType
 
 _SMALL = INTEGERS[:3]  # what every Delta widens in place
-
-
-def to_ddl(kind: DataType) -> str:
-    """Write a type for SQL, whatever names it has in it."""
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.StructType):
-        fields = (f"{quote(field.name)}: {to_ddl(field.dataType)}" for field in kind.fields)
-        return f"struct<{', '.join(fields)}>"
-    if isinstance(kind, t.ArrayType):
-        return f"array<{to_ddl(kind.elementType)}>"
-    if isinstance(kind, t.MapType):
-        return f"map<{to_ddl(kind.keyType)}, {to_ddl(kind.valueType)}>"
-    return kind.simpleString()
-
-
-def names_in(kind: DataType) -> Iterator[str]:
-    """Give the names of all fields, on every level."""
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.StructType):
-        for field in kind.fields:
-            yield field.name
-            yield from names_in(field.dataType)
-    elif isinstance(kind, t.ArrayType):
-        yield from names_in(kind.elementType)
-    elif isinstance(kind, t.MapType):
-        yield from names_in(kind.keyType)
-        yield from names_in(kind.valueType)
 
 
 def is_same(one: DataType, other: DataType) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.identifiers import quote
+from mirrorlib.export.sinks.nested import write_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -65,18 +65,14 @@ def kind_of(data_type: DataType) -> str | None:
 
 def form_of(data_type: DataType) -> str:
     """Say what a nested value looks like as JSON: the same for types whose values are written alike."""
-    from pyspark.sql import types as t
+    return write_type(data_type, _form_of_leaf)
 
-    if isinstance(data_type, t.StructType):
-        told = (f"{quote(field.name)}: {form_of(field.dataType)}" for field in data_type.fields)
-        return f"struct<{', '.join(told)}>"
-    if isinstance(data_type, t.ArrayType):
-        return f"array<{form_of(data_type.elementType)}>"
-    if isinstance(data_type, t.MapType):
-        return f"map<{form_of(data_type.keyType)}, {form_of(data_type.valueType)}>"
-    name = data_type.simpleString()
+
+def _form_of_leaf(data_type: DataType) -> str:
     kind = kind_of(data_type)
-    return name if kind in {None, JSON} else "integer" if kind in _DIGITS else str(kind)
+    if kind is None or kind == JSON:
+        return data_type.simpleString()
+    return "integer" if kind in _DIGITS else kind
 
 
 def widens(narrow: str, wide: str) -> bool:
