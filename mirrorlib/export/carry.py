@@ -14,16 +14,19 @@ from mirrorlib.errors import FeedError, FeedExpiredError, MirrorError
 from mirrorlib.export.courier import check_table, tell_step
 from mirrorlib.export.record import Done
 from mirrorlib.export.sink import Delivery
+from mirrorlib.feed.few import frame_of, read_few
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
-from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
+from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.window import open_window
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.export.courier import Courier
     from mirrorlib.export.record import Outcome, Plan, Stream
     from mirrorlib.feed.place import FeedTable
+    from mirrorlib.feed.window import Window
 
 
 def carry_out(
@@ -155,9 +158,21 @@ def _scratch(courier: Courier, plan: Plan) -> str:
     return f"staged/exports/{courier.registry.folder}/{plan.attempt}"
 
 
+def _read(
+    spark: SparkSession, source: FeedTable, window: Window
+) -> tuple[DataFrame, pa.Table | None]:
+    """Read a window as a frame, and where its rows are few as what they are."""
+    schema = feed_schema(window)
+    few = read_few(source, window, schema)
+    if few is not None:
+        return frame_of(spark, few, schema), few
+    return read_window(spark, source, window, plan=False), None
+
+
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
     unpaired: DataFrame | None = None
+    few: pa.Table | None = None
     told_rows: int | None = None
     check_table(courier, stream, plan.table_id, plan.after)
     if plan.kind == "snapshot":
@@ -166,8 +181,8 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         window = open_window(source.commits, source.shown, plan.after, plan.until)
         if not window.changes:
             return 0
-        rows = read_window(spark, source, window, plan=False)
-        frame = tell_changes(rows, window, source.shown, plan.keys, net=stream.net)
+        rows, few = _read(spark, source, window)
+        frame = tell_changes(rows, window, source, plan.keys, net=stream.net)
         unpaired, told_rows = None if stream.net else rows, window.rows
     state = courier.registry.state
     # Of this call's own: a runner that was taken for gone may still be at the same window.
@@ -180,6 +195,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         scratch=state,
         folder=folder,
         unpaired=unpaired,
+        few=few,
         told_rows=told_rows,
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.export.record import Plan, Stream
@@ -39,6 +40,7 @@ class Delivery:
         folder: the folder there that is this delivery's.
         unpaired: the same rows where deletes and inserts of one key in one commit are not told as updates, for
             receivers to whom that is the same: it costs less. None where there are no others.
+        few: the rows of `unpaired` in this process, where they are few.
         told_rows: how many rows the source's commits say that they change; None where one does not say.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
@@ -52,6 +54,7 @@ class Delivery:
     scratch: Store
     folder: str
     unpaired: DataFrame | None = None
+    few: pa.Table | None = None
     told_rows: int | None = None
     unchanged_since: Callable[[int], bool] = _not_known
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Held = tuple[str, ...]  # a data file, and its deletion vector where it has one
 _ONE_KIND = frozenset({"UPDATE", "DELETE"})
+_WRITES = frozenset({"CREATE TABLE AS SELECT", "MERGE", "STREAMING UPDATE", "WRITE"})  # new files
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 _ELSEWHERE = re.compile(
     r"/|[A-Za-z][A-Za-z0-9+.-]*:"
@@ -42,12 +43,14 @@ class Metadata:
         id: the table's id: another one is another table.
         schema: its schema, Spark's JSON.
         properties: its table properties.
+        partitions: the columns that its files leave out, as their folders tell them.
 
     """
 
     id: str
     schema: Mapping[str, Any]
     properties: Mapping[str, str]
+    partitions: tuple[str, ...] = ()
 
     @property
     def has_feed(self) -> bool:
@@ -58,6 +61,29 @@ class Metadata:
     def mapped(self) -> bool:
         """Say whether columns are known by ids, so that they can be renamed and dropped."""
         return self.properties.get(MAPPING, "none") != "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFile:
+    """A file each row of which is a change.
+
+    Attributes:
+        path: relative to the table.
+        size: in bytes.
+        version: the commit that wrote it.
+        images: its rows say themselves what they are; else the commit inserted them.
+
+    """
+
+    path: str
+    size: int
+    version: int
+    images: bool
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +101,7 @@ class FeedCommit:
         removes: it takes files out of the table, whatever that means to its rows.
         files: the data and change files that hold its changes, and their deletion vectors, relative to the
             table; those that lie elsewhere, as a clone's first ones do, are not among them.
+        whole: these files, where each of their rows is a change; None where it takes more to tell the changes.
         vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
 
     """
@@ -88,6 +115,7 @@ class FeedCommit:
     rewrites: bool
     removes: bool
     files: tuple[str, ...]
+    whole: tuple[ChangeFile, ...] | None
     vacuums: timedelta | None
 
 
@@ -120,6 +148,7 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         rewrites=rewrites,
         removes=any("remove" in action for action in actions),
         files=() if rewrites else tuple(_here(images or _paths(data))),
+        whole=_whole(version, actions) if images or info.get("operation") in _WRITES else None,
         vacuums=_kept(info),
     )
 
@@ -131,6 +160,7 @@ def read_metadata(action: Mapping[str, Any]) -> Metadata:
         id=action["id"],
         schema=json.loads(action["schemaString"]),
         properties=dict(properties),  # a checkpoint has a list of pairs
+        partitions=tuple(action.get("partitionColumns") or ()),
     )
 
 
@@ -142,6 +172,24 @@ def read_moves(actions: Iterable[Mapping[str, Any]]) -> tuple[list[Held], list[H
             if kind in action:
                 moves.append(tuple(_here(_paths([action[kind]]))))
     return removed, added
+
+
+def _whole(version: int, actions: Sequence[Mapping[str, Any]]) -> tuple[ChangeFile, ...] | None:
+    """Name the files each row of which is a change; None where some lie elsewhere, or lack rows."""
+    images = [action["cdc"] for action in actions if "cdc" in action]
+    if not images and not _only_adds(actions):
+        return None
+    files = images or [action["add"] for action in actions if "add" in action]
+    paths = list(_here(file["path"] for file in files))
+    plain = all(
+        images or (file.get("dataChange") and not file.get("deletionVector")) for file in files
+    )
+    if not plain or len(paths) < len(files):
+        return None
+    return tuple(
+        ChangeFile(path=path, size=file["size"], version=version, images=bool(images))
+        for path, file in zip(paths, files, strict=True)
+    )
 
 
 def _is_copy(actions: Sequence[Mapping[str, Any]]) -> bool:

@@ -267,6 +267,10 @@ class Commits:
         """Say whether a data or change file is still there."""
         return self._store.stat(path) is not None
 
+    def content(self, path: str) -> bytes | None:
+        """Read a data or change file; None where it is gone."""
+        return self._store.read(path)
+
     def _data(self, version: int) -> bytes:
         path = commit_path(version)
         data = self._store.read(path)

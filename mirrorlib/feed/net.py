@@ -94,22 +94,29 @@ def _fold_keys(
     net, place = f.col(helpers.net), f.col(helpers.place)
     left = f.when(net < 0, place <= -net).otherwise(place > f.col(helpers.times) - net)
     key = Window.partitionBy(*map(quote, keys)).orderBy(helpers.bits)
-    upto = key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    adds, removes = (f.when(left & (sign == side), 1).otherwise(0) for side in (1, -1))
-    both = f.least(f.sum(adds).over(_whole(key)), f.sum(removes).over(_whole(key)))
     rows = rows.withColumns(
         {
             helpers.left: left,
-            helpers.place: f.when(sign > 0, f.sum(adds).over(upto)).otherwise(
-                f.sum(removes).over(upto)
-            ),
-            helpers.pairs: both,
+            **_paired(key, left, helpers),
             # The last commit that touched the key, though the rows of it may have cancelled out.
             VERSION: f.max(VERSION).over(_whole(key)),
             TIME: f.max(TIME).over(_whole(key)),
         }
     )
     return _named(rows.where(helpers.left), columns, helpers)
+
+
+def _paired(key: WindowSpec, counts: Column, helpers: Helpers) -> dict[str, Column]:
+    """Number a key's removals and its additions, of the rows that count, and say how many pairs they make."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    sign = f.col(helpers.sign)
+    upto = key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    adds, removes = (f.when(counts & (sign == side), 1).otherwise(0) for side in (1, -1))
+    nth = f.when(sign > 0, f.sum(adds).over(upto)).otherwise(f.sum(removes).over(upto))
+    both = f.least(f.sum(adds).over(_whole(key)), f.sum(removes).over(_whole(key)))
+    return {helpers.place: nth, helpers.pairs: both}
 
 
 def _whole(window: WindowSpec) -> WindowSpec:
@@ -159,17 +166,10 @@ def _told(
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    added = f.col(helpers.sign) > 0
-    key = [VERSION, *map(quote, keys)]
     order = f.xxhash64(*orderable(rows, columns))
-    side = Window.partitionBy(*key, helpers.sign).orderBy(order)
-    both = Window.partitionBy(*key)
-    adds = f.sum(f.when(added, 1).otherwise(0)).over(both)
-    removes = f.sum(f.when(added, 0).otherwise(1)).over(both)
-    rows = rows.withColumns(
-        {helpers.place: f.row_number().over(side), helpers.pairs: f.least(adds, removes)}
-    )
-    return _named(rows, columns, helpers)
+    key = Window.partitionBy(VERSION, *map(quote, keys)).orderBy(order)
+    every = f.col(helpers.sign).isNotNull()
+    return _named(rows.withColumns(_paired(key, every, helpers)), columns, helpers)
 
 
 def _named(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFrame:

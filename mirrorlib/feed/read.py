@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mirrorlib.apply.keyed import grouping_columns
 from mirrorlib.apply.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
 from mirrorlib.errors import ComputeError, FeedError
+from mirrorlib.feed.direct import change_files, read_directly
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
     INSERT,
@@ -27,6 +28,7 @@ from mirrorlib.feed.net import (
     fold_net,
     pair_updates,
 )
+from mirrorlib.feed.once import can_fold, fold_once
 from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.proof import prove_files
@@ -114,7 +116,7 @@ def read_feed(
     frame = read_window(spark, found, window)
     if keys is None:
         keys = stored_columns(found.commits, max(window.until, 0))
-    frame = tell_changes(frame, window, name, keys, net=net)
+    frame = tell_changes(frame, window, found, keys, net=net)
     if images == "post":
         frame = frame.where(f"{KIND} <> '{PRE}'")
     return declare_grouping(frame, found.commits, window.after, max(window.until, 0))
@@ -134,7 +136,7 @@ def declare_grouping(frame: DataFrame, commits: Commits, after: int, version: in
 
 
 def tell_changes(
-    frame: DataFrame, window: Window, table: str, keys: Sequence[str], *, net: bool
+    frame: DataFrame, window: Window, table: FeedTable, keys: Sequence[str], *, net: bool
 ) -> DataFrame:
     """Tell a window's changes by key: folded to the net ones, or deletes and inserts paired to updates.
 
@@ -142,10 +144,19 @@ def tell_changes(
         FeedError: a key is no column, or a column cannot be compared.
 
     """
-    spelled = spell_keys(table, window.metadata, keys)
-    if net:
-        return fold_net(frame, spelled, table)
-    return pair_updates(frame, spelled, table) if spelled and window.pairs else frame
+    spelled = spell_keys(table.shown, window.metadata, keys)
+    if not net:
+        return pair_updates(frame, spelled, table.shown) if spelled and window.pairs else frame
+    once = can_fold(frame.schema, spelled, window.rows) and _is_once(table, window, spelled)
+    return (fold_once if once else fold_net)(frame, spelled, table.shown)
+
+
+def _is_once(table: FeedTable, window: Window, keys: Sequence[str]) -> bool:
+    """Say whether each key is one row in every version of a window, whose files are read as they are."""
+    until = max(window.until, 0)
+    return change_files(table, window) is not None and stays_one_row(
+        table.commits, window.after, until, tuple(keys)
+    )
 
 
 def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
@@ -205,7 +216,9 @@ def read_window(
     refuse_losses(spark, table)
     schema = StructType.fromJson(dict(window.metadata.schema))
     if not window.segments:
-        return _nothing(spark, schema)
+        return spark.createDataFrame([], feed_schema(window))
+    if (rows := read_directly(spark, table, window, schema)) is not None:
+        return rows
     if any(segment.past for segment in window.segments):
         spark = _own_session(spark, {_TRAVELS: "true", **READS_WHOLE})
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
@@ -282,17 +295,18 @@ def _load_lifted(
         raise refused_load(table, exc) from exc
 
 
-def _nothing(spark: SparkSession, schema: StructType) -> DataFrame:
-    """Give no rows, in the shape of some."""
+def feed_schema(window: Window) -> StructType:
+    """Return the columns of a window's rows, and what tells the change."""
     from pyspark.sql import types as t
 
-    fields = [t.StructField(field.name, field.dataType) for field in schema.fields]
+    table = t.StructType.fromJson(dict(window.metadata.schema))
+    fields = [t.StructField(field.name, field.dataType) for field in table.fields]
     feed = [
         t.StructField(KIND, t.StringType()),
         t.StructField(VERSION, t.LongType()),
         t.StructField(TIME, t.TimestampType()),
     ]
-    return spark.createDataFrame([], t.StructType([*fields, *feed]))
+    return t.StructType([*fields, *feed])
 
 
 def spell_keys(table: str, metadata: Metadata, keys: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ from mirrorlib.export.record import Stream
 from mirrorlib.export.registry import Registry, registry_of
 from mirrorlib.export.report import StreamReport
 from mirrorlib.export.run import export_tables
-from mirrorlib.export.sinks.delta import few, open_sink, sink
+from mirrorlib.export.sinks.delta import open_sink, sink
 from mirrorlib.export.sinks.delta.place import Place
 from mirrorlib.export.sinks.delta.work import Work
 from mirrorlib.store import open_store
@@ -261,7 +261,7 @@ def test_random_commits_in_random_windows_equal_the_oracle(
     side_by_side(Receiver.take, receivers)
     source.run(*[statement(dice, live, keyed=keyed) for _ in range(5)])
     with monkeypatch.context() as patch:
-        patch.setattr(few, "_FEW", -1)  # windows go the way of those that have many rows
+        let_none_be_few(patch)
         side_by_side(Receiver.take, receivers, max_versions=3 if keyed else None)
     source.run("ALTER TABLE {t} ADD COLUMNS (later double)", *again(keyed=keyed))
     source.run(statement(dice, live | {"9"}, keyed=keyed))
@@ -952,6 +952,12 @@ def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
 # Keys that turn out not to tell rows apart, whatever the stream began with
 
 
+def let_none_be_few(patch: pytest.MonkeyPatch) -> None:
+    """Let every window go the way of those that have many rows."""
+    for module in ("mirrorlib.feed.few", "mirrorlib.export.sinks.delta.few"):
+        patch.setattr(f"{module}.FEW", -1)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("many", [False, True], ids=["few", "many"])
 def test_a_second_row_of_a_key_is_refused_whatever_the_stream_began_with(
@@ -959,7 +965,7 @@ def test_a_second_row_of_a_key_is_refused_whatever_the_stream_began_with(
 ) -> None:
     """After a version, from now on, after a rewind into what the copy has; a row that comes again is none."""
     if many:
-        monkeypatch.setattr(few, "_FEW", -1)
+        let_none_be_few(monkeypatch)
     source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (0, 'z')")
     numbered, coming, rewound, behind = copies = [
         Receiver(source, "current", at=at) for at in ("numbered", "coming", "rewound", "behind")

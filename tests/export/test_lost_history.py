@@ -121,9 +121,12 @@ def test_a_type_that_is_widened_in_the_middle_of_a_run_loses_nothing(
 @pytest.mark.thorough("snapshot")
 @pytest.mark.parametrize("on_expired", ["fail", "snapshot"])
 def test_a_version_that_goes_while_it_is_delivered_is_no_silent_gap(
-    source: Source, on_expired: str
+    source: Source, monkeypatch: pytest.MonkeyPatch, on_expired: str
 ) -> None:
     """Delta leaves it out without a word, so the receiver's window does not count."""
+    monkeypatch.setattr(
+        "mirrorlib.feed.direct._is_plain", lambda _: False
+    )  # else Delta is not asked
     source.sink.first = lambda: source.lose(2)
 
     report = source.export(start=0, on_expired=on_expired)

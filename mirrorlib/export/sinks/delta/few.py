@@ -17,6 +17,7 @@ from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured
 from mirrorlib.export.sinks.delta.merge import FRESH
 from mirrorlib.export.sinks.delta.stage import WRONG
+from mirrorlib.feed.few import FEW, HANDFUL
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 
 if TYPE_CHECKING:
@@ -24,28 +25,28 @@ if TYPE_CHECKING:
 
     from mirrorlib.export.sinks.delta.work import Work
 
-_FEW = 2_000  # rows that travel inside the plan: a file costs 40 ms more
-_HANDFUL = 4 << 20  # bytes of them
 _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 
 
 def gather_few(work: Work) -> Work:
     """Take the rows of a window of changes, when they are few."""
     frame = work.delivery.frame
+    if work.delivery.few is not None and frame is work.delivery.unpaired:
+        return replace(work, few=work.delivery.few)
     fields = frame.schema.fields
     plain = to_columns((field.name, field.dataType.simpleString()) for field in fields)
     if (
         work.plan.kind == "snapshot"
         or work.stream.net  # the first row of net changes costs as much as all of them
-        or (work.delivery.told_rows or 0) > _FEW  # so do the first rows of very many
+        or (work.delivery.told_rows or 0) > FEW  # so do the first rows of very many
         or spark_generation() < ARROW_FRAMES
         or len(plain) < len(fields)
     ):
         return work
     known = work.delivery.told_rows is not None  # to look for more than few costs another stage
     with configured(work.spark, {}, SMALL_COMMIT):
-        rows = (frame if known else frame.limit(_FEW + 1)).toArrow()
-    return replace(work, few=rows) if len(rows) <= _FEW and rows.nbytes <= _HANDFUL else work
+        rows = (frame if known else frame.limit(FEW + 1)).toArrow()
+    return replace(work, few=rows) if len(rows) <= FEW and rows.nbytes <= HANDFUL else work
 
 
 def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | None:

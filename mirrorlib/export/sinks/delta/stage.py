@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from mirrorlib.apply.fold import OP
 from mirrorlib.apply.sessions import file_reader
 from mirrorlib.apply.stage import Staged
-from mirrorlib.export.sinks.delta.work import Work, frame_of
+from mirrorlib.feed.few import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from mirrorlib.export.sinks.delta.work import Work
     from mirrorlib.store import Store, StoredFile
 
 WRONG = 0  # an op that nothing can carry out: the rows are not what the target goes by

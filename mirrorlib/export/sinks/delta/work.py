@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import SchemaError
 from mirrorlib.export.sink import KEY_OPTIONS
+from mirrorlib.feed.few import frame_of
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import OURS
@@ -217,8 +218,3 @@ def check_comparable(delivery: Delivery) -> None:
 def snapshot_command(stream: Stream) -> str:
     """Say how a consumer is given a snapshot."""
     return f"mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
-
-
-def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """Make a frame of rows, in one piece: Spark takes an Arrow batch without rows for the end."""
-    return spark.createDataFrame(rows.combine_chunks(), schema)

@@ -1,0 +1,309 @@
+"""Files that are read as they are give what Delta's own reader gives; where they would not, Delta reads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+from collections import Counter
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import mirrorlib
+from feeds import FEED, Table
+from mirrorlib.feed.direct import change_files
+from mirrorlib.feed.few import frame_of, read_few
+from mirrorlib.feed.place import find_feed_table
+from mirrorlib.feed.read import feed_schema
+from mirrorlib.feed.window import open_window
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.feed.window import Window
+
+COLUMNS = (
+    "id int, flag boolean, tiny tinyint, small smallint, big bigint, single float, double double, "
+    "money decimal(38,18), text string, bytes binary, day date, at timestamp, wall timestamp_ntz"
+)
+ROW = (
+    "({id}, true, 1Y, -2S, 9223372036854775807, float('NaN'), -0.0D, 12345678901234567890.123456789012345678, "
+    "'Grüße ✓', X'00FF', DATE'0001-01-01', TIMESTAMP'1500-02-28 01:02:03.456789', TIMESTAMP_NTZ'9999-12-31 23:59:59')"
+)
+NULLS = f"({{id}}{', NULL' * 12})"
+
+
+@pytest.mark.thorough("true")
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_every_window_reads_as_delta_reads_it(
+    spark: SparkSession, tmp_path: Path, vectors: str
+) -> None:
+    """Whatever was committed, and wherever a window begins: rows, columns, versions, moments."""
+    properties = f"{FEED}, 'delta.enableDeletionVectors' = '{vectors}'"
+    table = Table(spark, tmp_path / "t", COLUMNS, properties)
+    table.run(
+        f"INSERT INTO {{t}} VALUES {ROW.format(id=1)}, {NULLS.format(id=2)}, {ROW.format(id=3)}",
+        "UPDATE {t} SET text = 'other' WHERE id = 1",
+        f"INSERT INTO {{t}} VALUES {ROW.format(id=4)}",
+        "DELETE FROM {t} WHERE id = 3",
+        "ALTER TABLE {t} ADD COLUMNS (later string)",
+        "MERGE INTO {t} USING (SELECT explode(array(2, 7)) AS id) s ON {t}.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET later = 'x' WHEN NOT MATCHED THEN INSERT (id, later) VALUES (s.id, 'y')",
+        "OPTIMIZE {t}",
+        "DELETE FROM {t} WHERE id < 3",
+        "DELETE FROM {t}",
+        "RESTORE {t} TO VERSION AS OF 6",
+        f"INSERT OVERWRITE {{t}} VALUES {ROW.format(id=8)[:-1]}, 'z')",
+    )  # fmt: skip
+    found = find_feed_table(spark, table.path)
+    directly = Counter[bool]()
+    ends = combinations(range(found.commits.newest + 1), 2)
+    for after, until in (pair for pair in ends if pair[1] <= pair[0] + 2):
+        wanted = by_delta(spark, table.path, after, until)
+        assert_same(table.read(after=after, until=until), wanted)
+        window = open_window(found.commits, "t", after, until)
+        directly[change_files(found, window) is not None] += 1
+        few = as_few(spark, found, window)
+        if few is not None:
+            assert_same(few, wanted)
+    assert directly[True] > 5
+    assert directly[False] > 5  # whole files go by DELETE, RESTORE and INSERT OVERWRITE
+
+
+def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFrame:
+    """Read a window as Delta's documentation shows."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    return reader.option("startingVersion", after + 1).option("endingVersion", until).load(path)
+
+
+def as_few(spark: SparkSession, found: FeedTable, window: Window) -> DataFrame | None:
+    """Read a window by Arrow, where that can be."""
+    schema = feed_schema(window)
+    rows = read_few(found, window, schema)
+    return None if rows is None else frame_of(spark, rows, schema)
+
+
+def assert_same(frame: DataFrame, wanted: DataFrame) -> None:
+    """Compare types and rows; Delta tells columns that came later, too."""
+    wanted = wanted.select(*frame.columns)
+    assert [(one.name, one.dataType, one.nullable) for one in wanted.schema.fields[:-3]] == [
+        (one.name, one.dataType, one.nullable) for one in frame.schema.fields[:-3]
+    ]
+    assert count_rows(wanted) == count_rows(frame)
+
+
+def count_rows(frame: DataFrame) -> Counter[str]:
+    """Count rows as Spark writes them: Python's moments do not go everywhere."""
+    return Counter(row[0] for row in frame.selectExpr("to_csv(struct(*))").collect())
+
+
+@pytest.mark.parametrize(
+    "columns, properties",
+    [
+        ("id int, text string NOT NULL", FEED),
+        ("id int, text char(3)", FEED),
+        ("id int, text struct<a: int>", FEED),
+        ("id int, text string", f"{FEED}, 'delta.columnMapping.mode' = 'name'"),
+        ("id int, _metadata string", FEED),
+    ],
+    ids=["not-null", "padded", "nested", "mapped", "metadata"],
+)
+def test_what_takes_more_is_left_to_delta(
+    spark: SparkSession, tmp_path: Path, columns: str, properties: str
+) -> None:
+    """Delta knows what such columns mean."""
+    table = Table(spark, tmp_path / "t", columns, properties)
+    value = "named_struct('a', 1)" if "struct" in columns else "'x'"
+    table.run(f"INSERT INTO {{t}} VALUES (1, {value})", "UPDATE {t} SET id = 2")
+    assert all(files is None for files in files_of(spark, table.path))
+    assert_same(table.read(after=0), by_delta(spark, table.path, 0, 2))
+
+
+def test_partitions_are_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """Files leave their columns out."""
+    table = Table.at(spark, tmp_path / "t")
+    table.run(
+        f"CREATE TABLE {{t}} (id int, day string) USING delta PARTITIONED BY (day) TBLPROPERTIES ({FEED})",
+        "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')",
+    )
+    assert [None] == files_of(spark, table.path)
+    assert_same(table.read(after=0), by_delta(spark, table.path, 0, 1))
+
+
+def test_a_widened_column_is_left_to_delta(spark: SparkSession, tmp_path: Path) -> None:
+    """Files have the type of their day."""
+    table = Table(spark, tmp_path / "t", "id int", f"{FEED}, 'delta.enableTypeWidening' = 'true'")
+    table.run(
+        "INSERT INTO {t} VALUES (1)",
+        "ALTER TABLE {t} ALTER COLUMN id TYPE bigint",
+        "INSERT INTO {t} VALUES (9223372036854775807)",
+    )
+    assert all(files is None for files in files_of(spark, table.path))
+
+
+def test_the_files_of_a_clone_are_another_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Its first version names them where they are."""
+    table = Table(spark, tmp_path / "t", "id int").run("INSERT INTO {t} VALUES (1)")
+    clone = Table.at(spark, tmp_path / "c")
+    clone.run(f"CREATE TABLE {{t}} SHALLOW CLONE delta.`{table.path}`")
+    clone.run("INSERT INTO {t} VALUES (2)")
+    found = find_feed_table(spark, clone.path)
+    assert change_files(found, open_window(found.commits, "c", -1, 0)) is None
+    assert change_files(found, open_window(found.commits, "c", 0, 1)) is not None
+    assert_same(clone.read(after=0), by_delta(spark, clone.path, 0, 1))
+
+
+def test_dates_of_the_old_calendar_are_what_spark_takes_them_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Such files say so, and Arrow does not look."""
+    table = Table(spark, tmp_path / "t", "id int, day date, at timestamp")
+    names = ("datetimeRebaseModeInWrite", "int96RebaseModeInWrite")
+    for name in names:
+        spark.conf.set(f"spark.sql.parquet.{name}", "LEGACY")
+    try:
+        table.run(
+            "INSERT INTO {t} VALUES (1, DATE'1001-01-01', TIMESTAMP'1001-01-01 00:00:00')",
+            "UPDATE {t} SET id = 2",
+        )
+    finally:
+        for name in names:
+            spark.conf.unset(f"spark.sql.parquet.{name}")
+    found = find_feed_table(spark, table.path)
+    for after in (0, 1):
+        window = open_window(found.commits, "t", after, after + 1)
+        assert change_files(found, window) is not None
+        assert as_few(spark, found, window) is None
+        assert_same(
+            table.read(after=after, until=after + 1),
+            by_delta(spark, table.path, after, after + 1),
+        )
+
+
+def test_tables_of_a_catalog_are_left_to_it(spark: SparkSession) -> None:
+    """It may let nobody see some of their rows."""
+    spark.sql(f"CREATE TABLE default.governed (id int) USING delta TBLPROPERTIES ({FEED})")
+    try:
+        spark.sql("INSERT INTO default.governed VALUES (1)")
+        assert [None] == files_of(spark, "default.governed")
+    finally:
+        spark.sql("DROP TABLE default.governed")
+
+
+def files_of(spark: SparkSession, address: str) -> list[Any]:
+    """Name what is read as it is, for each version but the first by itself."""
+    found = find_feed_table(spark, address)
+    return [
+        change_files(found, window)
+        for version in range(found.commits.newest)
+        for window in [open_window(found.commits, address, version, version + 1)]
+        if window.changes
+    ]
+
+
+VERSIONS = 5
+KEY_TYPES = {"int": pa.int64(), "string": pa.string()}
+
+
+@pytest.mark.thorough("int-0")
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KEY_TYPES)
+def test_net_changes_of_keys_that_are_one_row_are_the_difference_of_the_ends(
+    spark: SparkSession, tmp_path: Path, kind: str, seed: int
+) -> None:
+    """Keys come, change in any column, change back or not at all, go and come again; NULL is a key, too."""
+    table = make_mirror(spark, tmp_path, kind, random.Random(seed))
+    states = [state(spark, table, version) for version in range(VERSIONS + 1)]
+    for after, until in combinations(range(VERSIONS + 1), 2):
+        frame = mirrorlib.read_feed(spark, table, after=after, until=until, net=True)
+        assert "_mirror_alike" in explained(frame)
+        rows = [row.asDict() for row in frame.collect()]
+        assert difference(states[after], states[until]) == told(rows)
+        assert all(after < row["_commit_version"] <= until for row in rows)
+
+
+def make_mirror(spark: SparkSession, folder: Path, kind: str, dice: random.Random) -> str:
+    """Apply change files one by one to a table whose keys are one row each."""
+    zone = ZoneWriter(folder / "zone")
+    writer = zone.table("t", keys=["k", "part"])
+    columns = pa.schema(
+        {"k": KEY_TYPES[kind], "part": pa.int32(), "n": pa.float64(), "text": pa.string()}
+    )
+    for _ in range(VERSIONS):
+        keys = dice.sample([(k, part) for k in (None, 1, 2, 3) for part in (0, 1)], 5)
+        rows = [
+            {
+                "k": str(k) if k and kind == "string" else k,
+                "part": part,
+                "n": dice.choice([None, 0.0, -0.0, float("nan")]),
+                "text": dice.choice(["a", "b", None]),
+            }
+            for k, part in keys
+        ]
+        writer.file(rows, [dice.choice([0, 1, 2, 4]) for _ in rows], columns=columns)
+        report = mirrorlib.apply(spark, str(zone), str(folder / "out"), insert_policy="upsert")
+        assert report.ok, report
+    return str(folder / "out" / "t")
+
+
+def state(spark: SparkSession, table: str, version: int) -> dict[Any, Any]:
+    """Map each key of a version to the rest of its row."""
+    rows = spark.read.format("delta").option("versionAsOf", version).load(table).collect()
+    found = {(row["k"], row["part"]): rest(row.asDict()) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def rest(row: dict[str, Any]) -> tuple[str, str | None]:
+    """Give what is beside the key, so that NaN equals NaN and zero zero."""
+    return str(0.0 if row["n"] == 0 else row["n"]), row["text"]
+
+
+def difference(before: dict[Any, Any], after: dict[Any, Any]) -> Counter[Any]:
+    """Name what a key's row was and what it is, by the kind of change."""
+    found = Counter[Any]()
+    for key in {*before, *after}:
+        was, now = before.get(key), after.get(key)
+        if was is None:
+            found[key, "insert", now] += 1
+        elif now is None:
+            found[key, "delete", was] += 1
+        elif was != now:
+            found.update([(key, "update_preimage", was), (key, "update_postimage", now)])
+    return found
+
+
+def told(rows: list[dict[str, Any]]) -> Counter[Any]:
+    """Count changes in the shape of `difference`."""
+    return Counter(((row["k"], row["part"]), row["_change_type"], rest(row)) for row in rows)
+
+
+def explained(frame: DataFrame) -> str:
+    """Give a frame's plan as text."""
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        frame.explain(extended=True)
+    return text.getvalue()
+
+
+def test_keys_that_somebody_else_may_have_doubled_are_compared_in_full(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One of two rows of a key may go, and the other stay."""
+    table = make_mirror(spark, tmp_path, "int", random.Random(1))
+    name = f"delta.`{table}`"
+    spark.sql(f"INSERT INTO {name} SELECT * FROM {name} LIMIT 1")
+    assert "_mirror_alike" in explained(read_net(spark, table, 0, VERSIONS))
+    assert "_mirror_alike" not in explained(read_net(spark, table, 0, VERSIONS + 1))
+
+
+def read_net(spark: SparkSession, table: str, after: int, until: int) -> DataFrame:
+    """Read net changes by the key that the table is known by, or was."""
+    keys = ["k", "part"]
+    return mirrorlib.read_feed(spark, table, after=after, until=until, net=True, keys=keys)
