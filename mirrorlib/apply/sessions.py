@@ -86,6 +86,11 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
     idle.append(session)  # not after an error, which may have left something behind
 
 
+def is_remote(spark: SparkSession) -> bool:
+    """Say whether a session is a client's of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def new_session(spark: SparkSession) -> SparkSession:
     """Make a session with a configuration of its own; a server of Spark Connect has no other way than to clone one.
 
@@ -93,7 +98,7 @@ def new_session(spark: SparkSession) -> SparkSession:
         ComputeError: its client cannot.
 
     """
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):
+    if not is_remote(spark):
         return spark.newSession()
     if not hasattr(spark, "cloneSession"):
         msg = "this client of Spark Connect cannot make a session of its own, which PySpark 4.1 and newer can"

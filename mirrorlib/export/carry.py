@@ -171,7 +171,6 @@ def _read(
 
 def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     source = courier.source
-    unpaired: DataFrame | None = None
     few: pa.Table | None = None
     told_rows: int | None = None
     check_table(courier, stream, plan.table_id, plan.after)
@@ -182,8 +181,9 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         if not window.changes:
             return 0
         rows, few = _read(spark, source, window)
-        frame = tell_changes(rows, window, source, plan.keys, net=stream.net)
-        unpaired, told_rows = None if stream.net else rows, window.rows
+        pairs = getattr(courier.sink, "pairs", True)
+        frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
+        few, told_rows = few if frame is rows else None, window.rows
     state = courier.registry.state
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"{_scratch(courier, plan)}/{new_attempt()}"
@@ -194,7 +194,6 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         frame=frame,
         scratch=state,
         folder=folder,
-        unpaired=unpaired,
         few=few,
         told_rows=told_rows,
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),

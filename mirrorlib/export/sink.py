@@ -38,9 +38,7 @@ class Delivery:
             The same rows whenever it is computed, in no order.
         scratch: a store for files that live no longer than the delivery.
         folder: the folder there that is this delivery's.
-        unpaired: the same rows where deletes and inserts of one key in one commit are not told as updates, for
-            receivers to whom that is the same: it costs less. None where there are no others.
-        few: the rows of `unpaired` in this process, where they are few.
+        few: the rows of `frame` in this process, where they are few and were read so.
         told_rows: how many rows the source's commits say that they change; None where one does not say.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
@@ -53,7 +51,6 @@ class Delivery:
     frame: DataFrame
     scratch: Store
     folder: str
-    unpaired: DataFrame | None = None
     few: pa.Table | None = None
     told_rows: int | None = None
     unchanged_since: Callable[[int], bool] = _not_known
@@ -86,6 +83,9 @@ class Sink(Protocol):
     a crash it asks `position` first, and delivers the window again where the receiver does not have it.
     So windows are neither lost nor doubled if one of these holds: `position` tells the truth, as it
     is written in one transaction with the window; or delivering a window twice is the same as once.
+
+    A receiver to whom an update is the same as a delete and an insert of one key in one commit may say so by an
+    attribute `pairs = False`: it costs less not to tell them apart.
     """
 
     def position(self, stream: Stream) -> int:

@@ -32,6 +32,7 @@ _ELSEWHERE = re.compile(
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85 = str.maketrans(_Z85, _B85)
+_MAPPED_READER = 2  # the version that means column mapping; features have names from 3 on
 _UUID_LENGTH = 20  # characters of a UUID in Z85
 
 
@@ -101,7 +102,9 @@ class FeedCommit:
         removes: it takes files out of the table, whatever that means to its rows.
         files: the data and change files that hold its changes, and their deletion vectors, relative to the
             table; those that lie elsewhere, as a clone's first ones do, are not among them.
-        whole: these files, where each of their rows is a change; None where it takes more to tell the changes.
+        whole: these files, where each of their rows is a change, and its file's time that of the commit; None
+            where it takes more to tell the changes.
+        features: what it demands of a table's readers to know; None when it leaves that.
         vacuums: it begins a VACUUM, which keeps what was in use within that time; None when it does not.
 
     """
@@ -116,6 +119,7 @@ class FeedCommit:
     removes: bool
     files: tuple[str, ...]
     whole: tuple[ChangeFile, ...] | None
+    features: frozenset[str] | None
     vacuums: timedelta | None
 
 
@@ -148,7 +152,8 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         rewrites=rewrites,
         removes=any("remove" in action for action in actions),
         files=() if rewrites else tuple(_here(images or _paths(data))),
-        whole=_whole(version, actions) if images or info.get("operation") in _WRITES else None,
+        whole=_whole(version, actions, info),
+        features=read_features(told["protocol"]) if "protocol" in told else None,
         vacuums=_kept(info),
     )
 
@@ -174,17 +179,28 @@ def read_moves(actions: Iterable[Mapping[str, Any]]) -> tuple[list[Held], list[H
     return removed, added
 
 
-def _whole(version: int, actions: Sequence[Mapping[str, Any]]) -> tuple[ChangeFile, ...] | None:
-    """Name the files each row of which is a change; None where some lie elsewhere, or lack rows."""
+def read_features(action: Mapping[str, Any]) -> frozenset[str]:
+    """Name what a protocol demands of readers to know."""
+    version = action["minReaderVersion"]
+    if version == _MAPPED_READER:
+        return frozenset({"columnMapping"})
+    return frozenset(action.get("readerFeatures") or ())
+
+
+def _whole(
+    version: int, actions: Sequence[Mapping[str, Any]], info: Mapping[str, Any]
+) -> tuple[ChangeFile, ...] | None:
+    """Name the files each row of which is a change; None where some lie elsewhere, were there before, or lack rows."""
     images = [action["cdc"] for action in actions if "cdc" in action]
-    if not images and not _only_adds(actions):
-        return None
-    files = images or [action["add"] for action in actions if "add" in action]
-    paths = list(_here(file["path"] for file in files))
-    plain = all(
-        images or (file.get("dataChange") and not file.get("deletionVector")) for file in files
+    added = [action["add"] for action in actions if "add" in action]
+    inserts = (
+        info.get("operation") in _WRITES
+        and _only_adds(actions)
+        and all(one.get("dataChange") and not one.get("deletionVector") for one in added)
     )
-    if not plain or len(paths) < len(files):
+    files = images or (added if inserts else [])
+    paths = list(_here(file["path"] for file in files))
+    if not files or len(paths) < len(files) or "inCommitTimestamp" in info:
         return None
     return tuple(
         ChangeFile(path=path, size=file["size"], version=version, images=bool(images))

@@ -13,13 +13,20 @@ import json
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 
 from mirrorlib.apply.log import DIGITS, LOG, commit_path, commit_version, read_provenance
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.actions import FeedCommit, Metadata, read_commit, read_metadata, read_moves
+from mirrorlib.feed.actions import (
+    FeedCommit,
+    Metadata,
+    read_commit,
+    read_features,
+    read_metadata,
+    read_moves,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +39,8 @@ _SMALL = (
     16 << 10
 )  # bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory
 _FEW = 1_000  # files of a version that one task puts together
+_OUT_OF_ORDER = 100  # versions
+_MILLISECOND = timedelta(milliseconds=1)
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
@@ -115,13 +124,32 @@ class Commits:
             told = self._in_commit_time(version) if tells else None
             at = told or _whole_milliseconds(self._listed[version])
             if times and at <= times[-1]:
-                at = times[-1] + timedelta(milliseconds=1)
+                at = times[-1] + _MILLISECOND
             times.append(at)
         return times
 
     def committed_at(self, version: int) -> datetime:
         """Return when a version was committed, as its feed tells it."""
         return self._times[version - self.first]
+
+    def fed_at(self, first: int, last: int) -> dict[int, datetime]:
+        """Say when versions were committed that do not tell it themselves, as Delta's feed of just these has it.
+
+        By the times of their files, each later than the one before. Source: `CDCReader`, and
+        `DeltaHistoryManager`, which looks a hundred versions back for times that are out of order.
+        """
+        times: dict[int, datetime] = {}
+        latest = _BEGINNING
+        for version in range(max(first - _OUT_OF_ORDER, self.first), last + 1):
+            at = _whole_milliseconds(self._listed[version])
+            latest = at if at > latest else latest + _MILLISECOND
+            times[version] = latest
+        return times
+
+    def size_of(self, path: str) -> int | None:
+        """Return a data or change file's size in bytes; None where it is gone."""
+        found = self._store.stat(path)
+        return None if found is None else found.size
 
     def written_at(self, version: int) -> datetime:
         """Return when a version's file was written."""
@@ -205,7 +233,7 @@ class Commits:
         if len(data) <= _SMALL:
             self._whole[version] = read_commit(version, list(_actions(data)))
             return self._whole[version]
-        words = ('"metaData"', '"commitInfo"')
+        words = ('"metaData"', '"commitInfo"', '"protocol"')
         self._glimpses[version] = read_commit(version, list(_actions(data, words)))
         return self._glimpses[version]
 
@@ -226,8 +254,19 @@ class Commits:
         """Find what a version itself says of the metadata, or the checkpoint of it."""
         told = self._glance(version).metadata if version in self._listed else None
         if told is None and version in self._checkpoints:
-            return self._metadata_of_checkpoint(self._checkpoints[version])
+            return read_metadata(self._of_checkpoint(self._checkpoints[version], "metaData"))
         return told
+
+    @cached_property
+    def features(self) -> frozenset[str] | None:
+        """Name what the newest version demands of readers to know; None where the log does not tell any more."""
+        for version in range(self.newest, -1, -1):
+            told = self._glance(version).features if version in self._listed else None
+            if told is None and version in self._checkpoints:
+                told = read_features(self._of_checkpoint(self._checkpoints[version], "protocol"))
+            if told is not None:
+                return told
+        return None
 
     def vacuumed_until(self, version: int) -> datetime:
         """Say up to when files were written that a VACUUM of a version, or of one after it, may have taken."""
@@ -247,20 +286,22 @@ class Commits:
                 found.setdefault(int(number), []).append(file.path)
         return found
 
-    def _metadata_of_checkpoint(self, paths: list[str]) -> Metadata:
+    def _of_checkpoint(self, paths: list[str], kind: str) -> Mapping[str, Any]:
+        """Find the only action of a kind in a checkpoint."""
         for path in paths:
             if path.endswith(".json"):
                 data = self._store.read(path) or b""
+                word = f'"{kind}"'.encode()
                 # Of bytes: text is cut at characters that names may have, too.
-                rows = [json.loads(line) for line in data.splitlines() if b'"metaData"' in line]
-                found = next((row["metaData"] for row in rows if row.get("metaData")), None)
+                rows = [json.loads(line) for line in data.splitlines() if word in line]
+                found = next((row[kind] for row in rows if row.get(kind)), None)
             else:
                 with self._store.open_file(path) as file:
-                    column = pq.read_table(file, columns=["metaData"]).column(0)
+                    column = pq.read_table(file, columns=[kind]).column(0)
                 found = next((row for row in column.drop_null().to_pylist() if row), None)
             if found is not None:
-                return read_metadata(found)
-        msg = "a checkpoint of the table's log has no metadata in it"
+                return cast("Mapping[str, Any]", found)
+        msg = f"a checkpoint of the table's log has no {kind} in it"
         raise FeedError(msg, table=self._shown, file=paths[0])
 
     def holds(self, path: str) -> bool:

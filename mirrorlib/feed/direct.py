@@ -8,54 +8,72 @@ Source: Delta PROTOCOL.md, "Change Data Files" and "Reader Requirements for AddC
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import to_columns
-from mirrorlib.apply.sessions import file_reader
+from mirrorlib.apply.sessions import file_reader, is_remote
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
 from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.feed.actions import ChangeFile
     from mirrorlib.feed.place import FeedTable
     from mirrorlib.feed.window import Window
 
-_MANY = 10_000  # files; their names travel in the plan
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # which no reader of names writes in another way
+_LOG = logging.getLogger(__name__)
+Fact = tuple[str | None, int, int]
+_MANY = 10_000  # files; what is known of them travels in the plan
+_PLAIN_NAME = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)"
+)  # which Spark neither hides nor writes anew
 _PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
+# Of what a table may demand of its readers, what does not change what such files mean.
+_HARMLESS = frozenset(
+    [
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    ]
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_SIZE, _NAME = "file_size", "file_name"  # what Spark knows of the file of a row
-_FILE, _TOLD_KIND, _TOLD_TIME = "_mirror_file", "_mirror_kind", "_mirror_time"
+_OURS = "_mirror_"
+_FILE, _TOLD_FILE, _TOLD_KIND, _TOLD_TIME = (
+    f"{_OURS}{name}" for name in ("file", "told_file", "kind", "time")
+)
 _FACTS = f"{_TOLD_KIND} string, {VERSION} long, {_TOLD_TIME} long"
-_LOST = "A file of a change feed is not the one that was asked for."
+_LOST = (
+    "A file of the change feed is not what the table's log says of it. Read again; or by the table's name in a "
+    "catalog, which leaves it to Delta."
+)
 
 
-def change_files(table: FeedTable, window: Window) -> list[ChangeFile] | None:
+def change_files(table: FeedTable, window: Window) -> tuple[ChangeFile, ...] | None:
     """Name the files that are a window's changes as they are; None where they are not.
 
     Tables of a catalog are left to it: it may let nobody read their files, or not all of their rows.
     """
-    if table.path is None or _PATTERN.search(table.location) or not _is_plain(window):
+    files = window.files
+    if table.path is None or not files or not _is_plain(window):
         return None
-    files: list[ChangeFile] = []
-    for version in range(window.after + 1, window.until + 1):
-        commit = table.commits.read(version)
-        if not commit.changes:
-            continue
-        if commit.whole is None:
-            return None
-        files += commit.whole
     names = {file.name for file in files}
     plain = len(names) == len(files) <= _MANY and all(map(_PLAIN_NAME.fullmatch, names))
-    return files if files and plain else None
+    if not plain or _PATTERN.search(table.location):
+        return None
+    features = table.commits.features
+    return files if features is not None and features <= _HARMLESS else None
 
 
 def _is_plain(window: Window) -> bool:
@@ -69,7 +87,7 @@ def _is_plain(window: Window) -> bool:
         not (metadata.mapped or metadata.partitions)
         and len(to_columns(flat)) == len(fields)
         and all(one["nullable"] and set(one.get("metadata") or ()) <= {"comment"} for one in fields)
-        and all(fold_name(name) != "_metadata" for name, _ in flat)
+        and not any(fold_name(name).startswith((_OURS, "_metadata")) for name, _ in flat)
     )
 
 
@@ -83,52 +101,78 @@ def _spelled(kind: str) -> str:
 def read_directly(
     spark: SparkSession, table: FeedTable, window: Window, schema: StructType
 ) -> DataFrame | None:
-    """Read a window's files with Spark's own reader; None where that is not the same as what Delta reads."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import StringType, StructType
+    """Read a window's files with Spark's own reader; None where that is not the same as what Delta reads.
 
-    files = change_files(table, window)
-    if files is None:
+    A client of Spark Connect lists files anew for each action, and what is gone by then would be missing unsaid.
+    """
+    from pyspark.sql import functions as f
+
+    files = None if is_remote(spark) else change_files(table, window)
+    rows = None if files is None else _listed(spark, table, files, schema)
+    if files is None or rows is None:
         return None
-    wanted = StructType([*schema.fields]).add(KIND, StringType())
-    rows = file_reader(spark, wanted).parquet(*[f"{table.location}/{file.path}" for file in files])
     columns = [f.col(quote(name)) for name in schema.names]
-    one = files[0]
-    if all((file.version, file.images) == (one.version, one.images) for file in files):
-        at = f.lit(table.commits.committed_at(one.version))
-        kind = f.col(KIND) if one.images else f.lit(INSERT)
-        version = f.lit(one.version).cast("long")
-        return rows.select(*columns, kind.alias(KIND), version.alias(VERSION), at.alias(TIME))
-    told = f.broadcast(_told(spark, table, files))
-    file = f.col(f"_metadata.{told.columns[0]}")
-    found = rows.select(*columns, KIND, file.alias(_FILE)).join(
-        told, f.col(_FILE) == told[told.columns[0]], "left"
+    facts = _facts(table, window, files)
+    if len(set(facts)) == 1:
+        told_kind, version, at = (f.lit(value) for value in facts[0])
+        return rows.select(*columns, *_told(told_kind, version, at))
+    field, values = _marks(table, files, facts)
+    kind = "long" if field == "file_size" else "string"
+    told = [(mark, *fact) for mark, fact in values.items()]
+    known = spark.createDataFrame(told, f"{_TOLD_FILE} {kind}, {_FACTS}")
+    found = rows.select(*columns, KIND, f.col(f"_metadata.{field}").alias(_FILE)).join(
+        f.broadcast(known), f.col(_FILE) == f.col(_TOLD_FILE), "left"
     )
     version = f.coalesce(f.col(VERSION), f.raise_error(f.lit(_LOST)).cast("long"))
-    return found.select(
-        *columns,
-        f.coalesce(_TOLD_KIND, KIND).alias(KIND),
-        version.alias(VERSION),
-        f.timestamp_micros(_TOLD_TIME).alias(TIME),
-    )
+    return found.select(*columns, *_told(f.col(_TOLD_KIND), version, f.col(_TOLD_TIME)))
 
 
-def _told(spark: SparkSession, table: FeedTable, files: Sequence[ChangeFile]) -> DataFrame:
-    """Say by each file's size, or by its name where sizes do not tell them apart, which commit wrote it, and when.
+def _listed(
+    spark: SparkSession, table: FeedTable, files: Sequence[ChangeFile], schema: StructType
+) -> DataFrame | None:
+    """Let Spark list the files; None where it lacks some, or is not let to: why, Delta says."""
+    from pyspark.sql.types import StringType, StructType
 
-    A number is found in half the time.
-    """
-    facts = [
+    wanted = StructType([*schema.fields]).add(KIND, StringType())
+    paths = [f"{table.location}/{file.path}" for file in files]
+    try:
+        rows = file_reader(spark, wanted).parquet(*paths)
+        return rows if len(rows.inputFiles()) == len(files) else None
+    except Exception:  # noqa: BLE001  # a platform may keep Spark from reading a table's files by themselves
+        _LOG.debug("%s: not read directly", table.shown, exc_info=True)
+        return None
+
+
+def _told(kind: Column, version: Column, at: Column) -> list[Column]:
+    """Give what tells the change; rows of change files say themselves of what kind they are."""
+    from pyspark.sql import functions as f
+
+    return [
+        f.coalesce(kind.cast("string"), KIND).alias(KIND),
+        version.cast("long").alias(VERSION),
+        f.timestamp_micros(at).alias(TIME),
+    ]
+
+
+def _facts(table: FeedTable, window: Window, files: Sequence[ChangeFile]) -> list[Fact]:
+    """Say of each file of what kind its rows are, which commit wrote it, and when: microseconds since 1970."""
+    times = table.commits.fed_at(window.after + 1, window.until)
+    return [
         (
             None if file.images else INSERT,
             file.version,
-            (table.commits.committed_at(file.version) - _EPOCH) // _MICROSECOND,
+            (times[file.version] - _EPOCH) // _MICROSECOND,
         )
         for file in files
     ]
+
+
+def _marks(
+    table: FeedTable, files: Sequence[ChangeFile], facts: Sequence[Fact]
+) -> tuple[str, dict[int, Fact] | dict[str, Fact]]:
+    """Tell files apart by their sizes, which Spark finds in half the time, or else by their names."""
     sizes = {file.size: fact for file, fact in zip(files, facts, strict=True)}
-    if all(sizes[file.size] == fact for file, fact in zip(files, facts, strict=True)):
-        rows = [(size, *fact) for size, fact in sizes.items()]
-        return spark.createDataFrame(rows, f"{_SIZE} long, {_FACTS}")
-    named = [(file.name, *fact) for file, fact in zip(files, facts, strict=True)]
-    return spark.createDataFrame(named, f"{_NAME} string, {_FACTS}")
+    clear = all(sizes[file.size] == fact for file, fact in zip(files, facts, strict=True))
+    if clear and table.commits.size_of(files[0].path) == files[0].size:
+        return "file_size", sizes
+    return "file_name", {file.name: fact for file, fact in zip(files, facts, strict=True)}

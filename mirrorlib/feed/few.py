@@ -15,10 +15,13 @@ from mirrorlib.apply.columns import to_columns
 from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.direct import change_files
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, TIME, VERSION
+from mirrorlib.identifiers import find_name
 from mirrorlib.landing.footer import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -51,13 +54,14 @@ def read_few(table: FeedTable, window: Window, schema: StructType) -> pa.Table |
     """
     known = window.rows is not None and window.rows <= FEW
     files = change_files(table, window) if known and spark_generation() >= ARROW_FRAMES else None
-    if files is None or len(files) > _MOST_FILES:
+    if files is None or len(files) > _MOST_FILES or sum(file.size for file in files) > HANDFUL:
         return None
     fields = [one for one in schema.fields if one.name not in FEED_COLUMNS]
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    times = table.commits.fed_at(window.after + 1, window.until)
     pieces = []
     for file in files:
-        piece = _read(table, file, columns)
+        piece = _read(table, file, columns, times[file.version])
         if piece is None:
             return None  # what is wrong with it, Spark says
         pieces.append(piece)
@@ -65,7 +69,9 @@ def read_few(table: FeedTable, window: Window, schema: StructType) -> pa.Table |
     return rows if len(rows) <= FEW and rows.nbytes <= HANDFUL else None
 
 
-def _read(table: FeedTable, file: ChangeFile, columns: Columns) -> pa.Table | None:
+def _read(
+    table: FeedTable, file: ChangeFile, columns: Columns, committed_at: datetime
+) -> pa.Table | None:
     """Read a file's rows in the types that Spark gives Arrow; None where that could be other values."""
     data = table.commits.content(file.path)
     if data is None:
@@ -77,10 +83,10 @@ def _read(table: FeedTable, file: ChangeFile, columns: Columns) -> pa.Table | No
             return None
         rows = parquet.read()
         values = {one.name: _as_spark(rows, one.name, one.type) for one in columns}
-    except (pa.ArrowException, OSError):
+        kinds = rows.column(KIND) if file.images else pa.repeat(INSERT, len(rows))
+    except (pa.ArrowException, OSError, KeyError):
         return None
-    at = pa.scalar(table.commits.committed_at(file.version), INSTANT)
-    kinds = rows.column(KIND) if file.images else pa.repeat(INSERT, len(rows))
+    at = pa.scalar(committed_at, INSTANT)
     values[KIND] = kinds.cast(pa.string())
     values[VERSION] = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
     values[TIME] = pa.repeat(at, len(rows))
@@ -92,9 +98,10 @@ def _as_spark(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray |
 
     Raises:
         pa.ArrowTypeError: the file has another one.
+        KeyError: the file spells the column in another way, or has it twice.
 
     """
-    if name not in rows.column_names:
+    if find_name(rows.column_names, name) is None:
         return pa.nulls(len(rows), kind)
     column = rows.column(name)
     if column.type == kind:

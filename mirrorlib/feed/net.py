@@ -64,7 +64,7 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     """
     columns = [name for name in frame.columns if name not in FEED_COLUMNS]
     helpers = Helpers.beside(columns)
-    _check_comparable(frame, columns, table, "so net changes cannot be told")
+    refuse_incomparable(frame, columns, table, "so net changes cannot be told")
     rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, _sign())
     return _fold_keys(rows, columns, keys, helpers) if keys else _fold_all(rows, columns, helpers)
 
@@ -141,16 +141,10 @@ def _fold_all(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> Data
     return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
 
 
-def pair_updates(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
-    """Tell deletes and inserts of one key in one commit as what they are: updates.
-
-    Raises:
-        FeedError: a key is of a type that cannot be compared.
-
-    """
+def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Tell deletes and inserts of one key in one commit as what they are: updates; keys can be compared."""
     from pyspark.sql import functions as f
 
-    _check_comparable(frame, keys, table, "so it is no key")
     columns = [name for name in frame.columns if name not in FEED_COLUMNS]
     helpers = Helpers.beside(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
@@ -206,8 +200,13 @@ def _sign() -> Column:
     return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
 
 
-def _check_comparable(frame: DataFrame, columns: Sequence[str], table: str, end: str) -> None:
-    """Refuse what Spark cannot group by."""
+def refuse_incomparable(frame: DataFrame, columns: Sequence[str], table: str, end: str) -> None:
+    """Refuse what Spark cannot group by.
+
+    Raises:
+        FeedError: a column is of such a type.
+
+    """
     for name in columns:
         kind = frame.schema[name].dataType
         if not is_comparable(kind):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 # What is known of keys that were touched more than once travels to every task: some 100 bytes a key.
-_MOST_ROWS = 3_000_000
-_MOST_NAMED = 1_000_000  # where a key is a text
+_MOST_KEYS = 3_000_000  # values of fixed width, one for each key column of a row
+_MOST_TEXTS = 300_000
 _LONG = frozenset({"string", "binary"})
 _ORDER = {DELETE: 0, PRE: 1, INSERT: 2, POST: 3}  # within a version; what came is 2 or more
 _BITS = 2  # that say which of them
@@ -49,7 +49,8 @@ def can_fold(schema: StructType, keys: Sequence[str], rows: int | None) -> bool:
     if not keys or rows is None or any(fold_name(name).startswith(_OURS) for name in schema.names):
         return False
     named = any(_is_long(field.dataType) for field in schema.fields if field.name in keys)
-    return bool(_cheap(schema, keys)) and rows <= (_MOST_NAMED if named else _MOST_ROWS)
+    most = _MOST_TEXTS if named else _MOST_KEYS
+    return bool(_cheap(schema, keys)) and rows * len(keys) <= most
 
 
 def _is_long(kind: DataType) -> bool:

@@ -27,6 +27,7 @@ from mirrorlib.feed.net import (
     VERSION,
     fold_net,
     pair_updates,
+    refuse_incomparable,
 )
 from mirrorlib.feed.once import can_fold, fold_once
 from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
@@ -136,9 +137,17 @@ def declare_grouping(frame: DataFrame, commits: Commits, after: int, version: in
 
 
 def tell_changes(
-    frame: DataFrame, window: Window, table: FeedTable, keys: Sequence[str], *, net: bool
+    frame: DataFrame,
+    window: Window,
+    table: FeedTable,
+    keys: Sequence[str],
+    *,
+    net: bool,
+    pairs: bool = True,
 ) -> DataFrame:
     """Tell a window's changes by key: folded to the net ones, or deletes and inserts paired to updates.
+
+    Without *pairs* these are left as they are; returns *frame* itself where nothing is left to be told.
 
     Raises:
         FeedError: a key is no column, or a column cannot be compared.
@@ -146,7 +155,10 @@ def tell_changes(
     """
     spelled = spell_keys(table.shown, window.metadata, keys)
     if not net:
-        return pair_updates(frame, spelled, table.shown) if spelled and window.pairs else frame
+        if not (spelled and window.pairs):
+            return frame
+        refuse_incomparable(frame, spelled, table.shown, "so it is no key")
+        return pair_updates(frame, spelled) if pairs else frame
     once = can_fold(frame.schema, spelled, window.rows) and _is_once(table, window, spelled)
     return (fold_once if once else fold_net)(frame, spelled, table.shown)
 

@@ -28,7 +28,7 @@ from mirrorlib.feed.proof import (
 from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
-    from mirrorlib.feed.actions import FeedCommit, Metadata
+    from mirrorlib.feed.actions import ChangeFile, FeedCommit, Metadata
     from mirrorlib.feed.commits import Commits
 
 Bound = int | str | datetime
@@ -67,6 +67,7 @@ class Window:
         pairs: some commit of it may delete and insert rows of one key.
         changes: some commit of it changes rows.
         rows: how many rows its commits say that they change; None where one does not say.
+        files: what it is read from, where each row of these is a change; None where it takes more.
 
     """
 
@@ -78,6 +79,7 @@ class Window:
     pairs: bool = False
     changes: bool = False
     rows: int | None = 0
+    files: tuple[ChangeFile, ...] | None = ()
 
 
 def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound | None) -> Window:
@@ -100,6 +102,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
     check_present(commits, shown, first, last)
     found = [commits.read(version) for version in range(first + 1, last + 1)]
     counts = [commit.rows for commit in found]
+    whole = [commit.whole for commit in found if commit.changes]
     segments = _cut(commits, shown, found)
     prove_files(commits, shown, range(first + 1, last + 1), vacuumed_until(commits, first + 1))
     return Window(
@@ -111,6 +114,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         pairs=any(commit.pairs for commit in found),
         changes=any(commit.changes for commit in found),
         rows=None if None in counts else sum(count for count in counts if count is not None),
+        files=None if None in whole else tuple(file for files in whole for file in files or ()),
     )
 
 

@@ -31,7 +31,7 @@ _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.i
 def gather_few(work: Work) -> Work:
     """Take the rows of a window of changes, when they are few."""
     frame = work.delivery.frame
-    if work.delivery.few is not None and frame is work.delivery.unpaired:
+    if work.delivery.few is not None:
         return replace(work, few=work.delivery.few)
     fields = frame.schema.fields
     plain = to_columns((field.name, field.dataType.simpleString()) for field in fields)

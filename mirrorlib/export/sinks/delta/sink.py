@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.log import FileLog
@@ -90,6 +90,11 @@ class DeltaSink:
         self._name = mode
         self._mode = _MODES[mode]
 
+    @property
+    def pairs(self) -> bool:
+        """Say whether updates are told from deletes and inserts."""
+        return self._mode.pairs
+
     def position(self, stream: Stream) -> int:
         """Read it from the target's log; 0 where only a catalog can, and `deliver` looks itself."""
         ref = self._place.refer(stream.table)
@@ -110,8 +115,6 @@ class DeltaSink:
             OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
 
         """
-        if not self._mode.pairs and delivery.unpaired is not None:
-            delivery = replace(delivery, frame=delivery.unpaired)
         self._mode.check(delivery)
         with self._place.hold(delivery):
             failure: Exception | None = None
