@@ -66,8 +66,8 @@ def test_every_window_reads_as_delta_reads_it(
     )  # fmt: skip
     found = find_feed_table(spark, table.path)
     directly, by_arrow = Counter[bool](), 0
-    ends = combinations(range(found.commits.newest + 1), 2)
-    for after, until in (pair for pair in ends if pair[1] <= pair[0] + 2):
+    singles = [(version, version + 1) for version in range(found.commits.newest)]
+    for after, until in [*singles, (0, 2), (1, 3), (2, 4), (0, found.commits.newest)]:
         wanted = by_delta(spark, table.path, after, until)
         assert_same(table.read(after=after, until=until), wanted)
         window = open_window(found.commits, "t", after, until)
@@ -77,8 +77,8 @@ def test_every_window_reads_as_delta_reads_it(
             by_arrow += 1
             assert_same(few, wanted)
     assert directly[True] == by_arrow
-    assert directly[True] > 5
-    assert directly[False] > 5  # whole files go by DELETE, RESTORE and INSERT OVERWRITE
+    assert directly[True] > 4
+    assert directly[False] > 3  # whole files go by DELETE, RESTORE and INSERT OVERWRITE
 
 
 def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFrame:
@@ -312,11 +312,11 @@ def files_of(spark: SparkSession, address: str) -> list[Any]:
     ]
 
 
-VERSIONS = 5
+VERSIONS = 4
 KEY_TYPES = {"int": pa.int64(), "string": pa.string()}
 
 
-@pytest.mark.thorough("int-0")
+@pytest.mark.thorough("int-*", "string-0", "string-2")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", KEY_TYPES)
 def test_net_changes_of_keys_that_are_one_row_are_the_difference_of_the_ends(
