@@ -134,7 +134,7 @@ def find_notebooks() -> Path:
         if (folder / f"{_SCHEDULED}.ipynb").exists():
             return folder
     msg = "the notebooks are not installed"
-    raise LandingZoneError(msg, next_step="Install mirrorlib again, or work in a clone.")
+    raise LandingZoneError(msg, next_step="Install its wheel again, or work in a clone.")
 
 
 def _lakehouse() -> Item:

@@ -58,7 +58,7 @@ def test_what_cannot_be_drawn_or_kept_takes_nothing_else_along(
     assert (True, False) == (report.status.ok, report.ok)
     not_kept, not_drawn = report.failures
     assert f"the ledger was not written to {tmp_path / 'book'}" in not_kept
-    assert "mirrorlib[notebooks]" in not_drawn
+    assert "pip install '.[notebooks]'" in not_drawn
     assert "orders" in report._repr_html_()
     assert not_drawn in str(report)
     assert list(report.failures) == report.to_dict()["failures"] == report.notes()[-2:]
