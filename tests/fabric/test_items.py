@@ -227,6 +227,25 @@ def test_a_receiver_in_the_default_lakehouse_has_its_address_too(value: str, exp
     assert {"to": expected.format(root=root)} == resolve(names, to=str)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "jdbc:sqlite:Files/x.db",
+        "jdbc:sqlite:./Tables/x.db",
+        "jdbc:sqlite:///lakehouse/default/Files/x.db",
+    ],
+)
+def test_a_lakehouse_holds_no_file_of_sqlite(value: str) -> None:
+    """It would lie on the driver's own disk, and go with the session; a file that is meant to is let through."""
+    context = {"currentWorkspaceId": "w", "defaultLakehouseId": "l"}
+    utilities = SimpleNamespace(runtime=SimpleNamespace(context=context))
+    elsewhere = "jdbc:sqlite:/tmp/x.db"
+
+    assert {"to": elsewhere} == resolve({"notebookutils": utilities, "to": elsewhere}, to=str)
+    with pytest.raises(ParameterError, match=r"to puts a file of SQLite into .*Name files:Files/"):
+        resolve({"notebookutils": utilities, "to": value}, to=str)
+
+
 def test_a_place_of_the_default_lakehouse_needs_one() -> None:
     """What is not there has no address; other places need none."""
     context = {"currentWorkspaceId": "w", "defaultLakehouseId": None}
