@@ -6,6 +6,7 @@ receiver may stand before the place: `files:Files/out`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import ParameterError
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 _HOST = "onelake.dfs.fabric.microsoft.com"
 _FOLDERS = ("Files", "Tables")  # of a lakehouse
+# SQLite would take the path for one of the driver's own disk, which goes with the session, or lock and write in place
+# on a mount of OneLake.
+_SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
 
 
 def onelake_address(about: Mapping[str, str | None], name: str, value: str) -> str:
@@ -26,11 +30,16 @@ def onelake_address(about: Mapping[str, str | None], name: str, value: str) -> s
         value: what it says.
 
     Raises:
-        ParameterError: it is such a place, and the notebook has no default lakehouse.
+        ParameterError: it is such a place, and the notebook has no default lakehouse; or it is a file of
+            SQLite, for which OneLake is no disk.
 
     """
     kind, colon, rest = value.partition(":")
     place = rest if colon and kind.isalpha() else value
+    if _SQLITE.match(value):
+        msg = f"the parameter {name} puts a file of SQLite into a lakehouse, which is no disk"
+        step = "Name files:Files/…, delta:Tables/… or a server, jdbc:postgresql://…."
+        raise ParameterError(msg, found=value, next_step=step)
     if place.partition("/")[0] not in _FOLDERS:
         return value
     workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")

@@ -92,6 +92,7 @@ def read_overview(
     last: int = LAST,
     to: str | None = None,
     spark: SparkSession | None = None,
+    allow_new: bool = False,
 ) -> Overview:
     """Read how a target stands and what was applied to it lately, draw that, and keep the ledger where it is asked for.
 
@@ -102,6 +103,7 @@ def read_overview(
         last: how many batches of each table.
         to: keep the ledger in two Delta tables there, as `write_ledger` does: a path, a URL, or `catalog.schema`.
         spark: any Spark with Delta, for *to* alone.
+        allow_new: as for `status`, and as for `write_ledger`.
 
     Raises:
         JournalError: nothing has ever been applied to this target.
@@ -112,14 +114,16 @@ def read_overview(
     if to and spark is None:
         msg = "the ledger's tables are written by Spark"
         raise ParameterError(msg, found=f"to={to!r} without spark", next_step="Give spark, too.")
-    status = read_status(target, catalog=catalog, state=state)
-    ledger = read_ledger(target, catalog=catalog, state=state, last=last)
+    status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
+    ledger = read_ledger(target, catalog=catalog, state=state, last=last, allow_new=allow_new)
     kept: BookReport | None = None
     picture: Picture | None = None
     failures: list[str] = []
     try:
         if to and spark is not None:
-            kept = write_ledger(spark, target, to, catalog=catalog, state=state)
+            kept = write_ledger(
+                spark, target, to, catalog=catalog, state=state, allow_new=allow_new
+            )
     except Exception as exc:  # noqa: BLE001  # Spark's, too: whoever looks at tables still sees them
         failures.append(f"the ledger was not written to {to}: {first_line(exc)}")
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MirrorError
+from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +66,7 @@ def plot_ledger(ledger: LedgerReport, status: StatusReport | None = None) -> Pic
         from matplotlib.figure import Figure
     except ImportError as exc:
         msg = "the Python package matplotlib is not installed"
-        raise MirrorError(msg, next_step="Run `pip install 'mirrorlib[notebooks]'`.") from exc
+        raise MirrorError(msg, next_step=how_to_install("notebooks")) from exc
     figure = Figure(figsize=(10, 11), layout="constrained")
     lag, rows, stages = figure.subplots(3, 1)
     shown = _busiest(ledger.batches)

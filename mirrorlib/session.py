@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.connectors import connectors_for
 from mirrorlib.errors import LocalSparkError
+from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,6 @@ OLDEST_JAVA = 17
 NO_CONF: Mapping[str, str] = MappingProxyType({})
 
 _PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
-_INSTALL_LOCAL = "Run `pip install 'mirrorlib[local]'`."
 _INSTALL_JAVA = (
     f"Install Java {OLDEST_JAVA} or newer "
     "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
@@ -133,7 +133,7 @@ def _require_packages() -> None:
     missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
     if missing:
         msg = f"the Python package {' and '.join(missing)} is not installed"
-        raise LocalSparkError(msg, next_step=_INSTALL_LOCAL)
+        raise LocalSparkError(msg, next_step=how_to_install("local"))
 
 
 def _require_java() -> None:

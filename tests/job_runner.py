@@ -2,8 +2,8 @@
 
 In: a rendered target and values of job parameters. Out: what became of each task. A notebook task runs in
 a kernel that has `dbutils`, with parameters as a job hands them over: as the text of widgets. A wheel task
-calls the entry point of the wheel that was built and installed into an environment of its own, as Databricks
-does: by its name, with `sys.argv`, and what it returns is dropped. Not to be had here: clusters, grants, the
+calls the entry point of the wheel that was built and installed into an environment of its own, beside what a
+platform brings and what the wheel asks for, as Databricks does: by its name, with `sys.argv`, and what it returns is dropped. Not to be had here: clusters, grants, the
 catalog's own rules.
 """
 
@@ -13,13 +13,17 @@ import json
 import os
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from email import message_from_bytes
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from papermill.exceptions import PapermillExecutionError
 
 from mirrorlib.deploy.build import build_wheel
@@ -30,6 +34,10 @@ from papers import Reader
 
 _SOURCE = (
     "LICENSE", "README.md", "bundles", "databricks.yml", "examples", "mirrorlib", "notebooks", "pyproject.toml",
+)  # fmt: skip
+# What a runtime has of its own, with all that each asks for: Spark, Delta, a client of Spark Connect, the plots.
+_PLATFORM = (
+    "delta-spark", "googleapis-common-protos", "grpcio", "grpcio-status", "matplotlib", "pandas", "pyspark", "zstandard",
 )  # fmt: skip
 _CALL = """
 import importlib.metadata, sys
@@ -58,7 +66,7 @@ class TaskRun:
 
 @dataclass(slots=True)
 class Environment:
-    """A clean environment that holds the built wheel; what the platform brings comes from the tests' own."""
+    """A clean environment with the built wheel, what it asks for, and what a platform brings: none of its extras."""
 
     python: Path
     wheel: Path
@@ -94,7 +102,7 @@ class Environment:
             check=True,
         )
         (site,) = (home / "lib").glob("python*/site-packages")
-        (site / "platform.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        link_distributions([*_PLATFORM, *needed_by(wheel)], site)
         return cls(python, wheel)
 
     def where(self, module: str) -> str:
@@ -116,6 +124,33 @@ class Environment:
             check=False,
         )
         return done.returncode == 0, done.stdout + done.stderr
+
+
+def needed_by(wheel: Path) -> list[str]:
+    """Name what a wheel asks for, its extras left out."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        told = message_from_bytes(archive.read(name))
+    return _required(told.get_all("Requires-Dist", []))
+
+
+def _required(told: Iterable[str]) -> list[str]:
+    found = [Requirement(one) for one in told]
+    return [one.name for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def link_distributions(names: Iterable[str], site: Path) -> None:
+    """Put distributions of the tests' own environment, and all that they ask for, into another one."""
+    waiting, known = list(names), set()
+    while waiting:
+        if (name := canonicalize_name(waiting.pop())) in known:
+            continue
+        known.add(name)
+        one = distribution(name)
+        waiting += _required(one.requires or [])
+        for top in {Path(file).parts[0] for file in one.files or []} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(str(one.locate_file(top)))
 
 
 @dataclass(slots=True)

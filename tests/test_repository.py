@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import mirrorlib
+from mirrorlib import extras
 from mirrorlib.apply.run import apply_zone
 from mirrorlib.cli import main
 
@@ -155,6 +156,35 @@ def test_the_version_is_the_projects() -> None:
 
     assert mirrorlib.__version__ in {project["version"], "0+source"}
     assert f"\n## {project['version']}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+# How it is installed
+
+
+def test_nothing_leads_to_the_other_mirrorlib_of_the_package_index() -> None:
+    """It is somebody else's: ours comes from a clone or as the wheel that was built."""
+    places = ("mirrorlib", "docs", "notebooks", "bundles", "examples")
+    files = [
+        path
+        for place in places
+        for path in (ROOT / place).rglob("*")
+        if path.suffix != ".pyc" and path.is_file()
+    ]
+    files += [
+        ROOT / name for name in ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
+    ]
+    by_name = re.compile(rb"mirrorlib\[[a-z]|\b(install|add) (-\S+ )*['\"]?mirrorlib\b(?!-)")
+
+    assert [] == [path for path in files if by_name.search(path.read_bytes())]
+
+
+def test_what_an_error_says_to_install_is_what_the_extra_names() -> None:
+    """With the same versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    for extra, needed in extras._NEEDED.items():
+        assert set(needed) <= set(project["optional-dependencies"][extra]), extra
+        assert f"pip install '.[{extra}]'" in extras.how_to_install(extra)
 
 
 # The README

@@ -69,7 +69,8 @@ def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout
 
-    assert "pyspark and delta is not installed. Run `pip install 'mirrorlib[local]'`." in said
+    assert "pyspark and delta is not installed. Install it: pip install delta-spark==" in said
+    assert "or in a clone: pip install '.[local]'." in said
 
 
 @pytest.mark.smoke

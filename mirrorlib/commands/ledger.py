@@ -36,6 +36,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="where the two Delta tables are: a path with a slash in it, a URL, or catalog.schema",
     )
     command.add_argument(
+        "--allow-new",
+        action="store_true",
+        help="a target to which nothing was applied yet is no error: for jobs that run by a clock",
+    )
+    command.add_argument(
         "--memory",
         type=heap,
         default="2g",
@@ -48,7 +53,11 @@ def run(arguments: argparse.Namespace) -> bool:
     """Show the ledger, or keep it."""
     from mirrorlib.operate.ledger import read_ledger
 
-    place = {"catalog": arguments.catalog, "state": arguments.state}
+    place = {
+        "catalog": arguments.catalog,
+        "state": arguments.state,
+        "allow_new": arguments.allow_new,
+    }
     if arguments.to is None:
         report = read_ledger(arguments.target, tables=arguments.table, last=arguments.last, **place)
         say_report(report, as_json=arguments.json)

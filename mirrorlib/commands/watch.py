@@ -79,8 +79,14 @@ class Stop:
 
 
 def stop_on_signals() -> Stop:
-    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once."""
+    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once.
+
+    Signals come to Python's main thread alone. A host that calls a task from another one ends it its own way.
+    """
     stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        sys.stderr.write("signals do not reach this thread: whoever started the run ends it\n")
+        return stop
     signal.signal(signal.SIGINT, stop.ask)
     signal.signal(signal.SIGTERM, stop.ask)
     return stop

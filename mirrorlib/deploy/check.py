@@ -24,6 +24,7 @@ from mirrorlib.deploy.rights import (
 )
 from mirrorlib.deploy.tasks import task_faults
 from mirrorlib.errors import BundleError, first_few
+from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,8 +146,7 @@ def _class_of(kind: str) -> type | None:
         from databricks.sdk.service import catalog, dashboards, jobs
     except ImportError as exc:
         msg = "a bundle cannot be checked without databricks-sdk"
-        step = "Install it: pip install 'mirrorlib[databricks]'."
-        raise BundleError(msg, next_step=step) from exc
+        raise BundleError(msg, next_step=how_to_install("databricks")) from exc
     classes: dict[str, type] = {
         "jobs": jobs.JobSettings,
         "dashboards": dashboards.Dashboard,

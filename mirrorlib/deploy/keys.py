@@ -34,6 +34,7 @@ _PARTS = {  # the keys of what stands in either
         "resource_path", "root_path", "state_path", "workspace_id",
     },
 }  # fmt: skip
+_ARTIFACT = {"build", "dynamic_version", "executable", "files", "path", "type"}
 _VARIABLE = {"default", "description", "lookup", "type"}
 _CLI_ONLY = {"cluster_id", "compute_id", "definitions", "environments", "experimental", "python"}
 
@@ -67,6 +68,8 @@ def _unknown(tree: object, known: set[str], where: str) -> Iterator[str]:
     """Name the keys that are not known of a file or a target, and of their parts."""
     yield from _among(tree, known, where)
     parts = dict(_mapping(tree))
+    for name, told in _mapping(parts.get("artifacts")).items():
+        yield from _among(told, _ARTIFACT, f"{where}artifacts.{name}.")
     parts["git"] = parts.get("git") or _mapping(parts.get("bundle")).get("git")
     for name, keys in _PARTS.items():
         yield from _among(parts.get(name), keys, f"{where}{name}.")

@@ -22,6 +22,7 @@ from mirrorlib.deploy.render import LOOKUP, MADE_UP
 from mirrorlib.deploy.report import DeployReport, Sent
 from mirrorlib.deploy.rights import OURS, grant
 from mirrorlib.errors import BundleError, first_few, first_line
+from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -43,8 +44,7 @@ def connect_workspace() -> WorkspaceClient:
         from databricks.sdk import WorkspaceClient
     except ImportError as exc:
         msg = "a workspace cannot be reached without databricks-sdk"
-        step = "Install it: pip install 'mirrorlib[databricks]'."
-        raise BundleError(msg, next_step=step) from exc
+        raise BundleError(msg, next_step=how_to_install("databricks")) from exc
     try:
         return WorkspaceClient()
     except ValueError as exc:  # what the SDK raises for a configuration that is not enough

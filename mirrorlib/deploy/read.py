@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.deploy.keys import require_known_keys
 from mirrorlib.errors import BundleError
+from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
     from yaml import Loader, MappingNode
@@ -136,6 +137,5 @@ def _yaml() -> Any:  # noqa: ANN401  # a module of an extra
         import yaml
     except ImportError as exc:
         msg = "a bundle cannot be read without PyYAML"
-        step = "Install it: pip install 'mirrorlib[databricks]'."
-        raise BundleError(msg, next_step=step) from exc
+        raise BundleError(msg, next_step=how_to_install("databricks")) from exc
     return yaml

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 _SOURCE = "# Databricks notebook source"
 _EMPTY = ("", "[]")
+# The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
+_STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
 _CLUSTERS = ("job_cluster_key", "existing_cluster_id", "new_cluster")
 _TASKS = ("notebook_task", "python_wheel_task", "for_each_task", "condition_task", "run_job_task")
 
 
 def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str]) -> Iterator[str]:
-    """Say which tasks cannot run what they name."""
+    """Say which tasks cannot run what they name, or would run what is somebody else's."""
+    yield from _stranger_faults(job)
     for task in all_tasks(job):
         name = task.get("task_key")
         kinds = [kind for kind in _TASKS if kind in task]
@@ -39,6 +42,20 @@ def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str
             yield from (
                 f"the task {name}: {what}" for what in _wheel_faults(root, job, task, understand)
             )
+
+
+def _stranger_faults(job: Tree) -> Iterator[str]:
+    """Say where mirrorlib is asked for by its name: the package index has another one."""
+    step = "on PyPI that is somebody else's package; hand over the bundle's wheel, dist/*.whl"
+    for task in all_tasks(job):
+        for library in task.get("libraries", []):
+            told = library.get("pypi", {})
+            if "repo" not in told and _STRANGER.fullmatch(str(told.get("package", ""))):
+                yield f"the task {task.get('task_key')} asks for {told['package']}: {step}"
+    for environment in job.get("environments", []):
+        for one in (environment.get("spec") or {}).get("dependencies", []):
+            if _STRANGER.fullmatch(str(one)):
+                yield f"the environment {environment.get('environment_key')} asks for {one}: {step}"
 
 
 def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:

@@ -38,9 +38,10 @@ _SCHEDULED = "incremental_apply"
 _LANDING_ZONE, _STATE = "Files/landing", "Files/mirrorlib"
 TABLES = "Tables"  # for a zone whose tables are in `.schema` folders: the lakehouse wants Tables/<schema>/<table>
 _COMPUTE = "enable_native_execution_engine: false\nruntime_version: 1.3\n"
-_PACKAGES = (
-    "dependencies:\n  - pip:\n      - obstore>=0.4\n"  # what the runtime has not; it has pyarrow
-)
+# What the runtime has not; it has pyarrow. One version, so that an environment that is published again is the same: the
+# one that the tests on Spark 3.5 run with.
+_OBSTORE = "obstore==0.12.1"
+_PACKAGES = f"dependencies:\n  - pip:\n      - {_OBSTORE}\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +135,7 @@ def find_notebooks() -> Path:
         if (folder / f"{_SCHEDULED}.ipynb").exists():
             return folder
     msg = "the notebooks are not installed"
-    raise LandingZoneError(msg, next_step="Install mirrorlib again, or work in a clone.")
+    raise LandingZoneError(msg, next_step="Install its wheel again, or work in a clone.")
 
 
 def _lakehouse() -> Item:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.lock import lock_table
 from mirrorlib.apply.table import find_table, read_table
 from mirrorlib.apply.target import Target
+from mirrorlib.errors import JournalError
 from mirrorlib.export.sinks.delta.place import open_place
 from mirrorlib.feed.find import EVENTS, LEDGER
 from mirrorlib.landing.names import parse_name
@@ -84,6 +85,7 @@ def write_ledger(
     *,
     catalog: str | None = None,
     state: PathOrUrl | None = None,
+    allow_new: bool = False,
 ) -> BookReport:
     """Write down what has happened since the last time: batches that have ended, tables in another state.
 
@@ -93,19 +95,22 @@ def write_ledger(
         to: where the two tables go: a path or URL, or `catalog.schema`.
         catalog: as for `apply`.
         state: as for `apply`.
+        allow_new: as for `status`; not where the ledger has batches of the target, whose journal is lost then.
 
     Raises:
-        JournalError: nothing has ever been applied to this target.
+        JournalError: nothing has ever been applied to this target, or its journal is lost.
         LandingZoneError: *to* is no place for tables.
 
     """
     place = open_place(to)
-    status = read_status(target, catalog=catalog, state=state)
+    status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
     ledger, events = (place.refer(name) for name in (LEDGER, EVENTS))
     with _hold(spark, place):
         _create(spark, ledger, LEDGER_COLUMNS)
         _create(spark, events, EVENT_COLUMNS)
+        if not status.tables:
+            _require_new(spark, ledger, status, journals)
         batches = list(_new_batches(spark, ledger, status, journals))
         _merge(spark, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
         happened = _new_events(spark, events, status)
@@ -132,6 +137,14 @@ def _hold(spark: SparkSession, place: Place) -> Iterator[None]:
 def _create(spark: SparkSession, ref: TableRef, columns: str) -> None:
     if find_table(spark, ref) is None:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({columns}) USING delta")
+
+
+def _require_new(spark: SparkSession, ref: TableRef, status: StatusReport, state: Store) -> None:
+    """Refuse a target without a journal that the ledger has batches of."""
+    if _newest(spark, ref, status, "batch"):
+        msg = "the ledger has batches of this target, and its journal is not there"
+        step = "Say the right state; a journal that is lost means loading every table again."
+        raise JournalError(msg, found=state.url, next_step=step)
 
 
 def _new_batches(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl, Store
 
 LAST = 100
+NEW = "nothing has been applied to this target yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,7 @@ def read_ledger(
     catalog: str | None = None,
     state: PathOrUrl | None = None,
     last: int = LAST,
+    allow_new: bool = False,
 ) -> LedgerReport:
     """Read the newest batches of every table of a target.
 
@@ -138,6 +140,7 @@ def read_ledger(
         catalog: as for `apply`.
         state: as for `apply`.
         last: how many batches a table.
+        allow_new: as for `status`.
 
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal cannot be read.
@@ -152,7 +155,7 @@ def read_ledger(
     store = open_store(places.state)
     found = [
         batch
-        for name in _tables_of(store)
+        for name in list_applied(store, allow_new=allow_new)
         if matches(name, tables)
         for batch in islice(newest_batches(store, name), last)
     ]
@@ -174,13 +177,19 @@ def newest_batches(state: Store, name: TableName) -> Iterator[Applied]:
                 yield _applied(name, life, entry.plan, entry.done)
 
 
-def _tables_of(state: Store) -> list[TableName]:
+def list_applied(state: Store, *, allow_new: bool = False) -> list[TableName]:
+    """Name the tables that a state folder has journals of.
+
+    Raises:
+        JournalError: it has none, and that is not allowed.
+
+    """
     listed = state.list_folder("journal")
-    if listed is None:
-        msg = "nothing has been applied to this target yet"
+    if listed is None and not allow_new:
         step = "Start with: mirrorlib apply LANDING_ZONE TARGET"
-        raise JournalError(msg, found=state.url, next_step=step)
-    return sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
+        raise JournalError(NEW, found=state.url, next_step=step)
+    folders = listed.folders if listed else ()
+    return sorted((TableName.from_segment(segment) for segment in folders), key=str)
 
 
 def _applied(name: TableName, life: Life, plan: Plan, done: Done) -> Applied:

@@ -30,10 +30,11 @@ from mirrorlib.apply.report import (
     told_reason,
 )
 from mirrorlib.apply.target import Target
-from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.errors import MirrorError
 from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.landing.partner import Partner, read_partner
+from mirrorlib.operate.ledger import NEW, list_applied
 from mirrorlib.store import open_store
 from mirrorlib.tabular import duration
 
@@ -116,6 +117,8 @@ class StatusReport(StateReport):
 
     def notes(self) -> list[str]:
         """Say for each table why it is not current, then what it warns about."""
+        if not self.tables:
+            return [NEW]
         told = [
             told_reason(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
         ]
@@ -124,7 +127,11 @@ class StatusReport(StateReport):
 
 
 def read_status(
-    target: PathOrUrl, *, catalog: str | None = None, state: PathOrUrl | None = None
+    target: PathOrUrl,
+    *,
+    catalog: str | None = None,
+    state: PathOrUrl | None = None,
+    allow_new: bool = False,
 ) -> StatusReport:
     """Read how every table of a target stands.
 
@@ -132,6 +139,8 @@ def read_status(
         target: as for `apply`.
         catalog: as for `apply`.
         state: as for `apply`.
+        allow_new: a target to which nothing was applied yet is empty, where by default it is an error: a
+            path may be wrong. For jobs that run by a clock from their deployment on.
 
     Raises:
         JournalError: nothing has ever been applied to this target.
@@ -139,13 +148,7 @@ def read_status(
     """
     places = Target.of(target, catalog=catalog, state=state)
     store = open_store(places.state)
-    listed = store.list_folder("journal")
-    if listed is None:
-        msg = "nothing has been applied to this target yet"
-        raise JournalError(
-            msg, found=places.state, next_step="Start with: mirrorlib apply LANDING_ZONE TARGET"
-        )
-    names = sorted((TableName.from_segment(segment) for segment in listed.folders), key=str)
+    names = list_applied(store, allow_new=allow_new)
     moment = datetime.now(UTC)
     found = [_table_status(store, name, moment) for name in names]
     tables = tuple(one for one in found if one is not None)

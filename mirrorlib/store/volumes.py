@@ -3,7 +3,7 @@
 In: `dbfs:/Volumes/catalog/schema/volume/…` (or `volumes:/Volumes/…`) and what the SDK's client takes:
 host, token, profile …; without any, its own configuration and environment. Out: a `Store`. Promises:
 put-if-absent is the API's own (`overwrite=false`); the API cannot rename, so moving is writing once
-more. The SDK is an extra, `mirrorlib[databricks]`, and is imported when a volume is opened.
+more. The SDK is in the extra `databricks`, and is imported when a volume is opened.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
+from mirrorlib.extras import how_to_install
 from mirrorlib.store.protocol import Folder, Store, StoredFile
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
         from databricks.sdk import WorkspaceClient
     except ImportError as exc:
         msg = f"cannot open {url} without databricks-sdk"
-        raise StoreError(msg, next_step="Install it: pip install 'mirrorlib[databricks]'.") from exc
+        raise StoreError(msg, next_step=how_to_install("databricks")) from exc
     more: dict[str, Any] = dict(options or {})
     try:
         client = WorkspaceClient(**more)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from little import child_environment
 from mirrorlib import cli
 from mirrorlib.apply.report import ApplyReport, Event, TableReport
 from mirrorlib.commands import apply
-from mirrorlib.commands.watch import Stop, run_rounds
+from mirrorlib.commands.watch import Stop, run_rounds, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
@@ -42,6 +43,19 @@ def report_on(zone: Path) -> ApplyReport:
         tables=tuple(TableReport(table=folder.name.shown, state="current") for folder in tables),
         seconds=0.0,
     )
+
+
+def test_off_the_main_thread_a_run_goes_on_without_signals(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A platform may call a wheel's entry point from any thread, where Python lets nobody handle signals."""
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as elsewhere:
+        stop = elsewhere.submit(stop_on_signals).result()
+
+    assert not stop.is_set()
+    assert before is signal.getsignal(signal.SIGTERM)
+    assert "signals do not reach this thread" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("as_json", [False, True])

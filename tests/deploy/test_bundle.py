@@ -84,6 +84,14 @@ def test_development_is_named_after_its_developer_and_paused() -> None:
     assert "dev_ann_lee_mirrors" in [parameter["default"] for parameter in job["parameters"]]
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_wheel_that_was_built_again_is_another_wheel(target: str) -> None:
+    """Else an environment that has the version takes the older code for it."""
+    artifacts = render(read_bundle(ROOT), target).tree["artifacts"]
+
+    assert [True] == [one["dynamic_version"] for one in artifacts.values()]
+
+
 def test_production_runs_as_its_service_principal_and_is_not_paused() -> None:
     """Each target has one of its own."""
     staging, prod = (render(read_bundle(ROOT), target) for target in ("staging", "prod"))

@@ -119,6 +119,9 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
         ("run_job_task: {job_id", 'condition_task: {op: EQUAL_TO, left: "1", right: "1"}\n          run_job_task: {job_id', "the task last has to be of one kind, not of 2"),
         ('"${resources.jobs.other.id}"', "7", "the task last runs the job 7, which is not in the bundle"),
         ("jobs.other.id", "jobs.j.id", "jobs run each other in a circle: j"),
+        ("              libraries: [{whl: ./dist/*.whl}]", '              libraries: [{pypi: {package: "mirrorlib==1.0"}}]', "the task inner asks for mirrorlib==1.0: on PyPI that is somebody else's package; hand over the bundle's wheel"),
+        ("dependencies: [./dist/*.whl]", 'dependencies: ["Mirrorlib[kafka]>=0.1 ; python_version > \'3\'"]', "the environment main asks for Mirrorlib[kafka]>=0.1"),
+        ("dependencies: [./dist/*.whl]", "dependencies: [./dist/*.whl, mirrorlib]", "the environment main asks for mirrorlib: on PyPI"),
         ("      name: j\n", "      name: j\n      trigger: {table_update: {table_names: [], condition: ANY_UPDATED}}\n", "table_update needs table_names"),
         ("  schemas:\n    s: {catalog_name: c, name: s}", "  pipelines:\n    s: {name: s}", "the checker knows no resources of the kind pipelines"),
         ("    s: {catalog_name: c", "    j: {catalog_name: c", "j: schemas and jobs have the same key"),
@@ -138,14 +141,15 @@ def test_what_is_wrong_with_a_job_is_found(tmp_path: Path, old: str, new: str, t
     "old, new",
     [
         ("./book.ipynb", "./plain.ipynb"),
-        ("libraries: [{whl: ./dist/*.whl}]", 'libraries: [{pypi: {package: "mirrorlib==1.0"}}]'),
-        ("dependencies: [./dist/*.whl]", 'dependencies: ["mirrorlib==1.0"]'),
+        ("libraries: [{whl: ./dist/*.whl}]", 'libraries: [{pypi: {package: "mirrorlib==1.0", repo: "https://packages.example.com"}}]'),
+        ("dependencies: [./dist/*.whl]", 'dependencies: ["mirrorlib @ https://packages.example.com/mirrorlib-1.0-py3-none-any.whl"]'),
+        ("dependencies: [./dist/*.whl]", "dependencies: [./dist/*.whl, mirrorlib-plots]"),
         ("{{job.parameters.each}}", "{{tasks.wheel.values.list}}"),
         ("{{input}}", "{{input.name}}"),
     ],
-)
+)  # fmt: skip
 def test_what_is_right_is_let_through(tmp_path: Path, old: str, new: str) -> None:
-    """A notebook without mirrorlib needs no wheel; a package may come by its name; a loop goes through values."""
+    """A notebook without mirrorlib needs no wheel; a package may come from an index or an address of one's own; a loop goes through values."""
     text = SMALL.replace(old, new, 1)
     if "plain" in new:
         text = text.replace(

@@ -17,7 +17,7 @@ pytest.importorskip("papermill")
 import mirrorlib
 import shared_java
 from connecting import connect
-from job_runner import Environment, JobRunner, TaskRun
+from job_runner import Environment, JobRunner, TaskRun, needed_by
 from mirrorlib.deploy.read import read_bundle
 from mirrorlib.deploy.render import Rendered, render
 from papers import reader
@@ -137,13 +137,17 @@ def test_one_table_goes_through_the_notebook_and_then_through_the_wheel(
 
 
 def test_the_environment_holds_the_wheel_and_not_the_clone(environment: Environment) -> None:
-    """With the notebooks and the demo's data in it."""
+    """With the notebooks and the demo's data in it; it asks for two libraries, and no extra's is there."""
     said = environment.call("mirrorlib", "mirrorlib-task", ["--version"])
     names = zipfile.ZipFile(environment.wheel).namelist()
 
     assert (True, f"mirrorlib {mirrorlib.__version__}\n") == said
     assert "mirrorlib/_notebooks/incremental_apply.ipynb" in names
     assert environment.python.parents[1] in Path(environment.where("mirrorlib")).parents
+    assert ["obstore", "pyarrow"] == sorted(needed_by(environment.wheel))
+    here = {path.name for path in environment.python.parents[1].glob("lib/*/site-packages/*")}
+    assert {"obstore", "pyarrow", "pyspark", "delta"} <= here
+    assert not {"rich", "psycopg", "confluent_kafka", "databricks", "fabric_cicd", "pytest"} & here
 
 
 @pytest.mark.thorough
@@ -189,9 +193,10 @@ def test_every_job_runs_one_after_the_other(
 ) -> None:
     """Load, keep the ledger that the dashboard reads, check, export, a derived table: each where it ships to.
 
-    The ledger lies beside the mirrors, and is none of them.
+    The ledger lies beside the mirrors, and is none of them; it is begun by a clock that may strike before the load.
     """
-    done = {key: runner.run(key, compute=compute) for key in ("check", "initial_load", "status")}
+    done = {"before": runner.run("status", compute=compute)}
+    done |= {key: runner.run(key, compute=compute) for key in ("check", "initial_load", "status")}
     done["export_feed"] = runner.run("export_feed", compute=compute)
     done["incremental_apply"] = runner.run("incremental_apply", compute=compute)
     if compute == "classic":

@@ -224,6 +224,7 @@ def test_development_takes_its_presets_from_the_target_where_it_says_some(tmp_pa
     [
         ("mode: prodution", "the mode of the target t has to be development or production (found prodution)"),
         ("permisions: []", "a bundle has no such key (found targets.t.permisions)"),
+        ("artifacts: {w: {biuld: make}}", "a bundle has no such key (found targets.t.artifacts.w.biuld)"),
         ("synk: {}", "a bundle has no such key (found targets.t.synk)"),
         ("workspace: {rootpath: /a}", "a bundle has no such key (found targets.t.workspace.rootpath)"),
         ("git: {brnch: main}", "a bundle has no such key (found targets.t.git.brnch)"),
@@ -251,6 +252,10 @@ def test_what_a_target_cannot_say_is_refused(tmp_path: Path, target: str, told: 
     "more, told",
     [
         ("resorces: {}", "a bundle has no such key (found resorces)"),
+        (
+            "artifacts: {w: {dynamc_version: true}}",
+            "a bundle has no such key (found artifacts.w.dynamc_version)",
+        ),
         ("experimental: {python_wheel_wrapper: true}", "not supported here (found experimental)"),
     ],
 )

@@ -1,7 +1,7 @@
 """The quick start and the how-to pages are run as they stand: every command and every line of Python.
 
 A page is one story in an empty folder. Commands of mirrorlib run in this process, and others in a shell; a
-comment says where a command does not end with 0.
+comment says where a command does not end with 0. Installing is left to the reader, and the demo to its own test.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import mirrorlib
-from mirrorlib.cli import main
+from mirrorlib.cli import main, understand
 from tables import read_rows
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted([*DOCS.glob("how-to/*.md"), DOCS / "start" / "local.md"])
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT = re.compile(r"#.*\bexit code (\d+)")
+PROJECT = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 pytestmark = pytest.mark.usefixtures("signals")
 
@@ -35,6 +37,12 @@ pytestmark = pytest.mark.usefixtures("signals")
 def run_command(line: str) -> int | str | None:
     """Run one line of a shell block; give its exit code."""
     words = shlex.split(line, comments=True)
+    if words[:2] == ["pip", "install"]:
+        assert [f".[{extra}]" for extra in PROJECT["optional-dependencies"]].count(words[2]) == 1
+        return 0
+    if words == ["mirrorlib", "demo"]:
+        assert "" == understand(words[1:])
+        return 0
     if words[0] != "mirrorlib":
         return subprocess.run(["/bin/bash", "-c", line], check=False).returncode
     try:

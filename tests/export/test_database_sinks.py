@@ -1381,7 +1381,7 @@ def test_servers_that_are_not_there_and_addresses_that_are_wrong(
         within.setitem(sys.modules, "psycopg", None)
         for name in ("postgres", "refusals"):
             within.delitem(sys.modules, f"mirrorlib.export.sinks.jdbc.{name}")
-        with pytest.raises(LandingZoneError, match=r"pip install 'mirrorlib\[postgres\]'"):
+        with pytest.raises(LandingZoneError, match=r"pip install '\.\[postgres\]'"):
             open_sink(nobody, "current")
     for address in ("sqlite:", "sqlite::memory:"):
         with pytest.raises(LandingZoneError, match="is a file"):

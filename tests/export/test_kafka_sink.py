@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("confluent_kafka", reason="pip install 'mirrorlib[kafka]'")
+pytest.importorskip("confluent_kafka", reason="pip install '.[kafka]'")
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -947,7 +947,7 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     for name in [name for name in sys.modules if name.startswith((ours, "confluent_kafka"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(LandingZoneError, match=r"pip install 'mirrorlib\[kafka\]'"):
+    with pytest.raises(LandingZoneError, match=r"pip install '\.\[kafka\]'"):
         open_sink("//host:1/topic", "")
     script = (
         "import sys; import mirrorlib.export.run, mirrorlib.export.sinks.kafka as k;"

@@ -99,7 +99,7 @@ def test_killed_at_random_moments_every_server_ends_equal_to_the_source(
 @contextlib.contextmanager
 def servers(folder: Path) -> Iterator[tuple[Cluster, Any]]:
     """Start PostgreSQL and a Kafka broker, and see to their end."""
-    pytest.importorskip("confluent_kafka", reason="pip install 'mirrorlib[kafka]'")
+    pytest.importorskip("confluent_kafka", reason="pip install '.[kafka]'")
     from export import kafka_broker
     from export.postgres import running_cluster
 

@@ -7,6 +7,8 @@ import base64
 import json
 import re
 import threading
+import tomllib
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from mirrorlib.cli import main
 from mirrorlib.deploy.tasks import read_parameters
@@ -29,9 +33,10 @@ HERE = "00000000-0000-0000-0000-000000000000"
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """Give a file that stands for the wheel."""
+    """Give a small wheel: an archive, whose bytes are no text."""
     path = tmp_path / "mirrorlib-0.1.0-py3-none-any.whl"
-    path.write_bytes(b"a wheel")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("mirrorlib/data.bin"), bytes(range(256)))
     return path
 
 
@@ -71,7 +76,8 @@ def test_every_id_is_that_of_an_item_or_means_this_workspace(wheel: Path, tmp_pa
 
     found = {
         guid
-        for content in contents(tmp_path / "out").values()
+        for name, content in contents(tmp_path / "out").items()
+        if not name.endswith(".whl")
         for guid in GUID.findall(content.decode())
     }
 
@@ -170,6 +176,20 @@ def test_nothing_is_scheduled_unless_it_is_asked_for(
     assert expected == (told["enabled"], told["configuration"]["interval"])
 
 
+def test_an_environment_asks_for_what_the_tests_on_its_spark_run_with(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """One version, and it is one that the package takes."""
+    write_items(tmp_path / "out", wheel)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    held = tmp_path / "out" / "mirrorlib.Environment" / "Libraries" / "PublicLibraries"
+    (asked,) = re.findall("- (.*==.*)", (held / "environment.yml").read_text())
+    assert asked in project["optional-dependencies"]["local35"]
+    (floor,) = (one for one in project["dependencies"] if one.startswith("obstore"))
+    assert Version(asked.partition("==")[2]) in Requirement(floor).specifier
+
+
 def test_a_wheel_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """Before anything is written."""
     with pytest.raises(LandingZoneError, match="pip wheel"):
@@ -225,6 +245,25 @@ def test_a_receiver_in_the_default_lakehouse_has_its_address_too(value: str, exp
 
     root = "abfss://w@onelake.dfs.fabric.microsoft.com/l"
     assert {"to": expected.format(root=root)} == resolve(names, to=str)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "jdbc:sqlite:Files/x.db",
+        "jdbc:sqlite:./Tables/x.db",
+        "jdbc:sqlite:///lakehouse/default/Files/x.db",
+    ],
+)
+def test_a_lakehouse_holds_no_file_of_sqlite(value: str) -> None:
+    """It would lie on the driver's own disk, and go with the session; a file that is meant to is let through."""
+    context = {"currentWorkspaceId": "w", "defaultLakehouseId": "l"}
+    utilities = SimpleNamespace(runtime=SimpleNamespace(context=context))
+    elsewhere = "jdbc:sqlite:/tmp/x.db"
+
+    assert {"to": elsewhere} == resolve({"notebookutils": utilities, "to": elsewhere}, to=str)
+    with pytest.raises(ParameterError, match=r"to puts a file of SQLite into .*Name files:Files/"):
+        resolve({"notebookutils": utilities, "to": value}, to=str)
 
 
 def test_a_place_of_the_default_lakehouse_needs_one() -> None:
@@ -334,7 +373,12 @@ class Fabric(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.thorough
+def parts_of(item: dict[str, Any]) -> dict[str, bytes]:
+    """Return the files of an item that has arrived."""
+    parts = item["definition"]["parts"]
+    return {part["path"]: base64.b64decode(part["payload"]) for part in parts}
+
+
 @pytest.mark.filterwarnings("ignore")  # its dependencies warn of each other
 def test_fabric_cicd_publishes_them_and_they_name_each_other(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -366,16 +410,23 @@ def test_fabric_cicd_publishes_them_and_they_name_each_other(
 
     items = {(item["type"], item["displayName"]): item for item in handler.items.values()}
     assert 10 == len(items)
-    pipeline = items["DataPipeline", "mirrorlib incremental apply"]
-    parts = {
-        part["path"]: base64.b64decode(part["payload"]).decode()
-        for part in pipeline["definition"]["parts"]
-    }
-    assert items["Notebook", "mirrorlib incremental apply"]["id"] in parts["pipeline-content.json"]
-    notebook = items["Notebook", "mirrorlib status"]
-    text = "".join(
-        base64.b64decode(part["payload"]).decode() for part in notebook["definition"]["parts"]
+    pipeline = parts_of(items["DataPipeline", "mirrorlib incremental apply"])
+    notebook = items["Notebook", "mirrorlib incremental apply"]["id"]
+    assert notebook.encode() in pipeline["pipeline-content.json"]
+    folder = tmp_path / "fabric"
+    scheduled = folder / "mirrorlib incremental apply.DataPipeline" / ".schedules"
+    assert scheduled.read_bytes() == pipeline[".schedules"]
+    (text,) = (
+        content
+        for name, content in parts_of(items["Notebook", "mirrorlib status"]).items()
+        if name.startswith("notebook-content")
     )
-    assert items["Lakehouse", "mirrorlib"]["id"] in text
-    assert items["Environment", "mirrorlib"]["id"] in text
+    assert items["Lakehouse", "mirrorlib"]["id"].encode() in text
+    assert items["Environment", "mirrorlib"]["id"].encode() in text
+    assert {"enableSchemas": True} == items["Lakehouse", "mirrorlib"]["creationPayload"]
+    environment = parts_of(items["Environment", "mirrorlib"])
+    assert wheel.read_bytes() == environment[f"Libraries/CustomLibraries/{wheel.name}"]
+    for name in ("Libraries/PublicLibraries/environment.yml", "Setting/Sparkcompute.yml"):
+        assert (folder / "mirrorlib.Environment" / name).read_bytes() == environment[name]
+    assert [items["Environment", "mirrorlib"]["id"]] == handler.published
     assert [items["Environment", "mirrorlib"]["id"]] == handler.published

@@ -57,13 +57,14 @@ def test_batches_come_newest_first_with_their_rows_by_marker(
 def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path
 ) -> None:
-    """Written again, nothing is added; what has been applied since is; so is a table that has stopped.
+    """Begun before the first load; written again, nothing is added; what was applied since is; so is a stopped table.
 
-    Where tables are looked for, its own two are found by their names only.
+    Where tables are looked for, its own two are found by their names only. A target that it knows is not new.
     """
     publish(zone)
     orders = zone.table("orders", keys=["id"], schema="dbo")
     place = str(tmp_path / "book")
+    empty = mirrorlib.overview(target, to=place, spark=spark, allow_new=True)
     mirrorlib.apply(spark, str(zone), target, max_files=1)
 
     first = mirrorlib.write_ledger(spark, target, place)
@@ -74,6 +75,9 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
     mirrorlib.apply(spark, str(zone), target)
     later = mirrorlib.write_ledger(spark, target, place)
 
+    assert empty.ok
+    assert empty.kept is not None
+    assert [("mirrorlib_ledger", "0"), ("mirrorlib_events", "0")] == empty.kept.rows()
     assert [[2, 1], [0, 0], [1, 1]] == [
         [one.rows for one in report.tables] for report in (first, again, later)
     ]
@@ -97,6 +101,10 @@ def test_the_kept_ledger_holds_each_batch_once_and_each_change_of_state(
         [name for name, _ in find_tables(spark, where, None, asked)]
         for where, asked in ((place, []), (place, ["*"]), (place, named), (itself, []))
     ]
+
+    (Path(target) / "_mirrorlib" / "journal").rename(tmp_path / "lost")
+    with pytest.raises(JournalError, match="batches of this target, and its journal is not there"):
+        mirrorlib.write_ledger(spark, target, place, allow_new=True)
 
 
 @pytest.mark.parametrize("last", [0, -1])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
+from mirrorlib.cli import main
 from mirrorlib.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -40,6 +41,23 @@ def test_an_overview_is_as_well_as_its_tables(
     assert str(stopped.ledger) in str(stopped)
 
 
+def test_a_job_may_look_at_a_target_before_the_first_load(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where that is asked for; a path that is wrong stays an error."""
+    pytest.importorskip("matplotlib")
+    report = mirrorlib.overview(target, allow_new=True)
+
+    assert (True, ()) == (report.ok, report.failures)
+    assert ["nothing has been applied to this target yet"] == report.notes()
+    assert report.picture is not None
+    assert [0, 2, 2] == [
+        main(command)
+        for command in (["ledger", target, "--allow-new"], ["ledger", target], ["status", target])
+    ]
+    assert 2 == capsys.readouterr().err.count("Start with: mirrorlib apply")
+
+
 def test_what_cannot_be_drawn_or_kept_takes_nothing_else_along(
     spark: SparkSession,
     zone: ZoneWriter,
@@ -58,7 +76,7 @@ def test_what_cannot_be_drawn_or_kept_takes_nothing_else_along(
     assert (True, False) == (report.status.ok, report.ok)
     not_kept, not_drawn = report.failures
     assert f"the ledger was not written to {tmp_path / 'book'}" in not_kept
-    assert "mirrorlib[notebooks]" in not_drawn
+    assert "pip install '.[notebooks]'" in not_drawn
     assert "orders" in report._repr_html_()
     assert not_drawn in str(report)
     assert list(report.failures) == report.to_dict()["failures"] == report.notes()[-2:]

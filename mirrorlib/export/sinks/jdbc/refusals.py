@@ -18,13 +18,14 @@ from mirrorlib.errors import (
     first_line,
 )
 from mirrorlib.export.sinks.jdbc.database import UnfitError, duplicate_key, null_key
+from mirrorlib.extras import how_to_install
 
 try:
     import psycopg
     from psycopg import errors
 except ImportError as exc:
     MISSING = "the Python package psycopg is not installed"
-    raise LandingZoneError(MISSING, next_step="Run `pip install 'mirrorlib[postgres]'`.") from exc
+    raise LandingZoneError(MISSING, next_step=how_to_install("postgres")) from exc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

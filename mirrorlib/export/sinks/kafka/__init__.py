@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.export.sinks.kafka.address import parse_address
+from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
     from mirrorlib.export.sink import Sink
@@ -55,7 +56,5 @@ def open_sink(address: str, mode: str) -> Sink:
         if (exc.name or "").partition(".")[0] != "confluent_kafka":
             raise
         msg = "cannot export to Kafka without confluent-kafka"
-        raise LandingZoneError(
-            msg, next_step="Install it: pip install 'mirrorlib[kafka]'."
-        ) from exc
+        raise LandingZoneError(msg, next_step=how_to_install("kafka")) from exc
     return KafkaSink(found)

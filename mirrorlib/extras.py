@@ -1,0 +1,32 @@
+"""Say how to install what an extra names: by the libraries' own names, one wording for every error.
+
+In: an extra. Out: a sentence. mirrorlib itself is installed from a clone or from its wheel: what a package index has
+under this name is somebody else's.
+"""
+
+from __future__ import annotations
+
+import shlex
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Extra = Literal["databricks", "kafka", "local", "notebooks", "postgres"]
+
+_NEEDED: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
+    {
+        "databricks": ("databricks-sdk>=0.56", "pyyaml>=6"),
+        "kafka": ("confluent-kafka>=2.4",),
+        "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
+        "notebooks": ("matplotlib>=3.8",),
+        "postgres": ("psycopg[binary]>=3.1",),
+    }
+)
+
+
+def how_to_install(extra: Extra) -> str:
+    """Name what to install for an extra, and the extra itself for those who have a clone."""
+    command = shlex.join(["pip", "install", *_NEEDED[extra]])
+    return f"Install it: {command}, or in a clone: pip install '.[{extra}]'."
