@@ -95,13 +95,6 @@ def advance_table(
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
-    changed = changed_since(work, opened, entry)
-    told = [told_changed(name) for name in changed]
-    tally.warn(*told)
-    look.keep(*told)
-    evidence = began_again(work, opened, entry, changed)
-    if evidence:
-        return tally.end("blocked", evidence)
     return _apply_batches(work, folder, opened, history, look, options, tally, stop)
 
 
@@ -120,6 +113,9 @@ def _apply_batches(
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock: dict[str, float] = {}
+        stopped = _see_changes(work, opened, look, options, tally)
+        if stopped is not None:
+            return stopped
         standing = stand(work, entry, tally.verified)
         tally.verified = standing.verified
         coming = coming_files(work, standing, opened, position_of(entry), bars, options)
@@ -150,8 +146,23 @@ def _apply_batches(
         if work.source.policies.by_time:
             history.compact()
         opened = open_folder(work.source.zone, folder, history, look=look, options=options)
-        if not goes_on(work, opened, options):
-            return tally.end("behind", CHANGED)
+
+
+def _see_changes(
+    work: Work, opened: Folder, look: Look, options: Options, tally: Tally
+) -> TableReport | None:
+    """Look in a listing for what the format forbids; end where nobody can tell any more what the next files mean.
+
+    Every listing is looked at before the next plan: from then on, what it has shown counts as known.
+    """
+    if not goes_on(work, opened, options):
+        return tally.end("behind", CHANGED)
+    changed = changed_since(work, opened, tally.entry)
+    told = [told_changed(name) for name in changed]
+    tally.warn(*told)
+    look.keep(*told)
+    evidence = began_again(work, opened, tally.entry, changed)
+    return tally.end("blocked", evidence) if evidence else None
 
 
 def _end_idle(
