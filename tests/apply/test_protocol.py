@@ -735,6 +735,30 @@ def test_a_runner_of_an_old_life_that_was_about_to_commit_is_fenced(mirror: Mirr
     mirror.assert_current()
 
 
+@pytest.mark.thorough("void")
+@pytest.mark.parametrize("damage", [False, True], ids=["commit", "void"])
+def test_a_runner_of_an_old_life_s_first_batch_is_told_of_the_reset(
+    fresh: Mirror, damage: bool
+) -> None:
+    """The new life has made the table meanwhile: it is nobody else's, and nothing has to be removed."""
+    fresh.publish()
+    fresh.run_until("plan", "after")
+    slow = fresh.open_work()
+    plan = fresh.plan(slow, 1)
+    prepared = None if damage else prepare_again(slow, plan)
+    if damage:
+        fresh.replace(1)
+    fresh.reset()
+    fresh.assert_current()
+    newest = fresh.newest
+
+    with pytest.raises(TableBusyError, match="reset"):
+        carry_out(slow, plan, prepared, {})
+
+    assert newest == fresh.newest
+    fresh.assert_current()
+
+
 @pytest.mark.thorough
 def test_an_old_life_cannot_void_its_plan_any_more(mirror: Mirror) -> None:
     """A void of the old life after the reset is as fenced as any other commit of it."""
