@@ -21,6 +21,7 @@ from mirrorlib.apply.report import GONE, SHOWS_NOTHING
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import drop_table, find_table, refer
 from mirrorlib.errors import JournalError, MirrorError, TableNameError
+from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.landing.names import TableName, matches
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from mirrorlib.apply.job import Job
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.record import Life
-    from mirrorlib.landing.listing import FolderListing, TableFolder
+    from mirrorlib.landing.listing import FolderListing
 
 _LOG = logging.getLogger(__name__)
 KEPT = f"{GONE} The Delta table is kept as it is."
@@ -47,6 +48,32 @@ def known_tables(job: Job) -> tuple[TableName, ...]:
         with contextlib.suppress(TableNameError):  # somebody else's folder
             names.append(TableName.from_segment(segment))
     return tuple(names)
+
+
+def list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ...]:
+    """List the zone's tables; in the place of a schema folder that cannot be listed, those that it has filled.
+
+    Raises:
+        LandingZoneError: there is no landing zone.
+        StoreError: the zone itself cannot be listed.
+
+    """
+    found: list[TableFolder] = []
+    for folder in list_tables(job.zone):
+        mine = _filled_from(job, folder, known) if folder.unlisted else ()
+        found += mine or (folder,)
+    return tuple(found)
+
+
+def _filled_from(
+    job: Job, folder: TableFolder, known: Iterable[TableName]
+) -> tuple[TableFolder, ...]:
+    names = (name for name in known if name.schema == folder.name.schema)
+    return tuple(
+        TableFolder(name=name, path=name.folder, refusal=folder.refusal)
+        for name in sorted(names, key=str)
+        if _is_of(job, Journal(job.state, name))
+    )
 
 
 def absent_tables(
