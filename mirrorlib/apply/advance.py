@@ -46,6 +46,7 @@ from mirrorlib.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from mirrorlib.apply.choose import Next
     from mirrorlib.apply.guard import Standing
@@ -136,7 +137,7 @@ def _apply_batches(
                 return _end_idle(tally, opened, coming, bars, options)
             return tally.end("waiting", untyped, file=coming.files[0][1].name)
         check_emptiness(work, entry, prepared, options)
-        plan = _write_plan(work, entry, standing, coming, prepared, opened.listed_at, clock)
+        plan = _write_plan(work, entry, standing, coming, prepared, opened, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
         entry = tally.entry = _end_plan(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
@@ -241,10 +242,11 @@ def _write_plan(
     standing: Standing,
     coming: Next,
     prepared: Prepared,
-    listed_at: str,
+    opened: Folder,
     clock: dict[str, float],
 ) -> Plan:
     before = dict(position_of(entry))
+    known = _moment(seen_until(entry.plan)) if entry else ""
     taken = coming.files[: len(prepared.landed)]
     plan = Plan(
         life=work.life.uuid,
@@ -257,11 +259,16 @@ def _write_plan(
         policies=work.source.policies,
         table_version=standing.version,
         previous=_outcome(entry, standing),
-        listed_at=listed_at,
-        seen_until=seen_until(entry.plan).isoformat(timespec="microseconds") if entry else "",
+        listed_at=opened.listed_at,
+        seen_until=known,
+        unseen_since=(entry.plan.unseen_since or known) if entry and opened.partial else "",
     )
     with work.step("plan", clock, plan, len(plan.files), plan.rows):
         return work.journal.write_plan(work.life, plan)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
 
 
 def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
@@ -271,7 +278,7 @@ def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
             size=one.file.size,
             etag=one.file.etag,
             rows=one.schema.rows,
-            modified=one.file.modified.isoformat(timespec="microseconds"),
+            modified=_moment(one.file.modified),
         )
         for one in prepared.landed
     )
