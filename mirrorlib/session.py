@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mirrorlib.connectors import connectors_for
-from mirrorlib.errors import LocalSparkError
+from mirrorlib.errors import LandingZoneError, LocalSparkError
 from mirrorlib.extras import how_to_install
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 OLDEST_JAVA = 17
 NO_CONF: Mapping[str, str] = MappingProxyType({})
 
+_SESSION_CATALOG = "spark_catalog"
+_LASTING_CATALOG = "Give a path as the target, without --catalog, or run it where a platform brings such a session."
 _PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
 _INSTALL_JAVA = (
     f"Install Java {OLDEST_JAVA} or newer "
@@ -92,6 +94,32 @@ def platform_spark() -> SparkSession | None:
     from pyspark.sql import SparkSession  # an extra, which a platform brings
 
     return SparkSession.builder.getOrCreate()
+
+
+def has_spark() -> bool:
+    """Say whether this process has a session already, which it brought or a caller has made."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession  # an extra
+
+    return SparkSession.getActiveSession() is not None
+
+
+def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
+    """See that a catalog outlives a session that ends with its process.
+
+    Raises:
+        LandingZoneError: the session's own one is in memory, or it has none of that name.
+
+    """
+    if catalog.lower() == _SESSION_CATALOG:
+        lasts = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
+        msg = "the Spark that is started on this machine keeps its catalog in memory, and forgets it when it ends"
+    else:
+        lasts = spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
+        msg = "the Spark that is started on this machine has no catalog of this name"
+    if not lasts:
+        raise LandingZoneError(msg, found=f"--catalog {catalog}", next_step=_LASTING_CATALOG)
 
 
 def _confs(cores: int, memory: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+import mirrorlib
 from mirrorlib.cli import main, understand
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.apply.report import ApplyReport
     from tests.zones import ZoneWriter
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -337,6 +340,39 @@ def test_tables_of_a_catalog(
     finally:
         spark.sql("DROP SCHEMA mirrored CASCADE")
     assert (tmp_path / "state" / "journal").is_dir()
+
+
+@pytest.mark.thorough
+def test_what_a_killed_run_left_in_a_catalog_s_schema_is_told(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """The catalog does not know the table yet, and refuses to make it there: the folder is named, and the way out."""
+    spark.sql(f"CREATE SCHEMA mirrored3 LOCATION '{tmp_path}/warehouse'")
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    left = tmp_path / "warehouse" / "orders"
+    (left / "_delta_log").mkdir(parents=True)
+    try:
+        for _ in range(2):
+            (found,) = apply_to_catalog(spark, zone, "mirrored3", tmp_path).tables
+            assert ("failed", "LandingZoneError") == (found.state, found.error)
+            assert str(left) in found.reason
+            assert "remove it; the next run makes the table" in found.reason
+        shutil.rmtree(left)
+
+        (found,) = apply_to_catalog(spark, zone, "mirrored3", tmp_path).tables
+
+        assert "current" == found.state
+        assert [1] == [row["id"] for row in spark.table("mirrored3.orders").collect()]
+    finally:
+        spark.sql("DROP SCHEMA mirrored3 CASCADE")
+
+
+def apply_to_catalog(
+    spark: SparkSession, zone: ZoneWriter, schema: str, folder: Path
+) -> ApplyReport:
+    """Apply a zone to a schema of the session's catalog."""
+    state = folder / "state"
+    return mirrorlib.apply(spark, str(zone), schema, catalog="spark_catalog", state=state)
 
 
 @pytest.mark.thorough

@@ -6,11 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from mirrorlib.errors import LocalSparkError
-from mirrorlib.session import java_version, local_spark
+from mirrorlib.errors import LandingZoneError, LocalSparkError
+from mirrorlib.session import java_version, local_spark, refuse_passing_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
 
 
 def fake_java(folder: Path, version: str) -> None:
@@ -71,6 +77,41 @@ def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:
 
     assert "pyspark and delta is not installed. Install it: pip install delta-spark==" in said
     assert "or in a clone: pip install '.[local]'." in said
+
+
+def test_a_catalog_that_ends_with_its_session_is_refused(spark: SparkSession) -> None:
+    """The next command would find the journal, and none of its tables."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.catalog.lasting", "a.Catalog")
+    for catalog, reason in (
+        ("Spark_Catalog", "keeps its catalog in memory"),
+        ("x", "no catalog of"),
+    ):
+        with pytest.raises(LandingZoneError, match=reason) as refused:
+            refuse_passing_catalog(session, catalog)
+        assert f"--catalog {catalog}" in str(refused.value)
+        assert "Give a path as the target" in str(refused.value)
+
+    refuse_passing_catalog(session, "lasting")
+
+
+@pytest.mark.thorough
+def test_a_command_s_own_spark_takes_no_catalog(zone: ZoneWriter, tmp_path: Path) -> None:
+    """It is told before anything is written, as wrong usage."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    places = ["default", "--catalog", "spark_catalog", "--state", str(tmp_path / "state")]
+    for command in (["apply", str(zone)], ["plan", str(zone)]):
+        done = subprocess.run(
+            [sys.executable, "-m", "mirrorlib.cli", *command, *places],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+        )
+        assert (2, "") == (done.returncode, done.stdout)
+        assert done.stderr.startswith("mirrorlib: the Spark that is started on this machine keeps")
+
+    assert [zone.root] == list(tmp_path.iterdir())
 
 
 @pytest.mark.smoke

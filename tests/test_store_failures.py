@@ -32,6 +32,9 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.apply.report import ApplyReport, PlanReport
+    from mirrorlib.operate.status import StatusReport
+
 Mode = Literal["before", "during", "after", "denied"]
 # What can go wrong with each call. A read that fails after its work is a read that failed; "denied" is
 # a conditional put that went through, whose answer was lost, and which a client repeated: the repeat
@@ -178,6 +181,46 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
         if name.startswith("mirrorlib.") and hasattr(module, "open_store"):
             monkeypatch.setattr(module, "open_store", lambda url: FaultyStore(Path(url), told))
     return told
+
+
+@pytest.mark.thorough
+def test_a_schema_folder_that_cannot_be_listed_fails_its_own_tables(
+    spark: SparkSession, zone: ZoneWriter, target: str, faults: Faults
+) -> None:
+    """Known ones by their names, else the schema; the neighbours are applied, and the next run applies them all."""
+    for schema in ("table_1", "table_2"):
+        zone.table("orders", keys=["id"], schema=schema).file([{"id": 1}])
+
+    def lose() -> None:
+        call = Call(
+            "list_folder",
+            "table_#.schema",
+            faults.seen["table_1", "list_folder", "table_#.schema"] + 1,
+        )
+        faults.planned["table_1"] = (call, "before")
+
+    def states(report: ApplyReport | PlanReport | StatusReport) -> dict[str, str]:
+        lost = [table.reason for table in report.tables if table.table.startswith("table_1/")]
+        assert all("connection reset by peer" in reason for reason in lost if reason)
+        return {table.table: table.state for table in report.tables}
+
+    lose()
+    assert "failed" == states(mirrorlib.plan(spark, str(zone), target))["table_1/*"]
+    lose()
+    found = mirrorlib.apply(spark, str(zone), target)
+    assert {"table_1/*": "failed", "table_2/orders": "current"} == states(found)
+    assert not found.ok
+    assert {"table_2/orders": "current"} == states(mirrorlib.status(target))
+    current = {"table_1/orders": "current", "table_2/orders": "current"}
+    assert current == states(mirrorlib.apply(spark, str(zone), target))
+
+    failed = {"table_1/orders": "failed", "table_2/orders": "current"}
+    lose()
+    assert failed == states(mirrorlib.plan(spark, str(zone), target))
+    lose()
+    assert failed == states(mirrorlib.apply(spark, str(zone), target))
+    assert failed == states(mirrorlib.status(target))
+    assert current == states(mirrorlib.apply(spark, str(zone), target))
 
 
 def load(zone: ZoneWriter, number: int) -> BusyTable:

@@ -46,6 +46,7 @@ from mirrorlib.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from mirrorlib.apply.choose import Next
     from mirrorlib.apply.guard import Standing
@@ -95,13 +96,6 @@ def advance_table(
     check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
-    changed = changed_since(work, opened, entry)
-    told = [told_changed(name) for name in changed]
-    tally.warn(*told)
-    look.keep(*told)
-    evidence = began_again(work, opened, entry, changed)
-    if evidence:
-        return tally.end("blocked", evidence)
     return _apply_batches(work, folder, opened, history, look, options, tally, stop)
 
 
@@ -120,6 +114,9 @@ def _apply_batches(
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock: dict[str, float] = {}
+        stopped = _see_changes(work, opened, look, options, tally)
+        if stopped is not None:
+            return stopped
         standing = stand(work, entry, tally.verified)
         tally.verified = standing.verified
         coming = coming_files(work, standing, opened, position_of(entry), bars, options)
@@ -140,7 +137,7 @@ def _apply_batches(
                 return _end_idle(tally, opened, coming, bars, options)
             return tally.end("waiting", untyped, file=coming.files[0][1].name)
         check_emptiness(work, entry, prepared, options)
-        plan = _write_plan(work, entry, standing, coming, prepared, opened.listed_at, clock)
+        plan = _write_plan(work, entry, standing, coming, prepared, opened, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
         entry = tally.entry = _end_plan(
             work, tally, plan, prepared if mine else None, clock, standing.bytes
@@ -150,8 +147,23 @@ def _apply_batches(
         if work.source.policies.by_time:
             history.compact()
         opened = open_folder(work.source.zone, folder, history, look=look, options=options)
-        if not goes_on(work, opened, options):
-            return tally.end("behind", CHANGED)
+
+
+def _see_changes(
+    work: Work, opened: Folder, look: Look, options: Options, tally: Tally
+) -> TableReport | None:
+    """Look in a listing for what the format forbids; end where nobody can tell any more what the next files mean.
+
+    Every listing is looked at before the next plan: from then on, what it has shown counts as known.
+    """
+    if not goes_on(work, opened, options):
+        return tally.end("behind", CHANGED)
+    changed = changed_since(work, opened, tally.entry)
+    told = [told_changed(name) for name in changed]
+    tally.warn(*told)
+    look.keep(*told)
+    evidence = began_again(work, opened, tally.entry, changed)
+    return tally.end("blocked", evidence) if evidence else None
 
 
 def _end_idle(
@@ -230,10 +242,11 @@ def _write_plan(
     standing: Standing,
     coming: Next,
     prepared: Prepared,
-    listed_at: str,
+    opened: Folder,
     clock: dict[str, float],
 ) -> Plan:
     before = dict(position_of(entry))
+    known = _moment(seen_until(entry.plan)) if entry else ""
     taken = coming.files[: len(prepared.landed)]
     plan = Plan(
         life=work.life.uuid,
@@ -246,11 +259,16 @@ def _write_plan(
         policies=work.source.policies,
         table_version=standing.version,
         previous=_outcome(entry, standing),
-        listed_at=listed_at,
-        seen_until=seen_until(entry.plan).isoformat(timespec="microseconds") if entry else "",
+        listed_at=opened.listed_at,
+        seen_until=known,
+        unseen_since=(entry.plan.unseen_since or known) if entry and opened.partial else "",
     )
     with work.step("plan", clock, plan, len(plan.files), plan.rows):
         return work.journal.write_plan(work.life, plan)
+
+
+def _moment(moment: datetime) -> str:
+    return moment.isoformat(timespec="microseconds")
 
 
 def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
@@ -260,7 +278,7 @@ def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
             size=one.file.size,
             etag=one.file.etag,
             rows=one.schema.rows,
-            modified=one.file.modified.isoformat(timespec="microseconds"),
+            modified=_moment(one.file.modified),
         )
         for one in prepared.landed
     )

@@ -137,7 +137,9 @@ def refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[T
     for folder in folders:
         table = folder.name.table
         error = folder.refusal
-        if target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
+        if folder.unlisted:
+            pass
+        elif target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
             msg = f"the catalog {target.catalog} takes letters, digits and _ in a table's name, nothing else"
             step = "Rename it at the publisher, or use a path as the target."
             error = TableNameError(msg, table=str(folder.name), next_step=step)

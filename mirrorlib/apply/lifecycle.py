@@ -21,19 +21,23 @@ from mirrorlib.apply.report import GONE, SHOWS_NOTHING
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import drop_table, find_table, refer
 from mirrorlib.errors import JournalError, MirrorError, TableNameError
-from mirrorlib.landing.names import TableName, matches
+from mirrorlib.landing.listing import TableFolder, list_tables
+from mirrorlib.landing.names import TableName, find_conflicts, matches
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark.sql import SparkSession
 
     from mirrorlib.apply.job import Job
     from mirrorlib.apply.onboard import Folder
     from mirrorlib.apply.record import Life
-    from mirrorlib.landing.listing import FolderListing, TableFolder
+    from mirrorlib.landing.listing import FolderListing
 
 _LOG = logging.getLogger(__name__)
+_STILL_THERE = "one of them is no longer in the landing zone, and its Delta table is still there"
+_MAKE_WAY = "Rename the other at its publisher, or remove that table if nobody needs it, with --on-gone drop."
 KEPT = f"{GONE} The Delta table is kept as it is."
 DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
 TO_BE_DROPPED = f"{GONE} The Delta table will be dropped, as --on-gone asks."
@@ -47,6 +51,60 @@ def known_tables(job: Job) -> tuple[TableName, ...]:
         with contextlib.suppress(TableNameError):  # somebody else's folder
             names.append(TableName.from_segment(segment))
     return tuple(names)
+
+
+def list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ...]:
+    """List the zone's tables; in the place of a schema folder that cannot be listed, those that it has filled.
+
+    A table whose place in the target would be that of one which the zone shows no longer is refused by name.
+
+    Raises:
+        LandingZoneError: there is no landing zone.
+        StoreError: the zone itself cannot be listed.
+
+    """
+    found: list[TableFolder] = []
+    for folder in list_tables(job.zone):
+        mine = _filled_from(job, folder, known) if folder.unlisted else ()
+        found += mine or (folder,)
+    conflicts = _conflicts_with_kept(job, found, known)
+    return tuple(
+        replace(folder, refusal=folder.refusal or conflicts.get(folder.name)) for folder in found
+    )
+
+
+def _conflicts_with_kept(
+    job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
+) -> Mapping[TableName, TableNameError]:
+    """Find the tables that cannot lie in the target together with those that are kept there."""
+    shown = {folder.name for folder in folders if not folder.unlisted}
+    others = {name for name in known if name not in shown}
+    if job.target.catalog is not None or not others & find_conflicts([*shown, *others]).keys():
+        return {}
+    kept = [name for name in others if _has_table(job, name)]
+    return {
+        name: TableNameError(
+            error.reason, table=error.table, found=_STILL_THERE, next_step=_MAKE_WAY
+        )
+        for name, error in find_conflicts([*shown, *kept]).items()
+        if name in shown
+    }
+
+
+def _has_table(job: Job, name: TableName) -> bool:
+    """Say whether the target has a Delta table in a table's place."""
+    return open_store(job.target.place).list_folder(f"{name.path}/_delta_log") is not None
+
+
+def _filled_from(
+    job: Job, folder: TableFolder, known: Iterable[TableName]
+) -> tuple[TableFolder, ...]:
+    names = (name for name in known if name.schema == folder.name.schema)
+    return tuple(
+        TableFolder(name=name, path=name.folder, refusal=folder.refusal)
+        for name in sorted(names, key=str)
+        if _is_of(job, Journal(job.state, name))
+    )
 
 
 def absent_tables(
@@ -129,7 +187,11 @@ def _find_droppable(
     job: Job, name: TableName, lives: tuple[Life, ...], spark: SparkSession
 ) -> bool:
     """Say whether there is a table to drop."""
-    inner = [other for other in known_tables(job) if other.path.startswith(f"{name.path}/")]
+    inner = [
+        other
+        for other in known_tables(job)
+        if other.path.startswith(f"{name.path}/") and Journal(job.state, other).lives()
+    ]
     if inner and job.target.catalog is None:
         msg = "the table cannot be dropped: another one lies inside its folder"
         step = "Move or remove it by hand, or leave out --on-gone drop."

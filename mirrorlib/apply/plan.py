@@ -162,18 +162,19 @@ def changed_files(
 def placed_files(
     listing: FolderListing, newest: Plan, position: Mapping[str, int]
 ) -> tuple[StoredFile, ...]:
-    """Give the applied files that came to their places after the newest plan's listing, with an older time.
+    """Give the applied files that came to their places later than they were seen, with a time before the newest plan's.
 
     Their content may have changed, which only the plan that has applied them can tell.
     """
     planned = {file.name for file in newest.files}
     known_at = seen_until(newest)
+    seen_at = datetime.fromisoformat(newest.unseen_since) if newest.unseen_since else known_at
     return tuple(
         file
         for file in _applied(listing, position)
         if file.name not in planned
-        and file.placed is not None
-        and file.modified <= known_at < file.placed
+        and file.modified <= known_at
+        and max(file.modified, file.placed or file.modified) > seen_at
     )
 
 

@@ -45,6 +45,7 @@ from mirrorlib.apply.lifecycle import (
     coming_end,
     coming_lives,
     known_tables,
+    list_shown,
     warn_of_absence,
 )
 from mirrorlib.apply.onboard import open_folder, pass_over
@@ -68,7 +69,6 @@ from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import check_vacant, find_table
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
-from mirrorlib.landing.listing import list_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -156,7 +156,7 @@ def plan_zone(
     if (told := job.state.read(STATE_FILE)) is not None:
         check_owner(job.state, told, job.target.owner)
     known = known_tables(job)
-    listed = list_tables(job.zone)
+    listed = list_shown(job, known)
     folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
     planned = tuple(_plan_table(job, folder) for folder in folders)
     planned += tuple(_plan_end(job, name) for name in absent_tables(job, listed, known))

@@ -24,7 +24,7 @@ from mirrorlib.apply.keyed import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.merge import merge_changes
 from mirrorlib.apply.prepare import FAULTS, prepare_files
-from mirrorlib.apply.ready import ready_table, refuse_others_table
+from mirrorlib.apply.ready import ready_table, refuse_table
 from mirrorlib.apply.record import Done, new_attempt, now
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.apply.stage import stage_batch
@@ -222,9 +222,7 @@ def _void(
     with work.step("void", clock, plan):
         found = find_table(work.spark, work.ref)
         if found is not None:
-            refuse_others_table(
-                work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes
-            )
+            refuse_table(work, found)
         else:
             create_table(
                 work.spark, work.ref, to_columns([_PLACEHOLDER_COLUMN]), (), work.life.uuid

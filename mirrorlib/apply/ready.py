@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_column, needs_mapping, to_pairs
 from mirrorlib.apply.commit import FENCE, REWRITE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.apply.guard import life_is_over
 from mirrorlib.apply.keyed import (
     KEYS_PROPERTY,
     keep_keys,
@@ -59,6 +60,7 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
 
     Raises:
         ForeignWriteError: the table is not this mirror's.
+        TableBusyError: the table was reset since this runner began.
         SchemaError: a value of the table itself does not fit a type that it would have to have.
         TableNameError: a column's name cannot be carried.
 
@@ -176,7 +178,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
     if found is None:
         msg = "the table is gone as soon as it was made"
         raise ForeignWriteError(msg, table=work.table)
-    refuse_others_table(work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes)
+    refuse_table(work, found)
     if len(work.lives) > 1:
         with work.step("fence", clock, plan):
             for life in work.lives[:-1]:
@@ -193,6 +195,21 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
         keys = Keys(partition=keys.partition)
     keep_keys(work.spark, work.ref.sql, found.properties, keys)
     return found
+
+
+def refuse_table(work: Work, found: Found) -> None:
+    """See that this runner may write to a table that its plan fills from nothing.
+
+    Raises:
+        ForeignWriteError: it is not this mirror's, or Delta forgets its transactions.
+        TableBusyError: it is a later life's: the table was reset since this runner began.
+
+    """
+    owner = found.properties.get(LIFE_PROPERTY)
+    mine = {life.uuid for life in work.lives}
+    if owner not in mine and owner in {life.uuid for life in work.journal.lives()}:
+        raise life_is_over(work)
+    refuse_others_table(work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes)
 
 
 def refuse_others_table(

@@ -110,6 +110,8 @@ class Plan:
         listed_at: when the folder was listed, ISO 8601, UTC.
         seen_until: the same of the plans before, or when the newest of all their files was written: the
             store's clock may be ahead of ours.
+        unseen_since: when the folder was seen in full last, where only what is new has been looked for since;
+            "" where this plan's listing was full.
 
     """
 
@@ -125,6 +127,7 @@ class Plan:
     previous: Mapping[str, Any] | None
     listed_at: str
     seen_until: str = ""
+    unseen_since: str = ""
 
     @property
     def rows(self) -> int:

@@ -32,6 +32,7 @@ from mirrorlib.apply.lifecycle import (
     absent_tables,
     end_life,
     known_tables,
+    list_shown,
     lives_of,
     warn_of_absence,
 )
@@ -58,7 +59,6 @@ from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.tally import Tally, record_status
 from mirrorlib.apply.target import Target
 from mirrorlib.errors import MirrorError
-from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import LocalStore
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def apply_zone(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
     known = known_tables(job)
-    listed = list_tables(job.zone)
+    listed = list_shown(job, known)
     folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
     open_state(job.state, job.target.owner)
     reports = (
@@ -238,6 +238,8 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
         report.state,
         report.reason,
     )
+    if folder.unlisted:  # no table is called so, and none may be known by it
+        return replace(report, since=now())
     return replace(report, since=_record(Journal(job.state, folder.name), tally, report))
 
 

@@ -8,6 +8,7 @@ new table: design §6, "New tables".
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ MAPPING = "delta.columnMapping.mode"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 LIFE_PROPERTY = "mirrorlib.life"
 _LONGEST_COLUMN = 255
+_NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+_LOCATION = re.compile(r"location \('(?P<place>[^']+)'\)")
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 EXACT_IN_DOUBLE = 1 << 53
 FEED = "delta.enableChangeDataFeed"
@@ -165,7 +168,7 @@ def create_table(
     *more* are properties beside these.
 
     Raises:
-        LandingZoneError: the table's folder holds something else.
+        LandingZoneError: the table's folder holds something else, or what a killed run has left in a catalog's.
         TableNameError: a column's name cannot be carried.
 
     """
@@ -185,7 +188,29 @@ def create_table(
         properties[_STATISTICS] = skipping
     ddl = ", ".join(column.ddl for column in columns)
     told = to_sql(properties)
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+    try:
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {ref.sql} ({ddl}) USING delta TBLPROPERTIES ({told})"
+        )
+    except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
+        if _NOT_EMPTY not in str(exc):
+            raise
+        raise _taken(ref, str(exc)) from exc
+
+
+def _taken(ref: TableRef, said: str) -> LandingZoneError:
+    """Say which folder keeps a catalog from making a table, and who may have left it there.
+
+    It is not taken over or emptied here: another runner may be making the table in it at this moment.
+    """
+    place = _LOCATION.search(said)
+    msg = "the catalog has no such table, and the folder in which it would make it is not empty"
+    step = (
+        "A run that was killed while it made the table leaves such a folder, without rows. If nobody needs what is "
+        "in it, remove it; the next run makes the table. Else choose another schema."
+    )
+    found = place["place"] if place else None
+    return LandingZoneError(msg, table=str(ref.name), found=found, next_step=step)
 
 
 def feed_properties(days: int) -> dict[str, str]:

@@ -40,7 +40,7 @@ def add_target(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--catalog",
         metavar="NAME",
-        help="the tables are this Spark catalog's, CATALOG.TARGET.table",
+        help="the tables are this Spark catalog's, CATALOG.TARGET.table, where a platform brings the session",
     )
     command.add_argument(
         "--state", metavar="PATH", help="where the journal lives (default: TARGET/_mirrorlib)"

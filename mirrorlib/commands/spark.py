@@ -13,13 +13,23 @@ if TYPE_CHECKING:
 
 
 def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
-    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time."""
-    from mirrorlib.session import local_spark, platform_spark
+    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time.
+
+    Raises:
+        LandingZoneError: the tables would be those of a catalog that ends with this command.
+        LocalSparkError: it cannot be started.
+
+    """
+    from mirrorlib.session import has_spark, local_spark, platform_spark, refuse_passing_catalog
 
     if (session := platform_spark()) is not None:
         return session
     places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
-    return local_spark(memory=arguments.memory, stores=[place for place in places if place])
+    brought = has_spark()
+    spark = local_spark(memory=arguments.memory, stores=[place for place in places if place])
+    if arguments.catalog is not None and not brought:
+        refuse_passing_catalog(spark, arguments.catalog)
+    return spark
 
 
 def check_java(spark: SparkSession) -> None:

@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import ChangeFileError, LandingZoneError, MirrorError, TableNameError
+from mirrorlib.errors import (
+    ChangeFileError,
+    LandingZoneError,
+    MirrorError,
+    StoreError,
+    TableNameError,
+)
 from mirrorlib.landing.metadata import METADATA_NAME
 from mirrorlib.landing.names import (
     SCHEMA_SUFFIX,
@@ -40,12 +46,14 @@ class TableFolder:
         name: the table.
         path: its folder, relative to the zone.
         refusal: why this table cannot be mirrored at all, None when it can.
+        unlisted: it stands for all tables of a schema folder that could not be listed.
 
     """
 
     name: TableName
     path: str
     refusal: MirrorError | None = None
+    unlisted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +128,11 @@ class FolderListing:
 def list_tables(zone: Store) -> tuple[TableFolder, ...]:
     """Find the table folders: `<schema>.schema/<table>` and `<table>`, sorted by name.
 
+    A schema folder that cannot be listed is one refused table, `<schema>/*`; the others are found all the same.
+
     Raises:
         LandingZoneError: there is no such folder.
+        StoreError: the zone itself cannot be listed.
 
     """
     top = zone.list_folder("")
@@ -133,15 +144,20 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
         if is_ignored(folder):
             continue
         if folder.endswith(SCHEMA_SUFFIX) and folder != SCHEMA_SUFFIX:
-            schema = folder.removesuffix(SCHEMA_SUFFIX)
-            inner = zone.list_folder(folder)
-            tables = inner.folders if inner else ()
-            found += [
-                _folder(TableName(schema, table)) for table in tables if not is_ignored(table)
-            ]
+            found += _in_schema(zone, folder)
         else:
             found.append(_folder(TableName(None, folder)))
     return tuple(_without_conflicts(found))
+
+
+def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
+    schema = folder.removesuffix(SCHEMA_SUFFIX)
+    try:
+        inner = zone.list_folder(folder)
+    except StoreError as exc:
+        return [TableFolder(name=TableName(schema, "*"), path=folder, refusal=exc, unlisted=True)]
+    tables = inner.folders if inner else ()
+    return [_folder(TableName(schema, table)) for table in tables if not is_ignored(table)]
 
 
 def shows_tables(zone: Store) -> bool:
@@ -286,11 +302,7 @@ def _folder(name: TableName) -> TableFolder:
 
 def _without_conflicts(folders: list[TableFolder]) -> Iterator[TableFolder]:
     """Refuse by name every table whose place in the target would be another's too."""
-    conflicts = find_conflicts([folder.name for folder in folders])
+    conflicts = find_conflicts([folder.name for folder in folders if not folder.unlisted])
     for folder in folders:
-        error = conflicts.get(folder.name)
-        yield (
-            folder
-            if error is None
-            else TableFolder(name=folder.name, path=folder.path, refusal=error)
-        )
+        error = None if folder.unlisted else conflicts.get(folder.name)
+        yield (folder if error is None else replace(folder, refusal=error))

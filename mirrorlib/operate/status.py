@@ -39,7 +39,7 @@ from mirrorlib.store import open_store
 from mirrorlib.tabular import duration
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.listing import FolderListing
+    from mirrorlib.apply.onboard import Folder
     from mirrorlib.store import PathOrUrl, Store
 
 _BACK = (
@@ -196,8 +196,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:
         look = Look(journal, Options(), read_listed(word), due=False)
-        listing = _listing(status, name, History(journal), look)
-        if listing is not None and not listing.count and _is_absent(status, name):
+        opened = _open(status, name, History(journal), look)
+        if opened is not None and not opened.listing.count and _is_absent(status, name):
             return _absent(status, begun=bool(lives))
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
@@ -205,12 +205,12 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         return replace(
             status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}")
         )
-    if listing is None:
+    if opened is None:
         return status
     if status.state == "gone":  # and back: what was applied belongs to the life before
-        return _with_listing(status, listing, {}, moment)
-    begin = first_position(listing, lives[-1].start_at) if lives else {}
-    return _with_listing(status, listing, (entry.position if entry else {}) or begin, moment)
+        return _with_listing(status, opened, {}, moment)
+    begin = first_position(opened.listing, lives[-1].start_at) if lives else {}
+    return _with_listing(status, opened, (entry.position if entry else {}) or begin, moment)
 
 
 def _is_absent(status: TableStatus, name: TableName) -> bool:
@@ -230,20 +230,19 @@ def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
     )
 
 
-def _listing(
-    status: TableStatus, name: TableName, history: History, look: Look
-) -> FolderListing | None:
+def _open(status: TableStatus, name: TableName, history: History, look: Look) -> Folder | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
-    return open_folder(zone, folder, history, look=look).listing
+    return open_folder(zone, folder, history, look=look)
 
 
 def _with_listing(
-    status: TableStatus, listing: FolderListing, position: Mapping[str, int], moment: datetime
+    status: TableStatus, opened: Folder, position: Mapping[str, int], moment: datetime
 ) -> TableStatus:
     """Compare the last word with what the zone shows now."""
+    listing = opened.listing
     run = next_run(listing, position, Limits())
     lanes = [(position.get(lane, 0), files) for lane, files in listing.lanes.items()]
     unapplied = [file for last, files in lanes for number, file in files.items() if number > last]
@@ -259,15 +258,19 @@ def _with_listing(
     )
     if status.state == "failed" or (status.state == "blocked" and status.file is None):
         return status  # only a run can tell; without a file, it is the owner who has to say
+    if status.state == "waiting" and (status.file is not None or opened.waits_for):
+        # A file is named where none has a type yet, which only a run can tell, as whether metadata is needed.
+        known = status.file is not None or opened.metadata is None
+        return status if known else replace(status, reason=opened.waits_for)
     if run.gap is not None and not run.files:
         return replace(status, state="blocked", reason=str(run.gap), file=run.gap.awaited)
     if status.state == "gone":
         return replace(status, state="behind", reason=_BACK, file=None)
-    if run.files and status.state != "waiting":
+    if run.files:
         files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
-    waited = status.state in {"behind", "blocked"}
+    waited = status.state in {"behind", "blocked", "waiting"}
     if waited and not unapplied:
         return replace(status, state="current", reason="", file=None)
     return status

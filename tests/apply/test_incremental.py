@@ -68,6 +68,8 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     mirror.replace(1)  # against the format, and not read again
     mirror.files[0] = meant
     assert () == short(mirror, listings).warnings
+    mirror.publish()
+    assert ((), 5) == ((found := short(mirror, listings)).warnings, found.position)
     told = mirror.run(**FULL).warnings
     assert [mirror.file_name(1)] == [warning.partition(" ")[0] for warning in told]
     assert told == short(mirror, listings).warnings
@@ -76,18 +78,18 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     hidden = [path.rename(mirror.root / path.name) for path in waiting[:2]]
     assert "current" == short(mirror, listings).state  # two numbers on: nobody looks so far
     blocked = mirror.run(**FULL)
-    assert ("blocked", mirror.file_name(5)) == (blocked.state, blocked.file)
+    assert ("blocked", mirror.file_name(6)) == (blocked.state, blocked.file)
     assert "blocked" == mirror.run(**SHORT).state
     for path in hidden:
         path.rename(mirror.table.folder / path.name)
     mirror.assert_current(**SHORT)
-    assert 7 == short(mirror, listings).position
+    assert 8 == short(mirror, listings).position
 
     old = str(mirror.zone)
     mirror.move_zone()
     mirror.assert_current(moved_from=old, **SHORT)
     mirror.publish()
-    assert 8 == short(mirror, listings).position
+    assert 9 == short(mirror, listings).position
     mirror.publish()
     assert ("behind", 1) == status(mirror, listings)
     mirror.assert_current(**SHORT)

@@ -11,6 +11,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli import main
 from mirrorlib.errors import JournalError
+from operate.test_status import applied
 from tables import assert_feed_replays, newest_version, read_rows
 from zones import TableWriter, ZoneWriter
 
@@ -201,6 +202,52 @@ def test_a_gone_table_is_dropped_when_that_is_asked_for(
     re_create(orders)
     assert "current" == apply(spark, zone, target, on_gone="drop")["orders"].state
     assert {7: "new"} == values(spark, target)
+
+
+def test_no_table_is_made_inside_one_that_is_kept(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """Cleaning up the outer one would delete the inner one's files: the way out is told before anything is made."""
+    outer = zone.table("orders", keys=["id"])
+    outer.file([{"id": 1}])
+    applied(zone, target, outer)
+    (Path(target) / "orders" / "_delta_log").mkdir(parents=True)
+    shutil.rmtree(outer.folder)
+    zone.table("items", keys=["id"], schema="orders").file([{"id": 1}])
+
+    planned = {table.table: table for table in mirrorlib.plan(spark, str(zone), target).tables}
+    found = apply(spark, zone, target)
+
+    states = {"orders": "gone", "orders/items": "failed"}
+    assert states == {name: table.state for name, table in found.items()}
+    assert states == {name: table.state for name, table in planned.items()}
+    reason = found["orders/items"].reason
+    assert "orders/items and orders would lie one inside the other" in reason
+    assert "--on-gone drop" in reason
+    assert reason == planned["orders/items"].reason
+    assert ["_delta_log"] == [path.name for path in (Path(target) / "orders").iterdir()]
+
+
+@pytest.mark.thorough
+def test_a_table_takes_the_place_of_one_that_was_dropped(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """What was refused beside it is nobody's, so it may be dropped."""
+    shutil.rmtree(orders.folder)
+    zone.table("items", keys=["id"], schema="orders").file([{"id": 1}])
+    zone.table("Other", keys=["id"]).file([{"id": 1}])
+    refused = apply(spark, zone, target)
+    assert {"Other": "failed", "other": "failed", "orders/items": "failed", "orders": "gone"} == {
+        name: table.state for name, table in refused.items()
+    }
+    shutil.rmtree(zone.root / "Other")
+
+    first = apply(spark, zone, target, on_gone="drop")
+    second = apply(spark, zone, target)
+
+    assert ("gone", "failed") == (first["orders"].state, first["orders/items"].state)
+    assert "was dropped" in first["orders"].reason
+    assert "current" == second["orders/items"].state
 
 
 @pytest.mark.thorough

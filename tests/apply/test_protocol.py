@@ -23,7 +23,7 @@ import mirrorlib
 from mirrorlib.apply.protocol import carry_out, prepare_again
 from mirrorlib.errors import TableBusyError
 from mirrorlib.store import LocalStore
-from mirrors import Killed, Mirror, at
+from mirrors import KEYS, Killed, Mirror, at
 from oracle import assert_same_rows, multiset
 from tables import read_rows
 from zones import ZoneWriter, damage_pages
@@ -228,6 +228,43 @@ def test_an_applied_file_that_was_replaced_by_an_older_one_is_told(
     os.utime(mirror.replace(1), ns=(written, written - 1))
 
     assert f"{first.name} was applied and has been changed since" in mirror.run().warnings[0]
+
+
+def test_an_applied_file_that_is_overwritten_during_a_run_is_told(mirror: Mirror) -> None:
+    """The listing behind a batch shows it, and the next plan would take it for known."""
+    meant = mirror.files[1]
+    mirror.publish()
+
+    def overwrite() -> None:
+        mirror.replace(2)
+        mirror.publish()
+
+    found = mirror.run(observe=at("commit", "before", overwrite))
+
+    mirror.files[1] = meant
+    mirror.assert_holds()
+    told = f"{mirror.file_name(2)} was applied and has been changed since; it is not read again"
+    assert ("current", 4, (told,)) == (found.state, found.position, found.warnings)
+
+
+@pytest.mark.thorough
+def test_a_source_that_starts_over_during_a_run_stops_the_table(mirror: Mirror) -> None:
+    """What it publishes then continues nothing, though its numbers do."""
+    mirror.publish()
+    meant = list(mirror.files)
+
+    def start_over() -> None:
+        mirror.drop_and_publish(4)
+        mirror.table.metadata(keys=KEYS)
+
+    found = mirror.run(observe=at("commit", "before", start_over))
+
+    assert ("blocked", 3) == (found.state, found.position)
+    assert "the source may have started over" in found.reason
+    mirror.files = meant
+    mirror.assert_holds()
+    assert "the source may have started over" in mirror.run().reason
+    mirror.assert_holds()
 
 
 def test_a_file_from_a_clock_ahead_of_ours_stays_known(mirror: Mirror) -> None:
@@ -696,6 +733,30 @@ def test_a_runner_of_an_old_life_that_was_about_to_commit_is_fenced(mirror: Mirr
     mirror.assert_holds()
     mirror.publish()
     mirror.assert_current()
+
+
+@pytest.mark.thorough("void")
+@pytest.mark.parametrize("damage", [False, True], ids=["commit", "void"])
+def test_a_runner_of_an_old_life_s_first_batch_is_told_of_the_reset(
+    fresh: Mirror, damage: bool
+) -> None:
+    """The new life has made the table meanwhile: it is nobody else's, and nothing has to be removed."""
+    fresh.publish()
+    fresh.run_until("plan", "after")
+    slow = fresh.open_work()
+    plan = fresh.plan(slow, 1)
+    prepared = None if damage else prepare_again(slow, plan)
+    if damage:
+        fresh.replace(1)
+    fresh.reset()
+    fresh.assert_current()
+    newest = fresh.newest
+
+    with pytest.raises(TableBusyError, match="reset"):
+        carry_out(slow, plan, prepared, {})
+
+    assert newest == fresh.newest
+    fresh.assert_current()
 
 
 @pytest.mark.thorough

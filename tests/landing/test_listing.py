@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.errors import LandingZoneError
+from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
     Applied,
@@ -20,7 +20,7 @@ from mirrorlib.landing.listing import (
     see_partitions,
 )
 from mirrorlib.landing.names import TableName, partition_values, sequence_name
-from mirrorlib.store import LocalStore, StoredFile, open_store
+from mirrorlib.store import Folder, LocalStore, StoredFile, open_store
 from zones import write_at
 
 
@@ -90,6 +90,25 @@ def test_ignored_folders_are_no_tables(root: Path) -> None:
 def test_an_empty_zone_has_no_tables(root: Path) -> None:
     """That is no error: the publisher has not begun."""
     assert [] == tables(root)
+
+
+def test_a_schema_folder_that_cannot_be_listed_hides_no_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused under its own name, and collides with nothing."""
+    for folder in ("closed.schema/orders", "dbo.schema/orders", "closed", "items"):
+        (root / folder).mkdir(parents=True)
+    real = LocalStore.list_folder
+
+    def list_folder(store: LocalStore, folder: str) -> Folder | None:
+        if folder == "closed.schema":
+            msg = "permission denied"
+            raise StoreError(msg)
+        return real(store, folder)
+
+    assert ["closed!", "closed/orders!", "dbo/orders", "items"] == tables(root)
+    monkeypatch.setattr(LocalStore, "list_folder", list_folder)
+    assert ["closed", "closed/*!", "dbo/orders", "items"] == tables(root)
 
 
 def test_a_missing_zone_is_an_error(root: Path) -> None:

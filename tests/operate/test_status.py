@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
+from mirrorlib.apply.choose import UNTYPED
 from mirrorlib.apply.journal import Journal
 from mirrorlib.apply.onboard import open_folder
 from mirrorlib.apply.record import Done, Plan, PlannedFile, Policies
@@ -160,6 +161,50 @@ def test_a_table_that_has_applied_nothing(zone: ZoneWriter, target: str) -> None
     found = status(target, "orders")
     assert ("waiting", None, None) == (found.state, found.position, found.version)
     assert read_status(target).ok
+
+
+def test_a_table_waits_no_longer_than_for_what_it_waits_for(zone: ZoneWriter, target: str) -> None:
+    """The last word of a run is not repeated beside what has come since."""
+    orders = zone.table("orders", with_metadata=False)
+    missing = "_metadata.json is missing. The table waits until its publisher writes it."
+    applied(zone, target, orders, state="waiting", reason=missing)
+    first = orders.file([{"id": 1}])
+    assert ("waiting", missing) == ((found := status(target, "orders")).state, found.reason)
+    first.unlink()
+    orders.metadata(keys=["id"])
+    found = status(target, "orders")
+    assert ("waiting", "No change file has been published yet.") == (found.state, found.reason)
+
+    orders.file([{"id": 1}], number=1)
+
+    found = status(target, "orders")
+    assert ("behind", 1, first.name) == (found.state, found.unapplied, found.file)
+    assert "1 change file is not applied yet" in found.reason
+
+
+def test_a_table_waits_for_a_type_until_a_run_has_found_one(zone: ZoneWriter, target: str) -> None:
+    """Whether the next file has one is not seen without opening it."""
+    orders = zone.table("orders", keys=["id"])
+    first = orders.file([{"id": None}])
+    journal = Journal(open_store(f"{target}/_mirrorlib"), TableName(None, "orders"))
+    word = {"state": "waiting", "reason": UNTYPED, "file": first.name, "zone": str(zone)}
+    journal.write_status(word)
+    orders.file([{"id": 2}])
+
+    found = status(target, "orders")
+
+    assert ("waiting", UNTYPED, 2) == (found.state, found.reason, found.unapplied)
+
+
+def test_a_table_whose_metadata_was_away_for_a_while_is_current(
+    zone: ZoneWriter, target: str
+) -> None:
+    """It waited while it was away; nothing has come since."""
+    orders = zone.table("orders", keys=["id"])
+    orders.file([{"id": 1}])
+    applied(zone, target, orders, state="waiting", reason="_metadata.json is missing.")
+
+    assert ("current", "") == ((found := status(target, "orders")).state, found.reason)
 
 
 def test_a_zone_that_is_gone_leaves_the_last_word(zone: ZoneWriter, target: str) -> None:
