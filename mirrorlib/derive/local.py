@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.keys.columns import Followed, declared_columns
 from mirrorlib.keys.outputs import TYPE, Column, outputs_of, split
-from mirrorlib.keys.plan import Node
+from mirrorlib.keys.plan import Node, walk
 from mirrorlib.keys.rules import judge
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ _LISTED = frozenset({"Deduplicate", "Window"})  # rows of one group are equal in
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
 _EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
+_WORD = re.compile(r"\w+")
 _BOTH = 2  # sides of a join
 
 
@@ -121,7 +122,9 @@ def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> R
             told = why or f"{_told(node, side)} brings rows of several keys together"
             return Reach(whole=False, own=False, why=told)
     reach.columns = {
-        name: frozenset(number for _, number in column.columns) for name, column in followed.items()
+        name: frozenset(number for _, number in column.columns)
+        for name, column in followed.items()
+        if column.lost_at is None
     }
     return reach
 
@@ -153,7 +156,7 @@ def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
 def _keep(followed: dict[str, Followed], numbers: Iterable[str]) -> None:
     listed = set(numbers)
     for name, column in list(followed.items()):
-        if not listed & {number for _, number in column.columns}:
+        if column.lost_at is not None or not listed & {number for _, number in column.columns}:
             del followed[name]
 
 
@@ -190,7 +193,7 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
 
 def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     kind, _, condition = node.text.strip().partition(", ")
-    equal = list(_equalities(condition))
+    equal = [pair for pair in _equalities(condition) if all(_is_given(one, node) for one in pair)]
     preserved = {"LeftOuter": 0, "LeftSemi": 0, "LeftAnti": 0, "RightOuter": 1}
     if kind in {"Inner", "Cross"}:
         for column in followed.values():
@@ -231,6 +234,16 @@ def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
     found = _EQUAL.fullmatch(inner)
     if found is not None:
         yield (found[1], found[2]), (found[3], found[4])
+
+
+def _is_given(column: Column, join: Node) -> bool:
+    """Say whether a text is a column of a join's inputs, and not what is computed of one.
+
+    Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
+    """
+    if _WORD.fullmatch(column[0]):
+        return True
+    return any(column in outputs_of(node) for node in walk(*join.children))
 
 
 def _inside(text: str) -> str | None:

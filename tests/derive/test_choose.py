@@ -33,6 +33,7 @@ class Given:
 
 Transform = Callable[[Given], "DataFrame"]
 ROWS, KEYS, FULL = "row-wise", "affected keys", "full"
+BY_CI = (("c", "C"), ("i", "I"))
 BY_C, BY_I, BY_BOTH = (("c", "c"),), (("i", "i"),), (("c", "c"), ("i", "i"))
 
 
@@ -80,6 +81,7 @@ BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
     "explode": (lambda t: t.d.select("c", "i", t.f.explode("a")), ROWS, BY_BOTH),
     "repartition": (lambda t: t.d.repartition(2).sort("v"), ROWS, BY_BOTH),
     "part of the key": (lambda t: t.d.drop("i"), KEYS, BY_C),
+    "written otherwise": (lambda t: t.d.select("C", "I").where("c > 1"), ROWS, BY_CI),
     "overwritten": (lambda t: t.d.withColumn("i", t.f.lit(1)), KEYS, BY_C),
     "swapped": (lambda t: t.d.selectExpr("c AS i", "i AS c"), ROWS, (("c", "i"), ("i", "c"))),
     "group": (lambda t: t.d.groupBy("c").agg(t.f.sum("v")), KEYS, BY_C),
@@ -146,6 +148,10 @@ BY_THE_OTHER: dict[str, tuple[Transform, tuple[tuple[str, str], ...]]] = {
     "renamed behind it": (
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v").withColumnRenamed("v", "x"),
         (("n", "x"),),
+    ),
+    "inner join on an odd name": (
+        lambda t: t.d.withColumnRenamed("v", "-v").join(t.o, t.f.col("-v") == t.o.n),
+        (("n", "-v"),),
     ),
     "anti join": (
         lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > 1), "left_anti"),
@@ -240,6 +246,22 @@ OTHER_IN_FULL: dict[str, tuple[Transform, str]] = {
         lambda t: t.d.join(t.o, t.d.v.cast("string") == t.o.n, "left"),
         "not by the source's keys",
     ),
+    "by what is negated": (
+        lambda t: t.d.join(t.o, -t.d.v == t.o.n, "left"),
+        "not by the source's keys",
+    ),
+    "by what is complemented": (
+        lambda t: t.d.join(t.o, t.f.bitwise_not(t.d.v) == t.o.n, "left"),
+        "not by the source's keys",
+    ),
+    "by what is negated, inner": (
+        lambda t: t.d.join(t.o, -t.d.v == t.o.n).select("c", "v", "w"),
+        "do not come out",
+    ),
+    "by what is complemented, inner": (
+        lambda t: t.d.join(t.o, t.f.bitwise_not(t.d.v) == t.o.n).select("c", "v", "w"),
+        "do not come out",
+    ),
     "by either": (
         lambda t: t.d.join(t.o, (t.d.v == t.o.n) | (t.d.i == t.o.n), "left"),
         "not by the source's keys",
@@ -294,6 +316,22 @@ def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: 
 
     assert "full" == choice.how, name
     assert why in choice.why
+
+
+@pytest.mark.parametrize("same", ["(NOT b) = n", "(s LIKE t) = n"])
+def test_what_is_printed_like_a_column_is_none(spark: SparkSession, same: str) -> None:
+    """Spark writes no parentheses around it; the key is not the column that stands last in it."""
+    from pyspark.sql import functions as f
+
+    sources = [
+        framed(spark, "c int, b boolean, s string, t string", "c"),
+        framed(spark, "n boolean, w int", "n"),
+    ]
+    d, o = (one.frame for one in sources)
+    result = d.join(o, f.expr(same)).select("c", "b", "t", "w")
+    choice = choose(shape_of(result, sources), sources, [1])
+
+    assert ("full", "n: the key columns do not come out") == (choice.how, choice.why)
 
 
 def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
