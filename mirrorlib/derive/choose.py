@@ -131,7 +131,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         nodes = nodes_above(root, [one.marker for one in framed])
         told = _hash(result.sparkSession, root, framed)
         why = _trouble(result, root, nodes, framed)
-        reaches = tuple(reach_of(root, one.marker, _kinds(one)) for one in framed)
+        reaches = tuple(reach_of(root, one.marker, _kinds(one), nodes) for one in framed)
     except UnreadablePlanError as exc:
         return Shape(told="", why=f"its plan cannot be relied on: {exc}")
     return Shape(

@@ -18,7 +18,7 @@ from mirrorlib.keys.plan import Node, walk
 from mirrorlib.keys.rules import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 _ROW_BY_ROW = frozenset(
     {
@@ -39,6 +39,8 @@ _ROW_BY_ROW = frozenset(
 )
 _BY_KEY = frozenset({"Aggregate", "Distinct"})  # rows of one group are equal in what comes out
 _LISTED = frozenset({"Deduplicate", "Window"})  # rows of one group are equal in what is listed
+# Of rows that nothing has changed they may give others another time.
+_PICKING = frozenset({"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample"})
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
 _EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
@@ -64,13 +66,14 @@ class Reach:
     why: str = ""
 
 
-def reach_of(root: Node, marker: str, keys: Mapping[str, str]) -> Reach:
+def reach_of(root: Node, marker: str, keys: Mapping[str, str], nodes: Iterable[Node]) -> Reach:
     """Follow a source from its mark, an alias, to the end of a plan.
 
     Args:
         root: the plan.
         marker: the alias.
         keys: the source's key columns, and their types as Spark prints them.
+        nodes: the operators of the transformation.
 
     Raises:
         UnreadablePlanError: its key columns cannot be told apart.
@@ -86,6 +89,9 @@ def reach_of(root: Node, marker: str, keys: Mapping[str, str]) -> Reach:
         return Reach(columns={}, whole=False, why="the source is read inside an expression")
     if not keys:
         return Reach(columns={}, whole=False, why="the source has no keys")
+    why = _picked(nodes, {id(node) for node, _ in way})
+    if why:
+        return Reach(columns={}, whole=False, why=why)
     columns = declared_columns(marked.children[0], keys)
     return _follow(way, {name: Followed(column, keys[name]) for name, column in columns.items()})
 
@@ -108,6 +114,19 @@ def _ways(root: Node, marker: str) -> Iterator[tuple[Node, list[tuple[Node, int]
 def is_mark(node: Node, marker: str) -> bool:
     """Say whether a node is the alias that marks a source."""
     return node.operator == "SubqueryAlias" and node.text.strip() == marker
+
+
+def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
+    """Say what beside a source's way picks rows: what is there of other keys was made of the last pick."""
+    for node in nodes:
+        everything = node.operator == "Window" and not _listed(node)
+        if id(node) in way or not (everything or node.operator in _PICKING):
+            continue
+        outputs = outputs_of(node)
+        if node.operator == "Deduplicate" and outputs and {n for _, n in outputs} <= _listed(node):
+            continue  # by all columns: there is nothing to pick
+        return f"{_told(node, 0)} may pick other rows each time of what it is joined with"
+    return ""
 
 
 def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> Reach:

@@ -99,6 +99,11 @@ BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
     "left join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "left"), KEYS, BY_BOTH),
     "inner join": (lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > t.d.i)), KEYS, BY_BOTH),
     "cross join": (lambda t: t.d.crossJoin(t.o), KEYS, BY_BOTH),
+    "left join of different rows": (
+        lambda t: t.d.join(t.o.distinct(), t.d.v == t.o.n, "left"),
+        KEYS,
+        BY_BOTH,
+    ),
     "semi join": (lambda t: t.d.join(t.o, t.d.v < t.o.n, "left_semi"), KEYS, BY_BOTH),
     "sql": (
         lambda t: _view(t.d).sql(
@@ -220,6 +225,26 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
         "do not come out",
     ),
     "rollup": (lambda t: t.d.rollup("c").count(), "not known"),
+    "limit of another source": (
+        lambda t: t.d.join(t.o.limit(3), t.d.v == t.o.n, "left"),
+        "c: limit may pick other rows",
+    ),
+    "offset of another source": (
+        lambda t: t.d.join(t.o.offset(1), t.d.v == t.o.n, "left"),
+        "offset may pick other rows",
+    ),
+    "sample of another source": (
+        lambda t: t.d.join(t.o.sample(0.5, 1), t.d.v == t.o.n, "left"),
+        "sample may pick other rows",
+    ),
+    "one row for each value of another source": (
+        lambda t: t.d.join(t.o.dropDuplicates(["w"]), t.d.v == t.o.w, "left"),
+        "dropDuplicates may pick other rows",
+    ),
+    "window of all rows of another source": (
+        lambda t: t.d.crossJoin(t.o.selectExpr("n", "w AS v").select(over(t.f).alias("s"))),
+        "window functions may pick other rows",
+    ),
     "full join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "full"), "FullOuter"),
     "rand": (lambda t: t.d.where(t.f.rand() > 2), "rand gives another value each time"),
     "now": (lambda t: t.d.withColumn("t", t.f.current_timestamp()), "current_timestamp gives"),
