@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from mirrorlib.apply.sessions import configured
-from mirrorlib.derive.choose import Choice, choose, shape_of
+from mirrorlib.derive.choose import Choice, Shape, choose, shape_of
 from mirrorlib.derive.frames import Framed
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.tags import MARKER, read_tags, tag_columns
@@ -53,8 +53,8 @@ def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
     )
 
 
-def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
-    """Choose for a table of (c, i) and one of (n)."""
+def shaped(spark: SparkSession, transform: Transform) -> tuple[Shape, list[Framed]]:
+    """Look at what is made of a table of (c, i) and one of (n)."""
     from pyspark.sql import functions as f
 
     sources = [
@@ -62,7 +62,13 @@ def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
         framed(spark, "n int, w int", "n"),
     ]
     result = transform(Given(sources[0].frame, sources[1].frame, f))
-    return choose(shape_of(result, sources), sources, changed or (0,))
+    return shape_of(result, sources), sources
+
+
+def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
+    """Choose for a table of (c, i) and one of (n)."""
+    shape, sources = shaped(spark, transform)
+    return choose(shape, sources, changed or (0,))
 
 
 def over(f: Any, *columns: str) -> Any:
@@ -70,6 +76,26 @@ def over(f: Any, *columns: str) -> Any:
     from pyspark.sql import Window
 
     return f.sum("v").over(Window.partitionBy(*columns).orderBy("v"))
+
+
+MOVES: dict[str, tuple[Transform, str]] = {
+    "days": (
+        lambda t: t.d.where("date_add(DATE '2020-01-01', v) >= current_date()"),
+        "current_date gives another value each time",
+    ),
+    "whatever a function does": (
+        lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v") & (t.f.now() > "2020-01-01")),
+        "now gives another value each time",
+    ),
+    "another table": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no"),
+    "rows written down": (
+        lambda t: t.d.join(t.d.sparkSession.sql("SELECT * FROM VALUES (1) AS t(v)"), "v"),
+        "",
+    ),
+    "numbers that are drawn": (lambda t: t.d.where(t.f.rand() > 2), ""),
+    "a function of a user's": (lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v")), ""),
+    "keys": (lambda t: t.d.groupBy("c").agg(t.f.sum("v")), ""),
+}
 
 
 BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
@@ -341,6 +367,16 @@ def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: 
 
     assert "full" == choice.how, name
     assert why in choice.why
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_becomes_another_without_new_versions_is_told(spark: SparkSession, name: str) -> None:
+    """Time and what is no source; not what is drawn, nor what stands in the transformation itself."""
+    transform, why = MOVES[name]
+    shape, _ = shaped(spark, transform)
+
+    assert why in shape.moves
+    assert bool(why) == bool(shape.moves)
 
 
 @pytest.mark.parametrize("same", ["(NOT b) = n", "(s LIKE t) = n"])
