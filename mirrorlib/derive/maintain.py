@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.commit import Mark
-from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, stored_keys
+from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, missing_columns, stored_keys
 from mirrorlib.apply.sessions import configured, lend_session, read_conf
 from mirrorlib.derive.kept import DELETED_AT, OWNED, View, check_owner, ensure_table
 from mirrorlib.derive.place import find_place
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import read_keyed
+from mirrorlib.feed.owners import keeps_columns
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import keys_of, require_keys
@@ -113,7 +114,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     """Read a table that `maintain_current_view` keeps: live rows alone, with their keys.
 
     Raises:
-        KeysError: the table is no such view.
+        KeysError: the table is no such view, or a column of its keys is another one by now.
 
     """
     found = find_feed_table(spark, target)
@@ -124,6 +125,12 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
         msg = "the table holds no current view that mirrorlib keeps"
         raise KeysError(msg, table=target, next_step="Make one with maintain_current_view.")
     told = read_keyed(spark, found, commits.newest)
+    gone = missing_columns(keys, told.columns)
+    if gone or not keeps_columns(commits, commits.newest, keys.columns):
+        msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
+        step = "Give the columns the names that they had, or drop the table and let the view be made anew."
+        column = ", ".join(gone or keys.columns)
+        raise KeysError(msg, table=target, column=column, next_step=step)
     rows = live_rows(untag(told), keys).drop(DELETED_AT)
     if not keys_of(told).primary and commits.newest:  # somebody else has written
         return tag_columns(rows, Keys(partition=keys.partition), "current_view")

@@ -367,6 +367,28 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
         read_current_view(spark, f"{view}2")
 
 
+@pytest.mark.thorough("key")
+@pytest.mark.parametrize("was", ["id", "gone"], ids=["key", "deletion column"])
+def test_a_column_that_is_another_one_is_not_taken_for_a_key(
+    spark: SparkSession, view: str, was: str
+) -> None:
+    """Renamed, and its name given to a new one: by that every row is live, or one record."""
+    maintain_current_view(changelog(spark, DELETE, OTHER), view)
+    kind = spark.table(f"delta.`{view}`").schema[was].dataType.simpleString()
+
+    def change(statement: str) -> None:
+        spark.sql(f"ALTER TABLE delta.`{view}` {statement}")
+
+    change("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    assert [OTHER] == live(spark, view)
+    change(f"RENAME COLUMN {was} TO was")
+    with pytest.raises(KeysError, match=f"column {was}: a column of the view's keys was renamed"):
+        read_current_view(spark, view)
+    change(f"ADD COLUMN {was} {kind}")
+    with pytest.raises(KeysError, match="a column of the view's keys was renamed"):
+        read_current_view(spark, view)
+
+
 def marks(view: str) -> list[dict[str, object]]:
     """Return what the commits of a table say that are marked as ours."""
     return [version.ours for version in read_versions(view) if version.ours is not None]
