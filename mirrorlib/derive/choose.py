@@ -70,7 +70,11 @@ _OF_THE_MOMENT = frozenset(
     }
 )
 # What a session sets that no plan prints, and by which the same rows become others.
-_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+_SETTINGS = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.legacy.timeParserPolicy",
+)
 _NUMBER = re.compile(r"#\d+")
 # Columns by an alias, variables of lambdas, queries in expressions.
 _GIVEN = re.compile(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mirrorlib.feed.window import Window
 
 MOVES = "moves"  # in what a commit says: why it is to be followed by another without a new version
-_AFRESH = "the transformation, or the session's time zone or ANSI mode, is another one than in the last run"
+_AFRESH = "the transformation or the session's time zone, ANSI mode or time parser is another one than in the last run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

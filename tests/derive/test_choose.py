@@ -414,7 +414,11 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize(
     "setting, value",
-    [("spark.sql.session.timeZone", "Asia/Tokyo"), ("spark.sql.ansi.enabled", "other")],
+    [
+        ("spark.sql.session.timeZone", "Asia/Tokyo"),
+        ("spark.sql.ansi.enabled", "other"),
+        ("spark.sql.legacy.timeParserPolicy", "LEGACY"),
+    ],
 )
 def test_what_the_session_sets_is_a_part_of_a_transformation(
     spark: SparkSession, setting: str, value: str
