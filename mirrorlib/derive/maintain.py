@@ -67,8 +67,8 @@ def maintain_current_view(
 
     Raises:
         KeysLostError: there is no primary key, or a part of it was lost.
-        KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys or
-            columns of arrival.
+        KeysError: nothing tells which row is newer, a key is NULL, the changelog is resolved already, so that its
+            tombstones are missing, or the table was made with other keys or columns of arrival.
         SchemaError: the table's columns are not the changelog's; new ones are added.
         ForeignWriteError: somebody else has written to the table.
 
@@ -78,6 +78,12 @@ def maintain_current_view(
         raise KeysError(msg, table=target, next_step="Name a checkpoint.")
     spark = changes.sparkSession
     keys = require_keys(changes, primary=True)
+    if keys.unique and keys.deleted is not None:
+        msg = (
+            "the changelog is resolved already: what it says of deleted records is no longer there"
+        )
+        step = "Hand over the changelog itself, not its current view."
+        raise KeysError(msg, table=target, column=keys.deleted, next_step=step)
     view = View(
         place=find_place(spark, target),
         keys=replace(keys, unique=False),  # its tombstones are rows, too

@@ -336,6 +336,8 @@ def test_changelogs_that_cannot_be_kept_are_refused(spark: SparkSession, view: s
         maintain_current_view(plain, view)
     with pytest.raises(KeysError, match="nothing tells which row"):
         maintain_current_view(key_by(plain, "id", cdc=True), view)
+    with pytest.raises(KeysError, match=r"resolved already.*Hand over the changelog itself"):
+        maintain_current_view(current_view(changelog(spark, DELETE)), view)
     with pytest.raises(KeysError, match="_mirror_deleted_at"):
         maintain_current_view(
             key_by(
@@ -464,9 +466,9 @@ def test_a_write_beside_a_merge_does_not_pass_unnoticed(
         maintain_current_view(changelog(spark, OTHER), view)
 
 
-def test_a_view_of_a_view_has_tombstones_of_its_own(spark: SparkSession, view: str) -> None:
-    """What goes into it first may have each key once; the table does not say so, nor does one that has said it."""
-    maintain_current_view(current_view(changelog(spark, INSERT, OTHER)), view)
+def test_a_kept_view_is_never_said_to_have_each_key_once(spark: SparkSession, view: str) -> None:
+    """Its tombstones are rows, too: so what is written in its property does not count."""
+    maintain_current_view(changelog(spark, INSERT, OTHER), view)
     maintain_current_view(changelog(spark, DELETE), view)
 
     def found() -> list[tuple[object, ...]]:
@@ -479,6 +481,18 @@ def test_a_view_of_a_view_has_tombstones_of_its_own(spark: SparkSession, view: s
     told = replace(keys_of(read_table(spark, view)), unique=True).to_json()
     spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.keys' = '{told}')")
     assert [OTHER] == found()
+
+
+@pytest.mark.thorough
+def test_a_changelog_that_is_resolved_already_is_refused(spark: SparkSession, view: str) -> None:
+    """Its tombstones are gone, so a deleted record would stay; one without deletions has none to miss."""
+    with pytest.raises(KeysError, match="column gone: the changelog is resolved already"):
+        maintain_current_view(current_view(changelog(spark, INSERT, DELETE, OTHER)), view)
+    changes = spark.createDataFrame([OTHER], SCHEMA)
+    resolved = current_view(key_by(changes, "id", cdc=True, order_by="at"))
+    maintain_current_view(resolved, view)
+    assert [OTHER] == live(spark, view)
+    assert not keys_of(read_table(spark, view)).unique
 
 
 def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
