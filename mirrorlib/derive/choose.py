@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.sessions import read_conf
+from mirrorlib.derive.literals import literals_of
 from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
@@ -24,7 +25,7 @@ from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_cte
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from mirrorlib.derive.frames import Framed
 
@@ -142,7 +143,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         root = join_ctes(read_plan(result.select(*map(quote, names))))
         numbers = selected_numbers(root, names)
         nodes = nodes_above(root, [one.marker for one in framed])
-        told = _hash(result.sparkSession, root, framed)
+        told = _hash(result, root, framed)
         marks = [one.marker for one in framed]
         above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
         moves = _motion(above)
@@ -164,7 +165,7 @@ def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:
     """Hash what a transformation has done, as `Shape.told` is; "" where its plan cannot be read."""
     try:
         plan = read_plan(result.select(*map(quote, result.columns)))
-        return _hash(result.sparkSession, join_ctes(plan), framed)
+        return _hash(result, join_ctes(plan), framed)
     except UnreadablePlanError:
         return ""
 
@@ -265,12 +266,13 @@ def _used(source: Node, numbers: Mapping[str, str]) -> str:
     )
 
 
-def _hash(spark: SparkSession, root: Node, framed: Sequence[Framed]) -> str:
+def _hash(result: DataFrame, root: Node, framed: Sequence[Framed]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
     numbers: dict[str, str] = {}
     given = _given(root)
     marks = {one.marker: str(place) for place, one in enumerate(framed)}
-    lines = [f"{name} {read_conf(spark, name)}" for name in _SETTINGS]
+    lines = [f"{name} {read_conf(result.sparkSession, name)}" for name in _SETTINGS]
+    lines += literals_of(result, marks)
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()

@@ -98,6 +98,25 @@ MOVES: dict[str, tuple[Transform, str]] = {
 }
 
 
+_LISTED = "SELECT 1 FROM range(9) WHERE CAST(id AS string) IN"
+ALIKE: dict[str, tuple[Transform, Transform]] = {
+    "one text or two": (
+        lambda t: t.d.where(t.f.col("v").cast("string").isin("done,void")),
+        lambda t: t.d.where(t.f.col("v").cast("string").isin("done", "void")),
+    ),
+    "a comma in a text": (
+        lambda t: t.d.select(t.f.concat(t.f.lit("x, y"), "c", t.f.lit("z")).alias("s")),
+        lambda t: t.d.select(t.f.concat(t.f.lit("x"), t.f.lit("y"), "c", t.f.lit("z")).alias("s")),
+    ),
+    "types": (
+        lambda t: t.d.select(t.f.array(t.f.lit(1)).alias("s")),
+        lambda t: t.d.select(t.f.array(t.f.lit("1")).alias("s")),
+    ),
+    "inside a query": (
+        lambda t: _view(t.d).sql(f"SELECT c FROM seen WHERE EXISTS ({_LISTED} ('1,2'))"),
+        lambda t: _view(t.d).sql(f"SELECT c FROM seen WHERE EXISTS ({_LISTED} ('1', '2'))"),
+    ),
+}
 BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
     "rename": (
         lambda t: t.d.where("v > 1").selectExpr("c AS x", "i", "v + 1"),
@@ -349,6 +368,7 @@ def test_keys_of_a_joined_source_are_followed_to_equal_columns(
     assert Choice(how="affected keys", columns=((1, columns),)) == chosen(spark, transform, 1)
 
 
+@pytest.mark.thorough("offset of*", "sample of*", "window of all rows *")
 @pytest.mark.parametrize("name", IN_FULL)
 def test_what_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
     """With the reason."""
@@ -359,6 +379,7 @@ def test_what_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
     assert why in choice.why
 
 
+@pytest.mark.thorough("by what is complemented*", "by what is negated")
 @pytest.mark.parametrize("name", OTHER_IN_FULL)
 def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
     """With the reason."""
@@ -410,6 +431,16 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
 
     assert told(1) == told(1)
     assert told(1) != told(2)
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_literals_that_print_alike_are_told_apart(spark: SparkSession, name: str) -> None:
+    """By where they end, and by their types; and the same ones are the same each time."""
+    one, other = ([shaped(spark, transform)[0].told for _ in range(2)] for transform in ALIKE[name])
+
+    assert one[0] == one[1]
+    assert other[0] == other[1]
+    assert one[0] != other[0]
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,7 @@ def test_what_goes_by_no_key_is_computed_in_full(lake: Lake) -> None:
     assert Keys() == report.keys
 
 
+@pytest.mark.thorough
 def test_what_is_no_source_is_read_again_without_a_new_version(lake: Lake) -> None:
     """Nobody can know whether it has changed; a table that reads sources alone is not even computed."""
     called = []
