@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.sessions import read_conf
+from mirrorlib.derive.literals import literals_of
 from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
@@ -24,12 +25,31 @@ from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_cte
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from mirrorlib.derive.frames import Framed
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
-_CONSTANT = frozenset({"OneRowRelation", "Range"})  # of a LocalRelation no plan shows the rows
+_CONSTANT = frozenset({"OneRowRelation", "Range"})
+_WRITTEN_DOWN = "LocalRelation"  # no plan shows its rows; they are the transformation's own
+# What is drawn, or told of files: a result is as right as another, until a source changes.
+_DRAWN = frozenset(
+    {
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "monotonically_increasing_id",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "shuffle",
+        "spark_partition_id",
+        "uniform",
+        "uuid",
+    }
+)
+# What is another thing by and by, though nothing of the sources is.
 _OF_THE_MOMENT = frozenset(
     {
         "current_catalog",
@@ -41,29 +61,21 @@ _OF_THE_MOMENT = frozenset(
         "current_timezone",
         "current_user",
         "curdate",
-        "input_file_block_length",
-        "input_file_block_start",
-        "input_file_name",
         "java_method",
         "localtimestamp",
-        "monotonically_increasing_id",
         "now",
-        "rand",
-        "randn",
-        "random",
-        "randstr",
         "reflect",
         "session_user",
-        "shuffle",
-        "spark_partition_id",
         "try_reflect",
-        "uniform",
         "user",
-        "uuid",
     }
 )
 # What a session sets that no plan prints, and by which the same rows become others.
-_SETTINGS = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+_SETTINGS = (
+    "spark.sql.session.timeZone",
+    "spark.sql.ansi.enabled",
+    "spark.sql.legacy.timeParserPolicy",
+)
 _NUMBER = re.compile(r"#\d+")
 # Columns by an alias, variables of lambdas, queries in expressions.
 _GIVEN = re.compile(
@@ -97,6 +109,7 @@ class Shape:
         reaches: how each source reaches the result.
         outputs: the result's columns by their numbers.
         why: why nothing of it may be left undone; "" where something may.
+        moves: why it may give something else though no source has a new version; "" where it gives the same.
 
     """
 
@@ -104,6 +117,7 @@ class Shape:
     reaches: tuple[Reach, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     why: str = ""
+    moves: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +143,17 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         root = join_ctes(read_plan(result.select(*map(quote, names))))
         numbers = selected_numbers(root, names)
         nodes = nodes_above(root, [one.marker for one in framed])
-        told = _hash(result.sparkSession, root, framed)
-        why = _trouble(result, root, nodes, framed)
-        reaches = tuple(reach_of(root, one.marker, _kinds(one)) for one in framed)
+        told = _hash(result, root, framed)
+        marks = [one.marker for one in framed]
+        above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
+        moves = _motion(above)
+        why = moves or _trouble(result, root, above)
+        reaches = tuple(reach_of(root, one.marker, _kinds(one), nodes) for one in framed)
     except UnreadablePlanError as exc:
-        return Shape(told="", why=f"its plan cannot be relied on: {exc}")
-    return Shape(
-        told=told, reaches=reaches, outputs=tuple(zip(numbers, names, strict=True)), why=why
-    )
+        why = f"its plan cannot be relied on: {exc}"
+        return Shape(told="", why=why, moves=why)
+    outputs = tuple(zip(numbers, names, strict=True))
+    return Shape(told=told, reaches=reaches, outputs=outputs, why=why, moves=moves)
 
 
 def _kinds(source: Framed) -> dict[str, str]:
@@ -148,7 +165,7 @@ def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:
     """Hash what a transformation has done, as `Shape.told` is; "" where its plan cannot be read."""
     try:
         plan = read_plan(result.select(*map(quote, result.columns)))
-        return _hash(result.sparkSession, join_ctes(plan), framed)
+        return _hash(result, join_ctes(plan), framed)
     except UnreadablePlanError:
         return ""
 
@@ -184,25 +201,37 @@ def _named(reach: Reach, shape: Shape) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _trouble(result: DataFrame, root: Node, nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
-    """Say what in a transformation may give something else another time, on rows that have not changed."""
-    marks = [one.marker for one in framed]
-    above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
+def _motion(above: Sequence[Node]) -> str:
+    """Say what in a transformation may give something else another time, though no source has a new version."""
     for node in above:
-        if not node.children and node.operator not in _CONSTANT:
+        if not node.children and node.operator not in {*_CONSTANT, _WRITTEN_DOWN}:
             return f"it reads something that is no source of it ({node.operator})"
-    defined = defined_columns(root)
     if any(is_redacted(node.text) for node in above):
         return "its plan is redacted"
+    return _each_time(_names_called(above), _OF_THE_MOMENT)
+
+
+def _names_called(above: Sequence[Node]) -> set[str]:
+    # What a leaf prints in parentheses, such as a range's ends, is no call.
+    return {name for node in above if node.children for name in called(node)}
+
+
+def _each_time(names: set[str], functions: frozenset[str]) -> str:
+    found = sorted(name for name in names if name.lower() in functions)
+    return f"{found[0]} gives another value each time" if found else ""
+
+
+def _trouble(result: DataFrame, root: Node, above: Sequence[Node]) -> str:
+    """Say what in a transformation may give something else another time, on rows that have not changed."""
+    if any(node.operator == _WRITTEN_DOWN for node in above):
+        return f"it reads something that is no source of it ({_WRITTEN_DOWN})"
+    defined = defined_columns(root)
     if any(calls_python(node, defined) for node in above):
         return "it calls a function of a user's"
-    # What a leaf prints in parentheses, such as a range's ends, is no call.
-    names = {name for node in above if node.children for name in called(node)}
-    moment = sorted(name for name in names if name.lower() in _OF_THE_MOMENT)
-    if moment:
-        return f"{moment[0]} gives another value each time"
+    names = _names_called(above)
     foreign = user_defined(result.sparkSession, sorted(names))
-    return f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
+    unknown = f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
+    return _each_time(names, _DRAWN) or unknown
 
 
 def _given(root: Node) -> set[str]:
@@ -237,12 +266,13 @@ def _used(source: Node, numbers: Mapping[str, str]) -> str:
     )
 
 
-def _hash(spark: SparkSession, root: Node, framed: Sequence[Framed]) -> str:
+def _hash(result: DataFrame, root: Node, framed: Sequence[Framed]) -> str:
     """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
     numbers: dict[str, str] = {}
     given = _given(root)
     marks = {one.marker: str(place) for place, one in enumerate(framed)}
-    lines = [f"{name} {read_conf(spark, name)}" for name in _SETTINGS]
+    lines = [f"{name} {read_conf(result.sparkSession, name)}" for name in _SETTINGS]
+    lines += literals_of(result, marks)
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.apply.commit import Mark, mark_nothing
 from mirrorlib.apply.keyed import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.apply.table import open_log
-from mirrorlib.derive.compute import compute
+from mirrorlib.derive.compute import MOVES, compute
 from mirrorlib.derive.job import Job, Target, tell_step
 from mirrorlib.derive.record import write_record
 from mirrorlib.derive.report import DeriveReport, SourceReport
@@ -140,6 +140,7 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         ON: target.seen.newest,
         "how": computed.how,
         "plan": computed.told,
+        MOVES: computed.moves,
         _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
         "sources": [
             {"stream": plan.stream, "until": plan.until, "table_id": plan.table_id}

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from mirrorlib.derive.place import Place
     from mirrorlib.feed.window import Window
 
-_AFRESH = "the transformation, or the session's time zone or ANSI mode, is another one than in the last run"
+MOVES = "moves"  # in what a commit says: why it is to be followed by another without a new version
+_AFRESH = "the transformation or the session's time zone, ANSI mode or time parser is another one than in the last run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,11 @@ class Held:
     version: int
     facts: Mapping[str, Any]
 
+    @property
+    def moves(self) -> bool:
+        """Say whether it may have to become something else though no source has a new version; not told is perhaps."""
+        return self.facts.get(MOVES) != ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
@@ -66,6 +72,7 @@ class Computed:
         why: why by all of them.
         result: the transformation's result on all of them, for its columns.
         told: the transformation, hashed; "" where its plan cannot be read.
+        moves: why it may give something else though no source has a new version; "" where it gives the same.
         keys: what became of the keys.
         new: rows that have to be there.
         old: rows that are there in their place; None for all that are, columns too.
@@ -78,6 +85,7 @@ class Computed:
     why: str
     result: DataFrame
     told: str
+    moves: str
     keys: KeysReport
     new: DataFrame
     old: DataFrame | None
@@ -178,7 +186,7 @@ def _windows(work: _Work, *, rebuild: bool) -> tuple[Window, ...] | str:
         return windows
     if work.shape.told != work.held.facts.get("plan"):
         return _AFRESH
-    if work.shape.why and any(window.changes for window in windows):
+    if work.shape.why and (work.shape.moves or any(window.changes for window in windows)):
         return work.shape.why
     if work.added != []:
         return "its columns change"
@@ -253,6 +261,7 @@ def _told(
         why=why,
         result=work.result,
         told=work.shape.told,
+        moves=work.shape.moves,
         keys=explain_keys(work.result),
         new=new,
         old=old,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.keys.columns import Followed, declared_columns
 from mirrorlib.keys.outputs import TYPE, Column, outputs_of, split
-from mirrorlib.keys.plan import Node
+from mirrorlib.keys.plan import Node, walk
 from mirrorlib.keys.rules import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 _ROW_BY_ROW = frozenset(
     {
@@ -39,9 +39,12 @@ _ROW_BY_ROW = frozenset(
 )
 _BY_KEY = frozenset({"Aggregate", "Distinct"})  # rows of one group are equal in what comes out
 _LISTED = frozenset({"Deduplicate", "Window"})  # rows of one group are equal in what is listed
+# Of rows that nothing has changed they may give others another time.
+_PICKING = frozenset({"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample"})
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
 _EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
+_WORD = re.compile(r"\w+")
 _BOTH = 2  # sides of a join
 
 
@@ -63,13 +66,14 @@ class Reach:
     why: str = ""
 
 
-def reach_of(root: Node, marker: str, keys: Mapping[str, str]) -> Reach:
+def reach_of(root: Node, marker: str, keys: Mapping[str, str], nodes: Iterable[Node]) -> Reach:
     """Follow a source from its mark, an alias, to the end of a plan.
 
     Args:
         root: the plan.
         marker: the alias.
         keys: the source's key columns, and their types as Spark prints them.
+        nodes: the operators of the transformation.
 
     Raises:
         UnreadablePlanError: its key columns cannot be told apart.
@@ -85,6 +89,9 @@ def reach_of(root: Node, marker: str, keys: Mapping[str, str]) -> Reach:
         return Reach(columns={}, whole=False, why="the source is read inside an expression")
     if not keys:
         return Reach(columns={}, whole=False, why="the source has no keys")
+    why = _picked(nodes, {id(node) for node, _ in way})
+    if why:
+        return Reach(columns={}, whole=False, why=why)
     columns = declared_columns(marked.children[0], keys)
     return _follow(way, {name: Followed(column, keys[name]) for name, column in columns.items()})
 
@@ -109,6 +116,19 @@ def is_mark(node: Node, marker: str) -> bool:
     return node.operator == "SubqueryAlias" and node.text.strip() == marker
 
 
+def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
+    """Say what beside a source's way picks rows: what is there of other keys was made of the last pick."""
+    for node in nodes:
+        everything = node.operator == "Window" and not _listed(node)
+        if id(node) in way or not (everything or node.operator in _PICKING):
+            continue
+        outputs = outputs_of(node)
+        if node.operator == "Deduplicate" and outputs and {n for _, n in outputs} <= _listed(node):
+            continue  # by all columns: there is nothing to pick
+        return f"{_told(node, 0)} may pick other rows each time of what it is joined with"
+    return ""
+
+
 def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> Reach:
     reach = Reach()
     above = [node for node, _ in way[1:]]
@@ -121,7 +141,9 @@ def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> R
             told = why or f"{_told(node, side)} brings rows of several keys together"
             return Reach(whole=False, own=False, why=told)
     reach.columns = {
-        name: frozenset(number for _, number in column.columns) for name, column in followed.items()
+        name: frozenset(number for _, number in column.columns)
+        for name, column in followed.items()
+        if column.lost_at is None
     }
     return reach
 
@@ -153,7 +175,7 @@ def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
 def _keep(followed: dict[str, Followed], numbers: Iterable[str]) -> None:
     listed = set(numbers)
     for name, column in list(followed.items()):
-        if not listed & {number for _, number in column.columns}:
+        if column.lost_at is not None or not listed & {number for _, number in column.columns}:
             del followed[name]
 
 
@@ -190,7 +212,7 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
 
 def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     kind, _, condition = node.text.strip().partition(", ")
-    equal = list(_equalities(condition))
+    equal = [pair for pair in _equalities(condition) if all(_is_given(one, node) for one in pair)]
     preserved = {"LeftOuter": 0, "LeftSemi": 0, "LeftAnti": 0, "RightOuter": 1}
     if kind in {"Inner", "Cross"}:
         for column in followed.values():
@@ -231,6 +253,16 @@ def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
     found = _EQUAL.fullmatch(inner)
     if found is not None:
         yield (found[1], found[2]), (found[3], found[4])
+
+
+def _is_given(column: Column, join: Node) -> bool:
+    """Say whether a text is a column of a join's inputs, and not what is computed of one.
+
+    Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
+    """
+    if _WORD.fullmatch(column[0]):
+        return True
+    return any(column in outputs_of(node) for node in walk(*join.children))
 
 
 def _inside(text: str) -> str | None:

@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.commit import Mark
-from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, stored_keys
+from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, missing_columns, stored_keys
 from mirrorlib.apply.sessions import configured, lend_session, read_conf
 from mirrorlib.derive.kept import DELETED_AT, OWNED, View, check_owner, ensure_table
 from mirrorlib.derive.place import find_place
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import read_keyed
+from mirrorlib.feed.owners import keeps_columns
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import keys_of, require_keys
@@ -66,8 +67,8 @@ def maintain_current_view(
 
     Raises:
         KeysLostError: there is no primary key, or a part of it was lost.
-        KeysError: nothing tells which row is newer, a key is NULL, or the table was made with other keys or
-            columns of arrival.
+        KeysError: nothing tells which row is newer, a key is NULL, the changelog is resolved already, so that its
+            tombstones are missing, or the table was made with other keys or columns of arrival.
         SchemaError: the table's columns are not the changelog's; new ones are added.
         ForeignWriteError: somebody else has written to the table.
 
@@ -77,6 +78,12 @@ def maintain_current_view(
         raise KeysError(msg, table=target, next_step="Name a checkpoint.")
     spark = changes.sparkSession
     keys = require_keys(changes, primary=True)
+    if keys.unique and keys.deleted is not None:
+        msg = (
+            "the changelog is resolved already: what it says of deleted records is no longer there"
+        )
+        step = "Hand over the changelog itself, not its current view."
+        raise KeysError(msg, table=target, column=keys.deleted, next_step=step)
     view = View(
         place=find_place(spark, target),
         keys=replace(keys, unique=False),  # its tombstones are rows, too
@@ -113,7 +120,7 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     """Read a table that `maintain_current_view` keeps: live rows alone, with their keys.
 
     Raises:
-        KeysError: the table is no such view.
+        KeysError: the table is no such view, or a column of its keys is another one by now.
 
     """
     found = find_feed_table(spark, target)
@@ -124,6 +131,12 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
         msg = "the table holds no current view that mirrorlib keeps"
         raise KeysError(msg, table=target, next_step="Make one with maintain_current_view.")
     told = read_keyed(spark, found, commits.newest)
+    gone = missing_columns(keys, told.columns)
+    if gone or not keeps_columns(commits, commits.newest, keys.columns):
+        msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
+        step = "Give the columns the names that they had, or drop the table and let the view be made anew."
+        column = ", ".join(gone or keys.columns)
+        raise KeysError(msg, table=target, column=column, next_step=step)
     rows = live_rows(untag(told), keys).drop(DELETED_AT)
     if not keys_of(told).primary and commits.newest:  # somebody else has written
         return tag_columns(rows, Keys(partition=keys.partition), "current_view")

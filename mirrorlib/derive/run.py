@@ -111,7 +111,7 @@ def derive_table(
 
 
 def _bring_up_to_date(job: Job) -> DeriveReport:
-    """Carry out the round that an earlier run has planned, if there is one, and the next, if something is new."""
+    """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
     streams = begun_streams(job.sources, job.place.address)
     target = look(job)
     planned = pending_round(job.sources, streams)
@@ -129,7 +129,8 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
             target = look(job)
         except FeedExpiredError:  # its versions are gone: the newest ones take their place
             end_round(job.sources, planned, "void", 0, 0.0)
-    wanted = job.rebuild or target.held(job.name) is None
+    held = target.held(job.name)
+    wanted = job.rebuild or held is None or (report is None and held.moves)
     tell_step(job, "plan", "before")
     planned = next_round(job.sources, streams, wanted=wanted)
     if planned is None:

@@ -107,17 +107,22 @@ def _copies(told: str, column: Column, kind: str, *, casts: bool) -> list[Column
     What its user casts stands in the same place, so only a cast to the *kind* that is known leaves values alone.
     """
     name, number = column
-    itself = rf"{re.escape(name)}#{number}{TYPE}"
+    itself = rf"{_as_written(name)}#{number}{TYPE}"
     if casts:
         known = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
         itself = rf"(?:{itself}|cast\({itself} as {known}\))"
     return re.findall(rf"(?:^|, ){itself} AS (.*?)#(\d+){TYPE}{_END}", told, re.DOTALL)
 
 
+def _as_written(name: str) -> str:
+    """Match a column's name as Spark prints it: as whoever selects the column has written it."""
+    return f"(?i:{re.escape(name)})"
+
+
 def _kept(told: str, column: Column) -> bool:
     """Say whether a column comes out as it is: one that a function is given, or an index, stands inside of others."""
     name, number = column
-    found = re.finditer(rf"(?:^|, ){re.escape(name)}#{number}{TYPE}{_END}", told)
+    found = re.finditer(rf"(?:^|, ){_as_written(name)}#{number}{TYPE}{_END}", told)
     return any(is_closed(told[: one.start()]) for one in found)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from mirrorlib.apply.sessions import configured
-from mirrorlib.derive.choose import Choice, choose, shape_of
+from mirrorlib.derive.choose import Choice, Shape, choose, shape_of
 from mirrorlib.derive.frames import Framed
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.tags import MARKER, read_tags, tag_columns
@@ -33,6 +33,7 @@ class Given:
 
 Transform = Callable[[Given], "DataFrame"]
 ROWS, KEYS, FULL = "row-wise", "affected keys", "full"
+BY_CI = (("c", "C"), ("i", "I"))
 BY_C, BY_I, BY_BOTH = (("c", "c"),), (("i", "i"),), (("c", "c"), ("i", "i"))
 
 
@@ -52,8 +53,8 @@ def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
     )
 
 
-def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
-    """Choose for a table of (c, i) and one of (n)."""
+def shaped(spark: SparkSession, transform: Transform) -> tuple[Shape, list[Framed]]:
+    """Look at what is made of a table of (c, i) and one of (n)."""
     from pyspark.sql import functions as f
 
     sources = [
@@ -61,7 +62,13 @@ def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
         framed(spark, "n int, w int", "n"),
     ]
     result = transform(Given(sources[0].frame, sources[1].frame, f))
-    return choose(shape_of(result, sources), sources, changed or (0,))
+    return shape_of(result, sources), sources
+
+
+def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
+    """Choose for a table of (c, i) and one of (n)."""
+    shape, sources = shaped(spark, transform)
+    return choose(shape, sources, changed or (0,))
 
 
 def over(f: Any, *columns: str) -> Any:
@@ -71,6 +78,45 @@ def over(f: Any, *columns: str) -> Any:
     return f.sum("v").over(Window.partitionBy(*columns).orderBy("v"))
 
 
+MOVES: dict[str, tuple[Transform, str]] = {
+    "days": (
+        lambda t: t.d.where("date_add(DATE '2020-01-01', v) >= current_date()"),
+        "current_date gives another value each time",
+    ),
+    "whatever a function does": (
+        lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v") & (t.f.now() > "2020-01-01")),
+        "now gives another value each time",
+    ),
+    "another table": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no"),
+    "rows written down": (
+        lambda t: t.d.join(t.d.sparkSession.sql("SELECT * FROM VALUES (1) AS t(v)"), "v"),
+        "",
+    ),
+    "numbers that are drawn": (lambda t: t.d.where(t.f.rand() > 2), ""),
+    "a function of a user's": (lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v")), ""),
+    "keys": (lambda t: t.d.groupBy("c").agg(t.f.sum("v")), ""),
+}
+
+
+_LISTED = "SELECT 1 FROM range(9) WHERE CAST(id AS string) IN"
+ALIKE: dict[str, tuple[Transform, Transform]] = {
+    "one text or two": (
+        lambda t: t.d.where(t.f.col("v").cast("string").isin("done,void")),
+        lambda t: t.d.where(t.f.col("v").cast("string").isin("done", "void")),
+    ),
+    "a comma in a text": (
+        lambda t: t.d.select(t.f.concat(t.f.lit("x, y"), "c", t.f.lit("z")).alias("s")),
+        lambda t: t.d.select(t.f.concat(t.f.lit("x"), t.f.lit("y"), "c", t.f.lit("z")).alias("s")),
+    ),
+    "types": (
+        lambda t: t.d.select(t.f.array(t.f.lit(1)).alias("s")),
+        lambda t: t.d.select(t.f.array(t.f.lit("1")).alias("s")),
+    ),
+    "inside a query": (
+        lambda t: _view(t.d).sql(f"SELECT c FROM seen WHERE EXISTS ({_LISTED} ('1,2'))"),
+        lambda t: _view(t.d).sql(f"SELECT c FROM seen WHERE EXISTS ({_LISTED} ('1', '2'))"),
+    ),
+}
 BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
     "rename": (
         lambda t: t.d.where("v > 1").selectExpr("c AS x", "i", "v + 1"),
@@ -80,6 +126,7 @@ BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
     "explode": (lambda t: t.d.select("c", "i", t.f.explode("a")), ROWS, BY_BOTH),
     "repartition": (lambda t: t.d.repartition(2).sort("v"), ROWS, BY_BOTH),
     "part of the key": (lambda t: t.d.drop("i"), KEYS, BY_C),
+    "written otherwise": (lambda t: t.d.select("C", "I").where("c > 1"), ROWS, BY_CI),
     "overwritten": (lambda t: t.d.withColumn("i", t.f.lit(1)), KEYS, BY_C),
     "swapped": (lambda t: t.d.selectExpr("c AS i", "i AS c"), ROWS, (("c", "i"), ("i", "c"))),
     "group": (lambda t: t.d.groupBy("c").agg(t.f.sum("v")), KEYS, BY_C),
@@ -97,6 +144,11 @@ BY_KEY: dict[str, tuple[Transform, str, tuple[tuple[str, str], ...]]] = {
     "left join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "left"), KEYS, BY_BOTH),
     "inner join": (lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > t.d.i)), KEYS, BY_BOTH),
     "cross join": (lambda t: t.d.crossJoin(t.o), KEYS, BY_BOTH),
+    "left join of different rows": (
+        lambda t: t.d.join(t.o.distinct(), t.d.v == t.o.n, "left"),
+        KEYS,
+        BY_BOTH,
+    ),
     "semi join": (lambda t: t.d.join(t.o, t.d.v < t.o.n, "left_semi"), KEYS, BY_BOTH),
     "sql": (
         lambda t: _view(t.d).sql(
@@ -146,6 +198,10 @@ BY_THE_OTHER: dict[str, tuple[Transform, tuple[tuple[str, str], ...]]] = {
     "renamed behind it": (
         lambda t: t.d.join(t.o.withColumnRenamed("n", "v"), "v").withColumnRenamed("v", "x"),
         (("n", "x"),),
+    ),
+    "inner join on an odd name": (
+        lambda t: t.d.withColumnRenamed("v", "-v").join(t.o, t.f.col("-v") == t.o.n),
+        (("n", "-v"),),
     ),
     "anti join": (
         lambda t: t.d.join(t.o, (t.d.v == t.o.n) & (t.o.w > 1), "left_anti"),
@@ -214,6 +270,26 @@ IN_FULL: dict[str, tuple[Transform, str]] = {
         "do not come out",
     ),
     "rollup": (lambda t: t.d.rollup("c").count(), "not known"),
+    "limit of another source": (
+        lambda t: t.d.join(t.o.limit(3), t.d.v == t.o.n, "left"),
+        "c: limit may pick other rows",
+    ),
+    "offset of another source": (
+        lambda t: t.d.join(t.o.offset(1), t.d.v == t.o.n, "left"),
+        "offset may pick other rows",
+    ),
+    "sample of another source": (
+        lambda t: t.d.join(t.o.sample(0.5, 1), t.d.v == t.o.n, "left"),
+        "sample may pick other rows",
+    ),
+    "one row for each value of another source": (
+        lambda t: t.d.join(t.o.dropDuplicates(["w"]), t.d.v == t.o.w, "left"),
+        "dropDuplicates may pick other rows",
+    ),
+    "window of all rows of another source": (
+        lambda t: t.d.crossJoin(t.o.selectExpr("n", "w AS v").select(over(t.f).alias("s"))),
+        "window functions may pick other rows",
+    ),
     "full join": (lambda t: t.d.join(t.o, t.d.v == t.o.n, "full"), "FullOuter"),
     "rand": (lambda t: t.d.where(t.f.rand() > 2), "rand gives another value each time"),
     "now": (lambda t: t.d.withColumn("t", t.f.current_timestamp()), "current_timestamp gives"),
@@ -239,6 +315,22 @@ OTHER_IN_FULL: dict[str, tuple[Transform, str]] = {
     "by a cast": (
         lambda t: t.d.join(t.o, t.d.v.cast("string") == t.o.n, "left"),
         "not by the source's keys",
+    ),
+    "by what is negated": (
+        lambda t: t.d.join(t.o, -t.d.v == t.o.n, "left"),
+        "not by the source's keys",
+    ),
+    "by what is complemented": (
+        lambda t: t.d.join(t.o, t.f.bitwise_not(t.d.v) == t.o.n, "left"),
+        "not by the source's keys",
+    ),
+    "by what is negated, inner": (
+        lambda t: t.d.join(t.o, -t.d.v == t.o.n).select("c", "v", "w"),
+        "do not come out",
+    ),
+    "by what is complemented, inner": (
+        lambda t: t.d.join(t.o, t.f.bitwise_not(t.d.v) == t.o.n).select("c", "v", "w"),
+        "do not come out",
     ),
     "by either": (
         lambda t: t.d.join(t.o, (t.d.v == t.o.n) | (t.d.i == t.o.n), "left"),
@@ -276,6 +368,7 @@ def test_keys_of_a_joined_source_are_followed_to_equal_columns(
     assert Choice(how="affected keys", columns=((1, columns),)) == chosen(spark, transform, 1)
 
 
+@pytest.mark.thorough("offset of*", "sample of*", "window of all rows *")
 @pytest.mark.parametrize("name", IN_FULL)
 def test_what_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
     """With the reason."""
@@ -286,6 +379,7 @@ def test_what_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
     assert why in choice.why
 
 
+@pytest.mark.thorough("by what is complemented*", "by what is negated")
 @pytest.mark.parametrize("name", OTHER_IN_FULL)
 def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: str) -> None:
     """With the reason."""
@@ -294,6 +388,32 @@ def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: 
 
     assert "full" == choice.how, name
     assert why in choice.why
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_becomes_another_without_new_versions_is_told(spark: SparkSession, name: str) -> None:
+    """Time and what is no source; not what is drawn, nor what stands in the transformation itself."""
+    transform, why = MOVES[name]
+    shape, _ = shaped(spark, transform)
+
+    assert why in shape.moves
+    assert bool(why) == bool(shape.moves)
+
+
+@pytest.mark.parametrize("same", ["(NOT b) = n", "(s LIKE t) = n"])
+def test_what_is_printed_like_a_column_is_none(spark: SparkSession, same: str) -> None:
+    """Spark writes no parentheses around it; the key is not the column that stands last in it."""
+    from pyspark.sql import functions as f
+
+    sources = [
+        framed(spark, "c int, b boolean, s string, t string", "c"),
+        framed(spark, "n boolean, w int", "n"),
+    ]
+    d, o = (one.frame for one in sources)
+    result = d.join(o, f.expr(same)).select("c", "b", "t", "w")
+    choice = choose(shape_of(result, sources), sources, [1])
+
+    assert ("full", "n: the key columns do not come out") == (choice.how, choice.why)
 
 
 def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
@@ -313,9 +433,23 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
     assert told(1) != told(2)
 
 
+@pytest.mark.parametrize("name", ALIKE)
+def test_literals_that_print_alike_are_told_apart(spark: SparkSession, name: str) -> None:
+    """By where they end, and by their types; and the same ones are the same each time."""
+    one, other = ([shaped(spark, transform)[0].told for _ in range(2)] for transform in ALIKE[name])
+
+    assert one[0] == one[1]
+    assert other[0] == other[1]
+    assert one[0] != other[0]
+
+
 @pytest.mark.parametrize(
     "setting, value",
-    [("spark.sql.session.timeZone", "Asia/Tokyo"), ("spark.sql.ansi.enabled", "other")],
+    [
+        ("spark.sql.session.timeZone", "Asia/Tokyo"),
+        ("spark.sql.ansi.enabled", "other"),
+        ("spark.sql.legacy.timeParserPolicy", "LEGACY"),
+    ],
 )
 def test_what_the_session_sets_is_a_part_of_a_transformation(
     spark: SparkSession, setting: str, value: str

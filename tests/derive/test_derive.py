@@ -159,6 +159,31 @@ def test_what_goes_by_no_key_is_computed_in_full(lake: Lake) -> None:
     assert Keys() == report.keys
 
 
+@pytest.mark.thorough
+def test_what_is_no_source_is_read_again_without_a_new_version(lake: Lake) -> None:
+    """Nobody can know whether it has changed; a table that reads sources alone is not even computed."""
+    called = []
+
+    def seen(orders: DataFrame) -> DataFrame:
+        called.append(orders)
+        return large(orders)
+
+    def told(orders: DataFrame) -> DataFrame:
+        names = orders.sparkSession.read.format("delta").load(lake.path("customers"))
+        return orders.join(names.withColumnRenamed("id", "customer"), "customer").select("name")
+
+    mirrorlib.derive(lake.spark, "quiet", lake.path("orders"), seen, lake.path("silver"))
+    lake.derive(["orders"], told)
+    lake.run("UPDATE {customers} SET name = 'Eve' WHERE id = 2")
+    called.clear()
+    quiet = mirrorlib.derive(lake.spark, "quiet", lake.path("orders"), seen, lake.path("silver"))
+    report = lake.derive(["orders"], told)
+
+    assert ("nothing new", []) == (quiet.how, called)
+    assert ("full", "it reads something that is no source of it") == (report.how, report.why[:42])
+    assert {("Ann",): 2, ("Eve",): 1} == lake.rows("out")
+
+
 def test_tables_are_derived_of_derived_tables(lake: Lake) -> None:
     """Bronze, silver, gold: each takes in what the one before has written, by its own feed and keys."""
     lake.run(

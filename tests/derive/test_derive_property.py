@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = int(os.environ.get("MIRRORLIB_DERIVE_EXAMPLES", "30"))
 _FEW = st.integers(0, 3)
-_VALUE = st.one_of(st.none(), st.integers(0, 3))
+_VALUE = st.one_of(st.none(), st.integers(-3, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,18 @@ def _exploded(orders: DataFrame) -> DataFrame:
     return orders.selectExpr("id", "customer AS c", "explode(sequence(1, v)) AS e")
 
 
+def _joined(by: str, how: str = "left") -> Transform:
+    """Join orders and customers where an expression of the one is the other's key."""
+
+    def transform(orders: DataFrame, customers: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        named = customers.selectExpr("customer AS k", "name")
+        return orders.join(named, f.expr(f"{by} = k"), how).select("customer", "id", "v", "name")
+
+    return transform
+
+
 def _queried(query: str) -> Transform:
     """Give a query over a view of orders."""
 
@@ -90,6 +102,10 @@ RECIPES = (
     Recipe("inner", lambda o, c: o.join(c, "customer").groupBy("customer").count(), BOTH),
     Recipe("semi", lambda o, c: o.join(c, "customer", "left_semi").drop("id"), BOTH),
     Recipe("anti", lambda o, c: o.join(c, "customer", "left_anti"), BOTH),
+    Recipe("negated", _joined("-v"), BOTH, in_full=True),
+    Recipe("negated, inner", _joined("-v", "inner"), BOTH, in_full=True),
+    Recipe("complemented", _joined("~v"), BOTH, in_full=True),
+    Recipe("complemented, inner", _joined("~v", "inner"), BOTH, in_full=True),
     Recipe("full", lambda o, c: o.join(c, "customer", "full"), BOTH, in_full=True),
     Recipe("union, then key by", _union, BOTH),
     Recipe("group by a value", lambda o: o.groupBy("v").count(), in_full=True),

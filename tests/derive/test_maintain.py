@@ -336,6 +336,8 @@ def test_changelogs_that_cannot_be_kept_are_refused(spark: SparkSession, view: s
         maintain_current_view(plain, view)
     with pytest.raises(KeysError, match="nothing tells which row"):
         maintain_current_view(key_by(plain, "id", cdc=True), view)
+    with pytest.raises(KeysError, match=r"resolved already.*Hand over the changelog itself"):
+        maintain_current_view(current_view(changelog(spark, DELETE)), view)
     with pytest.raises(KeysError, match="_mirror_deleted_at"):
         maintain_current_view(
             key_by(
@@ -365,6 +367,28 @@ def test_another_changelogs_table_is_left_alone(spark: SparkSession, view: str) 
     other.write.format("delta").save(f"{view}2")
     with pytest.raises(KeysError, match="holds no current view"):
         read_current_view(spark, f"{view}2")
+
+
+@pytest.mark.thorough("key")
+@pytest.mark.parametrize("was", ["id", "gone"], ids=["key", "deletion column"])
+def test_a_column_that_is_another_one_is_not_taken_for_a_key(
+    spark: SparkSession, view: str, was: str
+) -> None:
+    """Renamed, and its name given to a new one: by that every row is live, or one record."""
+    maintain_current_view(changelog(spark, DELETE, OTHER), view)
+    kind = spark.table(f"delta.`{view}`").schema[was].dataType.simpleString()
+
+    def change(statement: str) -> None:
+        spark.sql(f"ALTER TABLE delta.`{view}` {statement}")
+
+    change("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    assert [OTHER] == live(spark, view)
+    change(f"RENAME COLUMN {was} TO was")
+    with pytest.raises(KeysError, match=f"column {was}: a column of the view's keys was renamed"):
+        read_current_view(spark, view)
+    change(f"ADD COLUMN {was} {kind}")
+    with pytest.raises(KeysError, match="a column of the view's keys was renamed"):
+        read_current_view(spark, view)
 
 
 def marks(view: str) -> list[dict[str, object]]:
@@ -442,9 +466,9 @@ def test_a_write_beside_a_merge_does_not_pass_unnoticed(
         maintain_current_view(changelog(spark, OTHER), view)
 
 
-def test_a_view_of_a_view_has_tombstones_of_its_own(spark: SparkSession, view: str) -> None:
-    """What goes into it first may have each key once; the table does not say so, nor does one that has said it."""
-    maintain_current_view(current_view(changelog(spark, INSERT, OTHER)), view)
+def test_a_kept_view_is_never_said_to_have_each_key_once(spark: SparkSession, view: str) -> None:
+    """Its tombstones are rows, too: so what is written in its property does not count."""
+    maintain_current_view(changelog(spark, INSERT, OTHER), view)
     maintain_current_view(changelog(spark, DELETE), view)
 
     def found() -> list[tuple[object, ...]]:
@@ -457,6 +481,18 @@ def test_a_view_of_a_view_has_tombstones_of_its_own(spark: SparkSession, view: s
     told = replace(keys_of(read_table(spark, view)), unique=True).to_json()
     spark.sql(f"ALTER TABLE delta.`{view}` SET TBLPROPERTIES ('mirrorlib.keys' = '{told}')")
     assert [OTHER] == found()
+
+
+@pytest.mark.thorough
+def test_a_changelog_that_is_resolved_already_is_refused(spark: SparkSession, view: str) -> None:
+    """Its tombstones are gone, so a deleted record would stay; one without deletions has none to miss."""
+    with pytest.raises(KeysError, match="column gone: the changelog is resolved already"):
+        maintain_current_view(current_view(changelog(spark, INSERT, DELETE, OTHER)), view)
+    changes = spark.createDataFrame([OTHER], SCHEMA)
+    resolved = current_view(key_by(changes, "id", cdc=True, order_by="at"))
+    maintain_current_view(resolved, view)
+    assert [OTHER] == live(spark, view)
+    assert not keys_of(read_table(spark, view)).unique
 
 
 def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
