@@ -107,10 +107,13 @@ def judge_functions(node: Node) -> Effect:
 def _judge_join(node: Node, side: int) -> Effect:
     kind = node.text.strip().partition(",")[0]
     told = f"join ({kind})"
-    if kind in {"LeftSemi", "LeftAnti"}:
-        return _AWAY if side else Effect(told=told)
+    filters = kind in {"LeftSemi", "LeftAnti"}
+    if filters and side:
+        return _AWAY
     if all(is_streaming(child) for child in node.children):
         return _nothing(told, "two streams are joined, and rows wait for each other")
+    if filters:
+        return Effect(told=told)
     if kind in {"Inner", "Cross", "RightOuter" if side else "LeftOuter"}:
         return _no_primary(told, "matches multiply rows")
     return _nothing(told, "rows without a match get NULL for their keys")

@@ -70,6 +70,16 @@ def transformed(df: DataFrame, session: SparkSession) -> DataFrame:
     )
 
 
+def joined(how: str) -> Step:
+    """Join with another stream."""
+
+    def join(df: DataFrame, session: SparkSession) -> DataFrame:
+        other = stream(session).selectExpr("k", "at AS other")
+        return df.crossJoin(other.drop("k")) if how == "cross" else df.join(other, "k", how)
+
+    return join
+
+
 STEPS: dict[str, tuple[Step, Keys]] = {
     "nothing": (lambda df, _: df, WHOLE),
     "filter and rename": (
@@ -98,10 +108,14 @@ STEPS: dict[str, tuple[Step, Keys]] = {
         lambda df, s: df.join(s.createDataFrame([(1, "x")], "k bigint, s string"), "k", "left"),
         PARTITION,
     ),
-    "join with a stream": (
-        lambda df, s: df.join(stream(s).selectExpr("k", "at AS other"), "k"),
-        NONE,
+    "semi join with a table": (
+        lambda df, s: df.join(s.createDataFrame([(1,)], "k bigint"), "k", "left_semi"),
+        WHOLE,
     ),
+    **{
+        f"{how} join with a stream": (joined(how), NONE)
+        for how in ("inner", "left", "left_semi", "left_anti", "cross")
+    },
     "union": (lambda df, s: df.union(stream(s)), NONE),
     "state": (lambda df, _: stateful(df), NONE),
     "transformWithState": (transformed, NONE),
@@ -149,3 +163,14 @@ def test_an_arrival_is_told_by_both_kinds_of_spark(session: SparkSession) -> Non
         explain_keys(keyed(session)).weakest_link,
     )
     assert "columns" == explain_keys(keyed(session).repartition(2)).order
+
+
+@pytest.mark.parametrize("how", ["inner", "left_semi"])
+def test_two_streams_that_are_joined_have_no_order(session: SparkSession, how: str) -> None:
+    """Whether keys were declared before the join, and are lost, or are declared behind it."""
+    link = "join (Inner)" if how == "inner" else "join (LeftSemi)"
+    join = joined(how)
+    behind = explain_keys(key_by(join(stream(session), session), "k"))
+
+    assert link in str(explain_keys(join(keyed(session), session)).steps)
+    assert (PARTITION, "none", link) == (behind.keys, behind.order, behind.weakest_link)
