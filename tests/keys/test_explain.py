@@ -294,6 +294,7 @@ def in_table(df: DataFrame) -> DataFrame:
         (None, lambda df: df.join(table(df), "k", "left_semi"), "columns", "join (LeftSemi)"),
         (None, in_table, "columns", "filter"),
         (lambda df: df.union(df), None, "inputs", "union"),
+        (lambda df: df.union(df.repartition(2)), None, "columns", "repartition"),
         (lambda df: df.union(df), lambda df: df.repartition(2), "columns", "repartition"),
         (
             lambda df: df.groupBy("k", "at", "gone").count(),
