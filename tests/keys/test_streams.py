@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,19 +133,26 @@ def test_a_stream_keeps_what_the_rules_keep(
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough("connect")
 def test_the_batch_inside_a_stream_gets_its_keys_by_propagate(
-    spark: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path
 ) -> None:
-    """Its plan shows nothing of the stream's, though its columns have the tags."""
-    spark.createDataFrame([(1, False), (2, True)], "k int, gone boolean").write.parquet(
-        str(tmp_path / "source")
-    )
-    source = spark.readStream.schema("k int, gone boolean").parquet(str(tmp_path / "source"))
+    """26: its plan shows nothing of the stream's, though its columns have the tags.
+
+    On Spark Connect a process beside the server looks at it, so what is found goes through a file.
+    """
+    columns, told = "k int, gone boolean", tmp_path / "found"
+    rows = session.createDataFrame([(1, False), (2, True)], columns)
+    rows.write.parquet(str(tmp_path / "source"))
+    source = session.readStream.schema(columns).parquet(str(tmp_path / "source"))
     df = key_by(source, "k", cdc=True, deleted="gone")
-    keys, found = keys_of(df), []
+    keys = keys_of(df)
 
     def look(batch: DataFrame, _: int) -> None:
-        found.append((keys_of(batch), keys_of(propagate(keys, batch)), batch.count()))
+        tagged = any(field.metadata for field in batch.schema.fields)
+        found = (tagged, keys_of(batch).to_json(), keys_of(propagate(keys, batch)).to_json())
+        with told.open("a") as file:
+            file.write(json.dumps([*found, batch.count()]) + "\n")
 
     query = (
         df.writeStream.foreachBatch(look)
@@ -153,7 +161,9 @@ def test_the_batch_inside_a_stream_gets_its_keys_by_propagate(
     )
     query.start().awaitTermination()
 
-    assert [(NONE, Keys(partition=("k",), primary=("k",), deleted="gone"), 2)] == found
+    found = [json.loads(line) for line in told.read_text().splitlines()]
+    assert Keys(partition=("k",), primary=("k",), deleted="gone") == keys
+    assert [[True, NONE.to_json(), keys.to_json(), 2]] == found
 
 
 def test_an_arrival_is_told_by_both_kinds_of_spark(session: SparkSession) -> None:
