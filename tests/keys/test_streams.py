@@ -124,6 +124,7 @@ STEPS: dict[str, tuple[Step, Keys]] = {
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough("*-left_anti *", "connect-left *", "connect-cross *")
 @pytest.mark.parametrize("step, expected", STEPS.values(), ids=STEPS)
 def test_a_stream_keeps_what_the_rules_keep(
     session: SparkSession, step: Step, expected: Keys
@@ -175,6 +176,7 @@ def test_an_arrival_is_told_by_both_kinds_of_spark(session: SparkSession) -> Non
     assert "columns" == explain_keys(keyed(session).repartition(2)).order
 
 
+@pytest.mark.thorough("connect-inner")
 @pytest.mark.parametrize("how", ["inner", "left_semi"])
 def test_two_streams_that_are_joined_have_no_order(session: SparkSession, how: str) -> None:
     """Whether keys were declared before the join, and are lost, or are declared behind it."""
