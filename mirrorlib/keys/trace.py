@@ -132,10 +132,12 @@ def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
     if not alive:
         return _claim(marked[0], effects[0], list(tagged.items()))
     judged = list(zip(marked, effects, strict=True))
-    meetings = [_first_meeting(one, judged) for one, _ in alive]
-    for (chosen, way), meeting in zip(alive, meetings, strict=True):
+    meetings = list[Node]()
+    for chosen, way in alive:
+        meeting = _first_meeting(chosen, judged)
         if meeting is None:
             return _claim(chosen, way, list(tagged.items()))
+        meetings.append(meeting)
     return _twice(meetings[0], alive[0][0], tagged)
 
 
