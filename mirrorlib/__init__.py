@@ -9,9 +9,9 @@ that at once, `reset` begins a table anew;
 `LandingZoneWriter` publishes into a landing zone
 and `check` reviews one; `key_by` says what the keys of a changelog are, `keys_of` which of them are still
 true after any transformation and `explain_keys` why, `current_view` and `maintain_current_view` resolve
-it; `derive` makes tables of tables, `lineage` says where each comes from, and `read_table` reads one with its
-keys; `local_spark` starts a Spark session on this machine. Every name is
-imported when it is first used: importing this package costs nothing and needs no Spark.
+it, `untag` goes before Spark's own writers; `derive` makes tables of tables, `lineage` says where each comes
+from, and `read_table` reads one with its keys; `local_spark` starts a Spark session on this machine. Every name
+is imported when it is first used: importing this package costs nothing and needs no Spark.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from mirrorlib.keys.declare import key_by, propagate, union_keyed
     from mirrorlib.keys.foundry import FoundrySchema, from_foundry_schema, to_foundry_schema
     from mirrorlib.keys.read import KeysReport, explain_keys, keys_of, require_keys
+    from mirrorlib.keys.tags import untag
     from mirrorlib.keys.value import Keys
     from mirrorlib.keys.view import current_view
     from mirrorlib.landing.check.report import CheckReport, Finding
@@ -171,6 +172,7 @@ __all__ = [
     "stream_feed",
     "to_foundry_schema",
     "union_keyed",
+    "untag",
     "vacuum",
     "watch",
     "write_ledger",
@@ -233,6 +235,7 @@ _ELSEWHERE = {
     "require_keys": "mirrorlib.keys.read:require_keys",
     "to_foundry_schema": "mirrorlib.keys.foundry:to_foundry_schema",
     "union_keyed": "mirrorlib.keys.declare:union_keyed",
+    "untag": "mirrorlib.keys.tags:untag",
 }
 
 

@@ -5,17 +5,17 @@ In: a table's log. Out: whether the rows are as mirrorlib has left them, and the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.commit import REWRITE
 from mirrorlib.apply.keyed import ON, grouping_columns, identifying_columns
-from mirrorlib.apply.table import MAPPING
 from mirrorlib.errors import FeedExpiredError
-from mirrorlib.feed.schemas import physical_name
+from mirrorlib.feed.schemas import physical_name, widens_to
 from mirrorlib.identifiers import fold_name
+from mirrorlib.keys.allowed import TABLE_KEY_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mirrorlib.apply.log import Commit
     from mirrorlib.feed.actions import Metadata
@@ -30,7 +30,7 @@ def stored_columns(commits: Commits, version: int, *, grouping: bool = False) ->
     metadata = commits.metadata_at(version)
     if grouping:
         columns = grouping_columns(metadata.properties, _names(metadata))
-        return columns if keeps_columns(commits, version, columns) else ()
+        return columns if columns and keeps_columns(commits, version, columns) else ()
     if not is_owners(commits, version):
         return ()
     return identifying_columns(metadata.properties, _names(metadata))
@@ -39,11 +39,9 @@ def stored_columns(commits: Commits, version: int, *, grouping: bool = False) ->
 def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> bool:
     """Say whether columns are still those that they were when mirrorlib last wrote rows.
 
-    Where columns can be renamed, a name that is there may be another column's by now. Not where the log does not tell.
+    A name that is there may be another column's by now: where columns can be renamed, and where somebody has
+    written the table anew with another schema, which keeps its properties. Not where the log does not tell.
     """
-    now = commits.metadata_at(version)
-    if MAPPING not in now.properties:
-        return True
     ours = _last_of_ours(commits, version)
     if ours is None and commits.first > 0:
         return False
@@ -51,10 +49,19 @@ def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> boo
     if was is None:
         return False
     before, since = (
-        {fold_name(field["name"]): physical_name(field) for field in one.schema["fields"]}
-        for one in (was, now)
+        {fold_name(field["name"]): field for field in one.schema["fields"]}
+        for one in (was, commits.metadata_at(version))
     )
-    return all(before.get(fold_name(name)) == since.get(fold_name(name)) for name in columns)
+    return all(_is_same(before.get(name), since.get(name)) for name in map(fold_name, columns))
+
+
+def _is_same(was: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> bool:
+    """Say whether a column may be a key and is the one that it was, by its name in the files and by its type."""
+    if was is None or now is None or physical_name(was) != physical_name(now):
+        return False
+    kind = now["type"]
+    known = isinstance(kind, str) and kind.partition("(")[0] in TABLE_KEY_TYPES
+    return known and (was["type"] == kind or widens_to(was["type"], kind))
 
 
 def is_one_row(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:

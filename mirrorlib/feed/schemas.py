@@ -69,7 +69,7 @@ def keeps(before: Metadata, became: Metadata) -> bool:
 def _holds(old: object, new: object, *, widened: bool = False) -> bool:
     """Say whether a type, in Spark's JSON, has all of another in it, whatever fields it has besides."""
     if isinstance(old, str) and isinstance(new, str):
-        return old == new or (widened and _leads(old, new))
+        return old == new or (widened and widens_to(old, new))
     if not (isinstance(old, Mapping) and isinstance(new, Mapping) and old["type"] == new["type"]):
         return False
     fields = {fold_name(field["name"]): field for field in new.get("fields", ())}
@@ -81,7 +81,10 @@ def _holds(old: object, new: object, *, widened: bool = False) -> bool:
     ) and all(_holds(old[part], new[part], widened=widened) for part in _INNER if part in old)
 
 
-def _leads(old: str, new: str) -> bool:
+def widens_to(old: object, new: object) -> bool:
+    """Say whether Delta can widen one type to the other in place, both as in Spark's JSON."""
+    if not (isinstance(old, str) and isinstance(new, str)):
+        return False
     return new.partition("(")[0] in _WIDER.get(old.partition("(")[0], ())
 
 

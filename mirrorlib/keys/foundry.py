@@ -100,7 +100,9 @@ def _resolution(keys: Keys) -> dict[str, Any]:
 def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySchema:
     """Read a schema document.
 
-    A primary key whose columns are not marked as partition key gives a warning: order is then not kept.
+    A primary key whose columns are not marked as partition key gives a warning: order is then not kept. So does a
+    partition key with more columns than the primary key has: keys here are one set of columns, and the partition
+    key alone is taken, as the order of its rows says nothing of those of a record.
 
     Raises:
         KeysError: it is no such document, says something that is not known here, or has keys that cannot be.
@@ -117,6 +119,15 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     kinds = {f["name"]: f["type"] for f in fields}
     keys = _checked(schema, _parse_primary(told.get("primaryKey"), kinds))
     if not keys.primary:
+        return FoundrySchema(schema=schema, keys=partition)
+    if set(marked) > set(keys.primary):
+        more = [name for name in marked if name not in keys.primary]
+        warnings.warn(
+            f"The partition key ({', '.join(marked)}) has columns that the primary key "
+            f"({', '.join(keys.primary)}) lacks, so rows of a record may come in any order: {', '.join(more)}. "
+            "The partition key alone is taken; declare the primary key with key_by where it holds.",
+            stacklevel=2,
+        )
         return FoundrySchema(schema=schema, keys=partition)
     if set(marked) != set(keys.primary):
         warnings.warn(

@@ -25,9 +25,14 @@ def judge_order(marked: Node, way: Sequence[Effect]) -> tuple[Order, str, bool]:
 
 
 def _lineage(node: Node) -> tuple[Node, list[Effect]]:
-    """Go down to a source; give what does something to order on the way, the first operator first."""
+    """Go down to a source; give what does something to order on the way, the first operator first.
+
+    Of a union that is what any of its inputs has gone through, as rows of each come out.
+    """
     effects: list[Effect] = []
     while node.children:
-        effects.insert(0, judge(node, 0))
+        others = node.children[1:] if node.operator == "Union" else []
+        before = [effect for other in others for effect in _lineage(other)[1]]
+        effects = [*before, judge(node, 0), *effects]
         node = node.children[0]
     return node, effects

@@ -1,8 +1,9 @@
 """Say what every operator does to keys: the rule table, as far as it goes by operators.
 
-Partition key, order of arrival and primary key are judged apart. What is not in these tables leaves no key:
-a new operator of Spark, a platform's own, Python, a stateful one. What happens to single columns is in
-`columns.py`.
+Partition key, order of arrival and primary key are judged apart. Whatever Spark does, or may do, by a shuffle
+leaves no order of arrival: a join with a table shuffles unless Spark finds that small. What is not in these
+tables leaves no key: a new operator of Spark, a platform's own, Python, a stateful one. What happens to single
+columns is in `columns.py`.
 """
 
 from __future__ import annotations
@@ -57,15 +58,17 @@ _UNARY = {
     "Aggregate": _no_primary("aggregate", _STATEFUL, "none"),
     "CTERelationRef": Effect(told="CTE"),
     "CollectMetrics": Effect(told="observe"),
-    "Deduplicate": _no_primary("dropDuplicates", _STATEFUL),
-    "DeduplicateWithinWatermark": _no_primary("dropDuplicatesWithinWatermark", _STATEFUL),
-    "Distinct": _no_primary("distinct", _STATEFUL),
+    "Deduplicate": _no_primary("dropDuplicates", _STATEFUL, "columns"),
+    "DeduplicateWithinWatermark": _no_primary(
+        "dropDuplicatesWithinWatermark", _STATEFUL, "columns"
+    ),
+    "Distinct": _no_primary("distinct", _STATEFUL, "columns"),
     "EventTimeWatermark": Effect(told="withWatermark"),
     "Filter": Effect(told="filter"),
     "Generate": _no_primary("explode", _MULTIPLIED),
-    "GlobalLimit": _no_primary("limit", _FEWER),
+    "GlobalLimit": _no_primary("limit", _FEWER, "columns"),
     "LocalLimit": _no_primary("limit", _FEWER),
-    "Offset": _no_primary("offset", _FEWER),
+    "Offset": _no_primary("offset", _FEWER, "columns"),
     "Project": Effect(told="select"),
     "RebalancePartitions": Effect(told="rebalance", order="columns", why=_SHUFFLED),
     "Repartition": Effect(told="repartition", order="columns", why=_SHUFFLED),
@@ -75,7 +78,7 @@ _UNARY = {
     "Sort": _no_primary("sort", "the sort's order takes the place of the arrival's", "columns"),
     "SubqueryAlias": Effect(told="alias"),
     "View": Effect(told="view"),
-    "Window": _no_primary("window functions", _STATEFUL),
+    "Window": _no_primary("window functions", _STATEFUL, "columns"),
     "WithCTE": Effect(told="CTE"),
 }
 _AWAY = Effect(told="", passes=False)
@@ -85,7 +88,7 @@ _UDF = "a user-defined function may do anything: keys never go through one"
 def judge(node: Node, side: int) -> Effect:
     """Say what an operator does to the keys of its first or a later input."""
     if node.operator in _UNARY and len(node.children) == 1:
-        return _UNARY[node.operator]
+        return _judge_subqueries(node, _UNARY[node.operator])
     both = len(node.children) == 2  # noqa: PLR2004  # of a binary operator
     if node.operator == "Join" and both:
         return _judge_join(node, side)
@@ -104,15 +107,24 @@ def judge_functions(node: Node) -> Effect:
     return _nothing(f"function in {judge(node, 0).told}", _UDF)
 
 
+def _judge_subqueries(node: Node, effect: Effect) -> Effect:
+    """Judge an operator with the queries that it looks into, of which Spark makes joins; none of them is a stream."""
+    weaker = node.subplans and ORDERS.index(effect.order) > ORDERS.index("columns")
+    return replace(effect, order="columns") if weaker else effect
+
+
 def _judge_join(node: Node, side: int) -> Effect:
     kind = node.text.strip().partition(",")[0]
     told = f"join ({kind})"
-    if kind in {"LeftSemi", "LeftAnti"}:
-        return _AWAY if side else Effect(told=told)
+    filters = kind in {"LeftSemi", "LeftAnti"}
+    if filters and side:
+        return _AWAY
     if all(is_streaming(child) for child in node.children):
         return _nothing(told, "two streams are joined, and rows wait for each other")
+    if filters:
+        return Effect(told=told, order="columns", why=_SHUFFLED)
     if kind in {"Inner", "Cross", "RightOuter" if side else "LeftOuter"}:
-        return _no_primary(told, "matches multiply rows")
+        return _no_primary(told, "matches multiply rows", "columns")
     return _nothing(told, "rows without a match get NULL for their keys")
 
 

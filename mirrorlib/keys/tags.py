@@ -116,14 +116,23 @@ def _read_tag(field: StructField) -> Tagged | None:
 
 
 def untag(df: DataFrame) -> DataFrame:
-    """Take all tags off, as before every write: a table's schema is no place for them.
+    """Take all tags of keys off a DataFrame's columns: the last step before Spark's own writers.
 
-    The keys are no longer known after that.
+    A tag stands in a column's metadata, which Spark writes into the schema of a table or a file along with the
+    column. It says nothing there and is never believed, but it is another one in every run. What mirrorlib writes
+    has none. The keys are no longer known after this call, so ask for them before.
+
+    Args:
+        df: any DataFrame, batch or stream.
+
+    Returns:
+        the same rows and columns; what else the columns say of themselves, such as a comment, is kept.
+
     """
     from pyspark.sql import functions as f
 
     schema = df.schema
-    if not read_tags(schema):
+    if not any(TAG in field.metadata for field in schema.fields):
         return df
     return df.select(
         *[

@@ -47,7 +47,7 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.keys.ways import Marked, Step, columns_end, find_marked, follow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -131,12 +131,14 @@ def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
     ]
     if not alive:
         return _claim(marked[0], effects[0], list(tagged.items()))
-    chosen, way = alive[0]
-    for other, its in zip(marked, effects, strict=True):
-        meeting = None if other is chosen else _meeting(chosen, other, its)
-        if meeting is not None:
-            return _twice(meeting, chosen, tagged)
-    return _claim(chosen, way, list(tagged.items()))
+    judged = list(zip(marked, effects, strict=True))
+    meetings = list[Node]()
+    for chosen, way in alive:
+        meeting = _first_meeting(chosen, judged)
+        if meeting is None:
+            return _claim(chosen, way, list(tagged.items()))
+        meetings.append(meeting)
+    return _twice(meetings[0], alive[0][0], tagged)
 
 
 def _why_none(root: Node) -> str:
@@ -144,6 +146,12 @@ def _why_none(root: Node) -> str:
     if any(n.operator == "SubqueryAlias" and n.text.strip() == STALE for n in walk(root)):
         return "the keys that the table's property names are columns which it no longer has"
     return "no keys were declared where the plan can see it"
+
+
+def _first_meeting(one: Marked, judged: Sequence[tuple[Marked, list[Effect]]]) -> Node | None:
+    """Return where keys first meet others; None where no others are left when they meet."""
+    found = (_meeting(one, other, its) for other, its in judged if other is not one)
+    return next((meeting for meeting in found if meeting is not None), None)
 
 
 def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:

@@ -35,7 +35,7 @@ def columns_end(marked: Marked) -> int:
     for place, (node, above) in enumerate(_pairs(marked)):
         for column in followed:
             column.go_through(node, above)
-        if all(column.lost_at is not None for column in followed):
+        if followed and all(column.lost_at is not None for column in followed):
             return place
     return len(marked.way)
 

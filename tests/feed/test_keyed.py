@@ -227,6 +227,26 @@ def test_columns_that_have_become_others_leave_no_keys(
     assert () == stored_columns(commits, commits.newest, grouping=True)
 
 
+def test_a_column_of_another_type_is_no_key_any_more(spark: SparkSession, tmp_path: Path) -> None:
+    """Whoever writes a table anew with another schema keeps its properties; a wider type has the same values."""
+    table = str(tmp_path / "t")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id int, v string) USING delta "
+        f"TBLPROPERTIES ('mirrorlib.keys' = '{GROUPED.to_json()}')"
+    )
+    for other in ("CAST(1 AS bigint)", "array(1)"):
+        rows = spark.sql(f"SELECT {other} AS id, 'x' AS v").write.format("delta")
+        rows.mode("overwrite").option("overwriteSchema", "true").save(table)
+    commits = find_feed_table(spark, table).commits
+
+    found = [keys_of(read_table(spark, table, version=version)) for version in range(3)]
+    assert [GROUPED, GROUPED, Keys()] == found
+    assert GROUPED == stored(table)
+    assert "names are columns which it no longer has" in str(explain_keys(read_table(spark, table)))
+    told = [stored_columns(commits, version, grouping=True) for version in range(3)]
+    assert [("id",), ("id",), ()] == told
+
+
 def test_a_feed_has_the_partition_key(spark: SparkSession, tmp_path: Path) -> None:
     """Net changes have it, too; a changelog needs to be told what identifies a row, where several may have a key."""
     table = plain(spark, tmp_path / "t", GROUPED)

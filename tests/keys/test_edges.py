@@ -191,6 +191,43 @@ def lost_side(c: Case) -> DataFrame:
     return c.df.crossJoin(other)
 
 
+def dimension(c: Case, *, keeps: bool = False) -> DataFrame:
+    """Give a table that had a key of its own, perhaps has it still, under another name, and a column to join it by."""
+    df = key_by(static(c.session), "k1").withColumnsRenamed({"k1": "id", "k2": "z"})
+    return df if keeps else df.drop("id")
+
+
+add(
+    "join with keys that are dropped",
+    PARTITION,
+    lambda c: c.df.join(dimension(c), c.f.expr("k2 = z")),
+)
+add(
+    "join of dropped keys with keys",
+    PARTITION,
+    lambda c: dimension(c).join(c.df, c.f.expr("k2 = z")),
+)
+add(
+    "join of dropped keys with dropped keys",
+    NONE,
+    lambda c: dimension(c).join(c.df.drop("k1", "d", "ts"), c.f.expr("k2 = z")).drop("k2"),
+)
+add(
+    "join of keys under another name with keys",
+    NONE,
+    lambda c: dimension(c, keeps=True).join(c.df, c.f.expr("k2 = z")).drop("id"),
+)
+add(
+    "join of dropped keys with keys and keys",
+    NONE,
+    lambda c: (
+        dimension(c)
+        .crossJoin(c.df)
+        .join(key_by(plain(c.session).select(c.f.col("k1").alias("n")), "n"), c.f.expr("v = n"))
+    ),
+)
+
+
 @edge("join with an aggregate of itself", NONE)
 def own_aggregate(c: Case) -> DataFrame:
     """The same keys are on both sides."""
@@ -616,7 +653,9 @@ def _java_class(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     spark.sql(f"ADD JAR '{jar}'")
 
 
-@pytest.mark.thorough("connect-own function*", "connect-literal*", "connect-propagated*")
+@pytest.mark.thorough(
+    "connect-own function*", "connect-literal*", "connect-propagated*", "connect-join of dropped*"
+)
 @pytest.mark.parametrize("step, expected", CASES.values, ids=CASES.ids)
 def test_keys_are_never_claimed_falsely(session: SparkSession, step: Step, expected: Keys) -> None:
     """Exactly the keys that are certain are claimed."""

@@ -261,6 +261,22 @@ def stream(spark: SparkSession) -> DataFrame:
     )
 
 
+def table(df: DataFrame) -> DataFrame:
+    """Give a table to join with, which Spark may find small or not."""
+    return df.sparkSession.range(3).withColumnRenamed("id", "k")
+
+
+def within_watermark(df: DataFrame) -> DataFrame:
+    """Drop duplicates for some time."""
+    return df.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["gone"])
+
+
+def in_table(df: DataFrame) -> DataFrame:
+    """Join with a table by a query inside a filter."""
+    df.createOrReplaceTempView("changes")
+    return df.sparkSession.sql("SELECT * FROM changes WHERE k IN (SELECT id FROM range(3))")
+
+
 @pytest.mark.parametrize(
     "before, after, order, link",
     [
@@ -269,7 +285,16 @@ def stream(spark: SparkSession) -> DataFrame:
         (None, lambda df: df.withColumnRenamed("k", "id").where("gone"), "arrival", ""),
         (None, lambda df: df.repartition(2), "columns", "repartition"),
         (lambda df: df.repartition(2), None, "columns", "repartition"),
+        (None, lambda df: df.dropDuplicates(["at"]), "columns", "dropDuplicates"),
+        (lambda df: df.dropDuplicates(["at"]), None, "columns", "dropDuplicates"),
+        (None, within_watermark, "columns", "dropDuplicatesWithinWatermark"),
+        (None, lambda df: df.limit(3), "columns", "limit"),
+        (None, lambda df: df.join(table(df), "k"), "columns", "join (Inner)"),
+        (lambda df: df.join(table(df), "k", "left"), None, "columns", "join (LeftOuter)"),
+        (None, lambda df: df.join(table(df), "k", "left_semi"), "columns", "join (LeftSemi)"),
+        (None, in_table, "columns", "filter"),
         (lambda df: df.union(df), None, "inputs", "union"),
+        (lambda df: df.union(df.repartition(2)), None, "columns", "repartition"),
         (lambda df: df.union(df), lambda df: df.repartition(2), "columns", "repartition"),
         (
             lambda df: df.groupBy("k", "at", "gone").count(),

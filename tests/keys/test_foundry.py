@@ -292,6 +292,19 @@ def test_keys_are_not_declared_on_columns_of_other_types(
         found.declare(spark.createDataFrame([], columns))
 
 
+@pytest.mark.parametrize("resolution", ["unique", "duplicate"])
+def test_a_partition_key_is_never_cut_down_to_the_primary_key(resolution: str) -> None:
+    """Rows that are equal in a part of it are not kept in order: that would say more than the document."""
+    told = document(duplicate(CUSTOM, deletionColumn="gone"))
+    told["primaryKey"]["columns"] = ["a"]
+    if resolution == "unique":
+        told["primaryKey"]["resolution"] = {"type": "unique", "unique": {}}
+
+    with pytest.warns(UserWarning, match=r"\(a, b\) has columns that the primary key \(a\) lacks"):
+        found = from_foundry_schema(told)
+    assert Keys(partition=("a", "b")) == found.keys
+
+
 def test_a_primary_key_does_not_hide_what_cannot_partition() -> None:
     """Every mark is looked at, also where the primary key is taken for both."""
     told = document(duplicate(CUSTOM))

@@ -409,8 +409,52 @@ def test_a_table_that_is_written_and_read_has_no_keys_yet(
     keyed(session).write.parquet(folder)
     found = session.read.parquet(folder)
 
-    assert any("mirrorlib.key" in field.metadata for field in found.schema.fields)
+    assert is_tagged(found)
     assert NONE == keys_of(found)
+
+
+def is_tagged(df: DataFrame) -> bool:
+    """Say whether some columns have a tag."""
+    return any("mirrorlib.key" in field.metadata for field in df.schema.fields)
+
+
+@pytest.mark.thorough("connect")
+def test_tags_stay_out_of_a_table_that_spark_writes_by_untag(
+    session: SparkSession, folder: str
+) -> None:
+    """29: it would take them along; whoever reads them believes none."""
+    df = keyed(session)
+    df.write.format("delta").save(f"{folder}/tagged")
+    mirrorlib.untag(df).write.format("delta").save(f"{folder}/untagged")
+    tagged, untagged = (
+        session.read.format("delta").load(f"{folder}/{name}") for name in ("tagged", "untagged")
+    )
+
+    assert (True, False) == (is_tagged(tagged), is_tagged(untagged))
+    assert [NONE, NONE] == [keys_of(tagged), keys_of(untagged)]
+
+
+@pytest.mark.thorough
+def test_tags_stay_out_of_a_table_that_a_stream_writes_by_untag(
+    spark: SparkSession, folder: str
+) -> None:
+    """29: a stream takes them along as well."""
+    plain(spark).write.parquet(f"{folder}/source")
+    stream = spark.readStream.schema(plain(spark).schema).parquet(f"{folder}/source")
+    df = key_by(stream, KEY, cdc=True, deleted="d", order_by="ts")
+    found = []
+    for name, rows in (("tagged", df), ("untagged", mirrorlib.untag(df))):
+        query = (
+            rows.writeStream.format("delta")
+            .option("checkpointLocation", f"{folder}/{name}-checkpoint")
+            .trigger(availableNow=True)
+            .start(f"{folder}/{name}")
+        )
+        query.awaitTermination()
+        table = spark.read.format("delta").load(f"{folder}/{name}")
+        found.append((is_tagged(table), keys_of(table), table.count()))
+
+    assert [(True, NONE, 5), (False, NONE, 5)] == found
 
 
 def test_a_table_that_mirrorlib_writes_is_read_with_its_keys(

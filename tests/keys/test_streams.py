@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,16 @@ def transformed(df: DataFrame, session: SparkSession) -> DataFrame:
     )
 
 
+def joined(how: str) -> Step:
+    """Join with another stream."""
+
+    def join(df: DataFrame, session: SparkSession) -> DataFrame:
+        other = stream(session).selectExpr("k", "at AS other")
+        return df.crossJoin(other.drop("k")) if how == "cross" else df.join(other, "k", how)
+
+    return join
+
+
 STEPS: dict[str, tuple[Step, Keys]] = {
     "nothing": (lambda df, _: df, WHOLE),
     "filter and rename": (
@@ -98,10 +109,14 @@ STEPS: dict[str, tuple[Step, Keys]] = {
         lambda df, s: df.join(s.createDataFrame([(1, "x")], "k bigint, s string"), "k", "left"),
         PARTITION,
     ),
-    "join with a stream": (
-        lambda df, s: df.join(stream(s).selectExpr("k", "at AS other"), "k"),
-        NONE,
+    "semi join with a table": (
+        lambda df, s: df.join(s.createDataFrame([(1,)], "k bigint"), "k", "left_semi"),
+        WHOLE,
     ),
+    **{
+        f"{how} join with a stream": (joined(how), NONE)
+        for how in ("inner", "left", "left_semi", "left_anti", "cross")
+    },
     "union": (lambda df, s: df.union(stream(s)), NONE),
     "state": (lambda df, _: stateful(df), NONE),
     "transformWithState": (transformed, NONE),
@@ -109,6 +124,7 @@ STEPS: dict[str, tuple[Step, Keys]] = {
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough("*-left_anti *", "connect-left *", "connect-cross *")
 @pytest.mark.parametrize("step, expected", STEPS.values(), ids=STEPS)
 def test_a_stream_keeps_what_the_rules_keep(
     session: SparkSession, step: Step, expected: Keys
@@ -118,19 +134,26 @@ def test_a_stream_keeps_what_the_rules_keep(
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough("connect")
 def test_the_batch_inside_a_stream_gets_its_keys_by_propagate(
-    spark: SparkSession, tmp_path: Path
+    session: SparkSession, tmp_path: Path
 ) -> None:
-    """Its plan shows nothing of the stream's, though its columns have the tags."""
-    spark.createDataFrame([(1, False), (2, True)], "k int, gone boolean").write.parquet(
-        str(tmp_path / "source")
-    )
-    source = spark.readStream.schema("k int, gone boolean").parquet(str(tmp_path / "source"))
+    """26: its plan shows nothing of the stream's, though its columns have the tags.
+
+    On Spark Connect a process beside the server looks at it, so what is found goes through a file.
+    """
+    columns, told = "k int, gone boolean", tmp_path / "found"
+    rows = session.createDataFrame([(1, False), (2, True)], columns)
+    rows.write.parquet(str(tmp_path / "source"))
+    source = session.readStream.schema(columns).parquet(str(tmp_path / "source"))
     df = key_by(source, "k", cdc=True, deleted="gone")
-    keys, found = keys_of(df), []
+    keys = keys_of(df)
 
     def look(batch: DataFrame, _: int) -> None:
-        found.append((keys_of(batch), keys_of(propagate(keys, batch)), batch.count()))
+        tagged = any(field.metadata for field in batch.schema.fields)
+        found = (tagged, keys_of(batch).to_json(), keys_of(propagate(keys, batch)).to_json())
+        with told.open("a") as file:
+            file.write(json.dumps([*found, batch.count()]) + "\n")
 
     query = (
         df.writeStream.foreachBatch(look)
@@ -139,7 +162,9 @@ def test_the_batch_inside_a_stream_gets_its_keys_by_propagate(
     )
     query.start().awaitTermination()
 
-    assert [(NONE, Keys(partition=("k",), primary=("k",), deleted="gone"), 2)] == found
+    found = [json.loads(line) for line in told.read_text().splitlines()]
+    assert Keys(partition=("k",), primary=("k",), deleted="gone") == keys
+    assert [[True, NONE.to_json(), keys.to_json(), 2]] == found
 
 
 def test_an_arrival_is_told_by_both_kinds_of_spark(session: SparkSession) -> None:
@@ -149,3 +174,15 @@ def test_an_arrival_is_told_by_both_kinds_of_spark(session: SparkSession) -> Non
         explain_keys(keyed(session)).weakest_link,
     )
     assert "columns" == explain_keys(keyed(session).repartition(2)).order
+
+
+@pytest.mark.thorough("connect-inner")
+@pytest.mark.parametrize("how", ["inner", "left_semi"])
+def test_two_streams_that_are_joined_have_no_order(session: SparkSession, how: str) -> None:
+    """Whether keys were declared before the join, and are lost, or are declared behind it."""
+    link = "join (Inner)" if how == "inner" else "join (LeftSemi)"
+    join = joined(how)
+    behind = explain_keys(key_by(join(stream(session), session), "k"))
+
+    assert link in str(explain_keys(join(keyed(session), session)).steps)
+    assert (PARTITION, "none", link) == (behind.keys, behind.order, behind.weakest_link)
