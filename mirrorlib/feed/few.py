@@ -15,6 +15,7 @@ from mirrorlib.apply.columns import to_columns
 from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.direct import change_files
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, TIME, VERSION
+from mirrorlib.landing.calendars import WRITER, old_calendar
 from mirrorlib.landing.footer import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 FEW = 2_000  # rows that travel inside the plan: a file costs 40 ms more
 HANDFUL = 4 << 20  # bytes of them
 _MOST_FILES = 16  # each is fetched by itself
-_WRITER = b"org.apache.spark.version"
-# Days and moments before 1582, or 1900, that are not what they look like.
-_OLD_CALENDAR = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
@@ -73,7 +71,7 @@ def _read(table: FeedTable, file: ChangeFile, columns: Columns) -> pa.Table | No
     try:
         parquet = open_parquet(BytesIO(data))
         told = parquet.metadata.metadata or {}
-        if _WRITER not in told or _OLD_CALENDAR & told.keys() or parquet.metadata.num_rows > FEW:
+        if WRITER not in told or old_calendar(told) or parquet.metadata.num_rows > FEW:
             return None
         rows = parquet.read()
         values = {one.name: _as_spark(rows, one.name, one.type) for one in columns}
