@@ -314,7 +314,7 @@ def _with_prepared(
         if standing.columns
         else _creation(work, prepared.growth.columns)
     )
-    warnings = (*planned.warnings, *warnings_of(prepared))
+    warnings = (*planned.warnings, *warnings_of(prepared, work.source.policies.keys))
     return replace(
         _with_batch(planned, names, prepared.rows),
         schema_changes=(*planned.schema_changes, *changes),
