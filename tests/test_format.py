@@ -222,6 +222,8 @@ def keys_in_other_words(zone: ZoneWriter) -> Iterator[Want]:
         "byte order mark",
         "trailing comma",
         "blanks around",
+        "the key column 'ID' is 'id' in the files",
+        "the key column 'region' is 'Region' in the files",
         "unknown property: protocolVersion",
     )
     rows = [{"id": 1, "region": "x", "v": 2}, {"id": 1, "region": "y", "v": 1}]

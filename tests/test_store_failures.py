@@ -64,11 +64,12 @@ class Call:
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong with whose calls, and what was called."""
+    """What goes wrong with whose calls, and what was called; and how the paths end that nobody may open."""
 
     planned: dict[str, tuple[Call, Mode]] = field(default_factory=dict)
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     struck: set[str] = field(default_factory=set)
+    unreadable: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def strike(self, verb: str, place: str) -> Mode | None:
@@ -109,6 +110,8 @@ class FaultyStore(LocalStore):
 
     def _call(self, verb: str, real: Callable[..., object], path: str, *rest: object) -> object:
         mode = self._faults.strike(verb, f"{self.url}/{path}")
+        if verb == "open_file" and path.endswith(self._faults.unreadable or "\n"):
+            raise _lost(verb, path)
         if mode == "before":
             raise _lost(verb, path)
         if mode == "during" and verb.startswith("put"):
@@ -273,3 +276,26 @@ def test_store_that_fails_at_any_call_loses_and_doubles_nothing(
         assert_one_effect_per_file(path, range(1, len(table.files) + 1))
         if call.verb == "put_new":
             assert_feed_replays(spark, path)
+
+
+def test_a_file_that_the_store_does_not_give_holds_back_none_before_it(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, faults: Faults
+) -> None:
+    """They are applied; it is named by the report, by the plan and by the status, and read as soon as it can be."""
+    table, target = zone.table("table_0", keys=["id"]), str(tmp_path / "target")
+    names = [table.file([{"id": number}]).name for number in range(5)]
+    faults.unreadable = names[3]
+
+    planned = mirrorlib.plan(spark, str(zone), target).tables[0]
+    report = mirrorlib.apply(spark, str(zone), target).tables[0]
+    again = mirrorlib.apply(spark, str(zone), target).tables[0]
+    told = mirrorlib.status(target).tables[0]
+
+    assert ("failed", names[3], 3) == (planned.state, planned.file, planned.files)
+    assert ("failed", names[3], 3) == (report.state, report.file, report.position)
+    assert ("StoreError", report.reason, ()) == (again.error, again.reason, again.batches)
+    assert ("failed", names[3]) == (told.state, told.file)
+    assert names[3] in report.reason
+    faults.unreadable = ""
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    assert 5 == len(read_rows(spark, f"{target}/table_0"))

@@ -126,7 +126,7 @@ def _apply_batches(
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
             coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
-        tally.warn(*warnings_of(prepared))
+        tally.warn(*warnings_of(prepared, work.source.policies.keys))
         untyped = untyped_part(work, prepared)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)

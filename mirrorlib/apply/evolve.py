@@ -277,7 +277,8 @@ def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column
 def _may_be_lossy(column: FileColumn) -> bool:
     """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
     kind = column.stored
-    return bool((pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns")
+    fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
+    return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
 
 
 def _error(

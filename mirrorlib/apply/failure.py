@@ -49,7 +49,8 @@ def find_damage(source: Source, plan: Plan) -> MirrorError | None:
 def _see_moments(source: Source, file: StoredFile) -> None:
     """Read all timestamps as a mirror has them: milliseconds reach further than Delta's microseconds.
 
-    Files are not asked for it before they are applied, as Spark refuses such a value by itself.
+    Files are not asked for it before they are applied, as Spark refuses such a value by itself. What only
+    Spark reads is not asked at all.
 
     Raises:
         SchemaError: one is beyond what a Delta timestamp can hold.
@@ -57,7 +58,7 @@ def _see_moments(source: Source, file: StoredFile) -> None:
     """
     landed = read_landed(source, file, whole=False)
     for column in landed.schema.own.columns:
-        if pa.types.is_timestamp(column.stored):
+        if pa.types.is_timestamp(column.stored) and not column.moved:
             for values in column_values(source, landed, column):
                 del values  # reading them is the check
 

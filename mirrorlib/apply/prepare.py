@@ -22,7 +22,7 @@ from mirrorlib.apply.read import (
     read_landed,
 )
 from mirrorlib.apply.rescue import rescued_rows
-from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError
+from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError, StoreError
 from mirrorlib.landing.values import fit_values
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ def prepare_files(
 ) -> Prepared:
     """Open files in order until one is at fault.
 
+    One that the store does not give ends a batch before it, as nothing says that the file is at fault.
+
     Args:
         source: where they lie and by which policies they are read.
         files: their listings, in the order in which they count.
@@ -87,6 +89,9 @@ def prepare_files(
         rewritable: see `grow_columns`.
         suspect: the file that damaged an earlier plan; decoded whole before it may enter another.
         divisible: the batch may end before a sound file, one that has to begin a batch.
+
+    Raises:
+        StoreError: the first file cannot be read, or one that has to go along with it.
 
     """
     small = sum(file.size for file in files) <= SMALL_BYTES
@@ -111,6 +116,10 @@ def prepare_files(
         except FAULTS as exc:
             fault = exc
             break
+        except StoreError as exc:
+            if landed and divisible:
+                break  # as the first file of the next batch, it says what is wrong
+            raise exc.in_file(file.name) from exc
         landed.append(opened)
         decoded += opened.rows.nbytes if opened.rows is not None else 0
         if small and opened.rows is None:

@@ -69,6 +69,7 @@ from mirrorlib.apply.sessions import lend_session
 from mirrorlib.apply.table import check_vacant, find_table
 from mirrorlib.apply.target import Target
 from mirrorlib.apply.warn import warnings_of
+from mirrorlib.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -222,13 +223,28 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
     evidence = began_again(work, opened, entry, changed_since(work, opened, entry))
     if evidence:
         return replace(planned, state="blocked", reason=evidence)
+    return _go_on(work, opened, options, entry, standing, planned)
+
+
+def _go_on(
+    work: Work,
+    opened: Folder,
+    options: Options,
+    entry: Entry | None,
+    standing: Standing,
+    planned: PlannedTable,
+) -> PlannedTable:
+    """Go on to the batches that nobody has planned yet."""
     position = position_of(entry)
     bars = {} if options.retry else bars_of(entry)
     while True:
         coming = coming_files(work, standing, opened, position, bars, options)
         if not coming.files:
             return _with_end(planned, coming, bars, options)
-        coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+        try:
+            coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+        except StoreError as exc:
+            return replace(planned, state="failed", reason=str(exc), file=exc.file)
         untyped = untyped_part(work, prepared)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)
@@ -298,7 +314,7 @@ def _with_prepared(
         if standing.columns
         else _creation(work, prepared.growth.columns)
     )
-    warnings = (*planned.warnings, *warnings_of(prepared))
+    warnings = (*planned.warnings, *warnings_of(prepared, work.source.policies.keys))
     return replace(
         _with_batch(planned, names, prepared.rows),
         schema_changes=(*planned.schema_changes, *changes),

@@ -33,6 +33,7 @@ from mirrorlib.apply.nulls import (
     untyped_keys,
 )
 from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
+from mirrorlib.landing.calendars import first_moved
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
 SMALL_DECODED = 1 << 30  # of Arrow memory: dictionary pages can hold far more than their size says
+_WRITE_CORRECTED = (
+    "Write the file with Spark's datetimeRebaseModeInWrite and int96RebaseModeInWrite set to CORRECTED, "
+    "under the same name."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,8 @@ def read_landed(
 ) -> Landed:
     """Open one change file; *whole* decodes all its rows, otherwise only its marker column is read.
 
-    A file whose rows take more than *room* bytes of memory is not kept whole.
+    A file whose rows take more than *room* bytes of memory is not kept whole, nor is one with dates that
+    only Spark can read.
 
     Raises:
         ChangeFileError: the file is empty, cut short, damaged, or changed while it was read.
@@ -105,6 +111,8 @@ def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
         handle.seek(0)
         try:
             rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
+            if rows is not None and _has_moved(schema, rows):
+                rows = None
             markers = read_marks(source, file, schema, rows, handle)
             counts = count_marks(markers)
             check_columns(source, file, schema, counts, markers)
@@ -133,6 +141,12 @@ def _read_rows(handle: BinaryIO, room: int) -> pa.Table | None:
             return None
         pieces.append(piece)
     return pa.Table.from_batches(pieces) if pieces else open_parquet(handle).read()
+
+
+def _has_moved(schema: FileSchema, rows: pa.Table) -> bool:
+    """Say whether some value is not what Arrow reads, but what Spark does."""
+    moved = [column.name for column in schema.own.columns if column.moved]
+    return any(first_moved(rows.column(name)) is not None for name in moved)
 
 
 def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
@@ -211,7 +225,7 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
     """Give one column's mirror values, in row order, in pieces that fit into memory.
 
     Raises:
-        SchemaError: a timestamp is finer than a microsecond.
+        SchemaError: a timestamp is finer than a microsecond, or only Spark can read it.
         ChangeFileError: a page is damaged.
 
     """
@@ -249,6 +263,9 @@ def can_spark_read(source: Source, landed: Landed) -> bool:
 def _canonical(
     source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
 ) -> pa.ChunkedArray:
+    if column.moved and (place := first_moved(values)) is not None:
+        msg = "only Spark's own reader can tell a value of its old calendar, and the table's columns need another"
+        raise _refused(source, landed, column, start + place, msg, _WRITE_CORRECTED)
 
     def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
         return canonical_values(some, column.type, source.policies.ntz)
@@ -261,12 +278,19 @@ def _canonical(
         if getattr(column.stored, "unit", "") == "ns":
             step = "Publish whole microseconds, under the same name."
         msg = f"a {column.stored} value has no place in a Delta {kind}"
-        raise SchemaError(
-            msg,
-            table=source.table,
-            file=landed.file.name,
-            column=column.name,
-            row=start + (first_refused(values, cast) or 0),
-            found=str(column.stored),
-            next_step=step,
-        ) from exc
+        row = start + (first_refused(values, cast) or 0)
+        raise _refused(source, landed, column, row, msg, step) from exc
+
+
+def _refused(
+    source: Source, landed: Landed, column: FileColumn, row: int, msg: str, step: str
+) -> SchemaError:
+    return SchemaError(
+        msg,
+        table=source.table,
+        file=landed.file.name,
+        column=column.name,
+        row=row,
+        found=str(column.stored),
+        next_step=step,
+    )

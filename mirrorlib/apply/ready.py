@@ -29,6 +29,7 @@ from mirrorlib.apply.table import (
     create_table,
     find_table,
     free_columns,
+    replace_columns,
     rewritten_rows,
     set_life,
     widen_columns,
@@ -70,8 +71,11 @@ def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         _correct_keys(work, plan, growth.columns)
     else:
         found = _owned_table(work, plan, growth.columns, clock)
-        columns = (*growth.columns, *_undroppable(found, growth.columns))
+        old = _undroppable(found, growth.columns)
+        columns = (*growth.columns, *(old if found.bytes else ()))
         free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
+        if old and not found.bytes:
+            replace_columns(work.spark, work.ref, old, columns)
         return Ready(columns=columns, replaces_columns=to_pairs(found.columns) != to_pairs(columns))
     if growth.added or growth.widened or growth.rewritten:
         _grow_table(work, plan, prepared, clock)
@@ -89,7 +93,7 @@ def _correct_keys(work: Work, plan: Plan, columns: Columns) -> None:
 
 
 def _undroppable(found: Found, columns: Columns) -> Columns:
-    """Return what a table has to keep: Delta drops no column of one with column mapping and a feed."""
+    """Return the old columns that a batch cannot replace: Delta's writers drop none under column mapping."""
     if not found.mapped and not any(needs_mapping(column.name) for column in columns):
         return ()
     return tuple(old for old in found.columns if find_column(columns, old.name) is None)

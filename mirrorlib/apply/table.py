@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import (
     Column,
     Columns,
+    find_column,
     find_key_column,
     needs_mapping,
     sql_type,
@@ -285,6 +286,16 @@ def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Fou
         _map_columns(spark, ref)
     allow_wall_clock(spark, ref, columns)
     spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({', '.join(column.ddl for column in columns)})")
+
+
+def replace_columns(spark: SparkSession, ref: TableRef, old: Columns, columns: Columns) -> None:
+    """Drop the *old* columns of an empty table with column mapping, once it has others."""
+    here = to_columns(read_table(spark, ref).dtypes)
+    missing = tuple(column for column in columns if find_column(here, column.name) is None)
+    if missing:
+        spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({', '.join(c.ddl for c in missing)})")
+    dropped = ", ".join(quote(column.name) for column in old)
+    spark.sql(f"ALTER TABLE {ref.sql} DROP COLUMNS ({dropped})")
 
 
 def allow_wall_clock(spark: SparkSession, ref: TableRef, columns: Columns) -> None:

@@ -16,15 +16,18 @@ from mirrorlib.errors import first_few
 from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.landing.columns import FileColumn
 
 
-def warnings_of(prepared: Prepared) -> tuple[str, ...]:
-    """Look at a batch's key columns and at the columns of its updates."""
-    told = []
+def warnings_of(prepared: Prepared, keys: Sequence[str]) -> tuple[str, ...]:
+    """Look at the key columns that a batch has, as *keys* names them, and at the columns of its updates."""
+    told = [
+        f"_metadata.json was repaired: the key column {key.strip()!r} is {name!r} in the files"
+        for key, name in _respelled(prepared, keys)
+    ]
     for landed in prepared.landed:
         if landed.null_keys:
             told.append(
@@ -63,6 +66,14 @@ def warnings_of(prepared: Prepared) -> tuple[str, ...]:
             f"the values are applied as their file has them: {first_few(narrowed)}"
         )
     return tuple(dict.fromkeys(told))
+
+
+def _respelled(prepared: Prepared, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give the keys that the first file has in another case; blanks around them are told of the metadata."""
+    for key in keys if prepared.landed else ():
+        column = prepared.landed[0].schema.key(key)
+        if column is not None and column.name.strip() != key.strip():
+            yield key, column.name
 
 
 def _narrowed(prepared: Prepared) -> Iterator[str]:

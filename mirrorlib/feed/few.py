@@ -16,6 +16,7 @@ from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.direct import change_files
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, TIME, VERSION
 from mirrorlib.identifiers import find_name
+from mirrorlib.landing.calendars import WRITER, old_calendar
 from mirrorlib.landing.footer import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 FEW = 2_000  # rows that travel inside the plan: a file costs 40 ms more
 HANDFUL = 4 << 20  # bytes of them
 _MOST_FILES = 16  # each is fetched by itself
-_WRITER = b"org.apache.spark.version"
-# Days and moments before 1582, or 1900, that are not what they look like.
-_OLD_CALENDAR = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 
 
 def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
@@ -79,7 +77,7 @@ def _read(
     try:
         parquet = open_parquet(BytesIO(data))
         told = parquet.metadata.metadata or {}
-        if _WRITER not in told or _OLD_CALENDAR & told.keys() or parquet.metadata.num_rows > FEW:
+        if WRITER not in told or old_calendar(told) or parquet.metadata.num_rows > FEW:
             return None
         rows = parquet.read()
         values = {one.name: _as_spark(rows, one.name, one.type) for one in columns}

@@ -28,7 +28,8 @@ class FileColumn:
         name: as the file spells it.
         stored: the Arrow type that pyarrow reads.
         type: the mirror type; `pa.null()` when the file does not say.
-        native: Spark's own Parquet reader gives the same values for it.
+        native: Spark's own Parquet reader gives the same values for it, but where it is moved.
+        moved: its old values are counted in Spark's old calendar, which Spark's reader alone moves to today's.
         given: every row's value, when a partition folder states it and the file does not; else None.
 
     """
@@ -37,6 +38,7 @@ class FileColumn:
     stored: pa.DataType
     type: pa.DataType
     native: bool
+    moved: bool = False
     given: pa.Scalar | None = None
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
+from mirrorlib.landing.calendars import is_moved, old_calendar
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.metadata import TEXT_ENDINGS
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
@@ -15,6 +16,7 @@ from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from mirrorlib.landing.calendars import Counted
     from mirrorlib.store import StoredFile
 
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
@@ -59,9 +61,15 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     names = [name for name in arrow.names if name.lower() != MARKER]
     markers = [name for name in arrow.names if name.lower() == MARKER]
     check_names(names, markers, table=table, file=file.name)
+    counted = old_calendar(metadata.metadata)
     columns = tuple(
         _file_column(
-            arrow.field(name), physical.get(name, ""), table=table, file=file.name, ntz=ntz
+            arrow.field(name),
+            physical.get(name, ""),
+            counted,
+            table=table,
+            file=file.name,
+            ntz=ntz,
         )
         for name in names
     )
@@ -122,7 +130,13 @@ def spark_decodes(source: BinaryIO) -> bool:
 
 
 def _file_column(
-    field: pa.Field, physical: str, *, table: str, file: str, ntz: NtzPolicy
+    field: pa.Field,
+    physical: str,
+    counted: frozenset[Counted],
+    *,
+    table: str,
+    file: str,
+    ntz: NtzPolicy,
 ) -> FileColumn:
     stored = pa.timestamp("ns") if physical == "INT96" else field.type
     kind = mirror_type(stored, ntz, instant=physical == "INT96")
@@ -132,7 +146,13 @@ def _file_column(
         raise SchemaError(
             msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step
         )
-    return FileColumn(name=field.name, stored=stored, type=kind, native=is_native(stored, physical))
+    return FileColumn(
+        name=field.name,
+        stored=stored,
+        type=kind,
+        native=is_native(stored, physical),
+        moved=is_moved(counted, field.type, physical),
+    )
 
 
 def is_native(stored: pa.DataType, physical: str = "") -> bool:

@@ -110,16 +110,27 @@ def test_a_file_that_voided_a_plan_is_left_alone_until_it_changes(mirror: Mirror
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("column", ["v", "a b"])
+@pytest.mark.parametrize("how", ["damaged", "replaced"])
 @pytest.mark.usefixtures("by_spark")
-def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(fresh: Mirror) -> None:
-    """A void needs a table to stand in; the first good batch replaces its columns."""
-    damage_pages(fresh.publish())
-    fresh.assert_failed("ChangeFileError", fresh.file_name(1))
-
-    fresh.replace(1)
+def test_a_first_batch_that_is_voided_leaves_no_trace_in_the_columns(
+    fresh: Mirror, how: str, column: str
+) -> None:
+    """A void needs a table to stand in; the first good batch replaces its columns, with column mapping too."""
+    path = fresh.publish([{"id": 1, "old": "x"}], [0])
+    if how == "damaged":
+        damage_pages(path)
+        fresh.assert_failed("ChangeFileError", fresh.file_name(1))
+    else:
+        fresh.run_until("plan", "after")
+    fresh.replace(1, [{"id": 1, column: "x"}, {"id": 2, column: "y"}], [0, 0])
     fresh.assert_current()
 
-    assert ["id", "v"] == fresh.spark.read.format("delta").load(str(fresh.path)).columns
+    assert "void" == fresh.outcome(1)["outcome"]
+    assert ["id", column] == fresh.spark.read.format("delta").load(str(fresh.path)).columns
+    if column == "a b":  # whose columns are dropped before the rows come
+        feed = mirrorlib.read_feed(fresh.spark, str(fresh.path), after=-1)
+        assert [(1, "insert"), (2, "insert")] == sorted(feed.select("id", "_change_type").collect())
 
 
 # Files that change under a run

@@ -357,6 +357,27 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
         assert (7, "t") == (caught.value.row, caught.value.column)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_days_of_an_old_calendar_are_left_to_spark(orders: TableWriter, whole: bool) -> None:
+    """A file that Spark has written so is kept in memory only where all its days are the same in both."""
+    told = {"org.apache.spark.version": "3.5.0", "org.apache.spark.legacyDateTime": ""}
+    old, new = (
+        pa.table({"id": [1, 2], "d": [date(2026, 1, 1), day]}).replace_schema_metadata(told)
+        for day in (date(1582, 10, 14), date(1582, 10, 15))
+    )
+
+    kept = landed(orders, orders.file(new), whole=whole)
+    left = landed(orders, orders.file(old), whole=whole)
+
+    assert (whole, False) == (kept.rows is not None, left.rows is not None)
+    column = left.schema.column("d")
+    assert column is not None
+    with pytest.raises(SchemaError, match="CORRECTED") as caught:
+        list(column_values(source(orders), left, column))
+    assert (1, "d") == (caught.value.row, caught.value.column)
+    assert 2 == sum(map(len, column_values(source(orders), kept, column)))
+
+
 def test_markers_of_zero_rows_are_no_markers(orders: TableWriter) -> None:
     """A zero-row file is sound, with a marker of no type too."""
     empty = pa.table({"id": pa.nulls(0), "__rowMarker__": pa.nulls(0)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ import mirrorlib
 from tables import read_rows
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from zones import ZoneWriter
@@ -73,6 +76,61 @@ def test_a_key_may_lie_before_the_year_1000(
     assert report.ok, str(report)
     rows = spark.read.format("delta").load(f"{target}/t").select("v").collect()
     assert ["new", "old"] == sorted(row["v"] for row in rows)
+
+
+@pytest.mark.parametrize("small", [64 << 20, 0], ids=["small", "large"])
+@pytest.mark.thorough("large")
+def test_days_that_spark_wrote_in_its_old_calendar_are_what_it_means(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    small: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On both roads; a key among them is found by a file of its kind, and by one of any other writer."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", small)
+    table = zone.table("t", keys=["d"])
+    days = ["0001-01-01", "1500-03-01", "1582-10-04", "2026-01-01"]
+    rows = ", ".join(f"(DATE'{day}', TIMESTAMP'{day} 05:06:07Z', 'old')" for day in days)
+    write_in_the_old_calendar(spark, rows, "d, t, v", table.path(1), moments="INT96")
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    rows = "(DATE'0001-01-01', TIMESTAMP'1899-01-01 00:00:00Z', 'new', 1)"
+    write_in_the_old_calendar(
+        spark, rows, "d, t, v, __rowMarker__", table.path(2), moments="TIMESTAMP_MICROS"
+    )
+    table.file(pa.table({"d": [date(1500, 3, 1)], "v": ["other"]}), [1], number=3)
+
+    report = mirrorlib.apply(spark, str(zone), target)
+
+    assert report.ok, str(report)
+    found = spark.read.format("delta").load(f"{target}/t").selectExpr("string(d)", "string(t)", "v")
+    assert [
+        ("0001-01-01", "1899-01-01 00:00:00", "new"),
+        ("1500-03-01", None, "other"),
+        ("1582-10-04", "1582-10-04 05:06:07", "old"),
+        ("2026-01-01", "2026-01-01 05:06:07", "old"),
+    ] == sorted(tuple(row) for row in found.collect())
+
+
+def write_in_the_old_calendar(
+    spark: SparkSession, rows: str, columns: str, path: Path, *, moments: str
+) -> None:
+    """Let Spark write rows as its second generation did, in a zone whose clocks once were off by minutes."""
+    session = spark.newSession()
+    conf = {
+        "spark.sql.session.timeZone": "America/Los_Angeles",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.outputTimestampType": moments,
+    }
+    for name, value in conf.items():
+        session.conf.set(name, value)
+    folder = path.with_name(f"_{path.stem}")
+    session.sql(f"SELECT * FROM VALUES {rows} AS t({columns})").coalesce(1).write.parquet(
+        str(folder)
+    )
+    next(folder.glob("*.parquet")).rename(path)
+    shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("small", [64 << 20, 0], ids=["small", "large"])

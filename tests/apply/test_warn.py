@@ -56,7 +56,7 @@ def warnings(
     files = [file for file in listed.files if file.name[0] != "_"]
     prepared = prepare_files(source, files, before)
     assert prepared.fault is None
-    return warnings_of(prepared)
+    return warnings_of(prepared, policies.keys)
 
 
 def test_a_null_where_the_metadata_allows_none_is_told(orders: TableWriter) -> None:
@@ -102,3 +102,15 @@ def test_a_double_that_comes_as_a_single_is_told(
     found = warnings(orders, (Column("id", pa.int64()), *columns) if columns else ())
 
     assert told == any("single precision" in warning and "price" in warning for warning in found)
+
+
+@pytest.mark.parametrize("name, told", [("ID", 1), ("id", 0)])
+def test_a_key_in_another_case_is_told_once(orders: TableWriter, name: str, told: int) -> None:
+    """As the first file spells it, however many files follow."""
+    for _ in range(2):
+        orders.file([{name: 1, "v": 1}])
+
+    found = warnings(orders, ())
+
+    assert told == len(found)
+    assert told == sum("the key column 'id' is 'ID' in the files" in warning for warning in found)

@@ -67,7 +67,7 @@ def test_every_window_reads_as_delta_reads_it(
     found = find_feed_table(spark, table.path)
     directly, by_arrow = Counter[bool](), 0
     singles = [(version, version + 1) for version in range(found.commits.newest)]
-    for after, until in [*singles, (0, 2), (1, 3), (2, 4), (0, found.commits.newest)]:
+    for after, until in [*singles, (0, 2), (0, found.commits.newest)]:
         wanted = by_delta(spark, table.path, after, until)
         assert_same(table.read(after=after, until=until), wanted)
         window = open_window(found.commits, "t", after, until)
