@@ -66,5 +66,5 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.M
     """As on a bare machine."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
-    with pytest.raises(MirrorError, match=r"mirrorlib\[notebooks\]"):
+    with pytest.raises(MirrorError, match=r"pip install 'matplotlib>=3.8'"):
         plot_ledger(LedgerReport(target="/t", batches=()))

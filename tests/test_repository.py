@@ -96,7 +96,10 @@ def test_the_package_needs_pyarrow_and_obstore_only() -> None:
 )
 def test_the_package_runs_on_spark_connect(word: str) -> None:
     """Nothing reaches behind the DataFrame API and SQL."""
-    assert [] == [path.name for path in MODULES if word in path.read_text()]
+    # A command asks on a machine of one's own, where no platform has a session for it.
+    asked = ["session.py"] if word == "getActiveSession" else []
+
+    assert asked == [path.name for path in MODULES if word in path.read_text()]
 
 
 def test_only_one_module_builds_a_session() -> None:

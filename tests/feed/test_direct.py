@@ -67,7 +67,7 @@ def test_every_window_reads_as_delta_reads_it(
     found = find_feed_table(spark, table.path)
     directly, by_arrow = Counter[bool](), 0
     singles = [(version, version + 1) for version in range(found.commits.newest)]
-    for after, until in [*singles, (0, 2), (0, found.commits.newest)]:
+    for after, until in [*singles[1::2], (0, 2), (0, found.commits.newest)]:
         wanted = by_delta(spark, table.path, after, until)
         assert_same(table.read(after=after, until=until), wanted)
         window = open_window(found.commits, "t", after, until)
@@ -77,8 +77,8 @@ def test_every_window_reads_as_delta_reads_it(
             by_arrow += 1
             assert_same(few, wanted)
     assert directly[True] == by_arrow
-    assert directly[True] > 4
-    assert directly[False] > 3  # whole files go by DELETE, RESTORE and INSERT OVERWRITE
+    assert directly[True] > 2
+    assert directly[False] > 1  # whole files go by DELETE, RESTORE and INSERT OVERWRITE
 
 
 def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFrame:
@@ -312,7 +312,7 @@ def files_of(spark: SparkSession, address: str) -> list[Any]:
     ]
 
 
-VERSIONS = 4
+VERSIONS = 3
 KEY_TYPES = {"int": pa.int64(), "string": pa.string()}
 
 
@@ -396,6 +396,7 @@ def explained(frame: DataFrame) -> str:
     return text.getvalue()
 
 
+@pytest.mark.thorough
 def test_keys_that_somebody_else_may_have_doubled_are_compared_in_full(
     spark: SparkSession, tmp_path: Path
 ) -> None:
