@@ -49,7 +49,7 @@ class Kept:
         plan = delivery.plan
         said = {"rows": rows, "kind": plan.kind, "reset": plan.reset, "keys": plan.keys}
         said |= {"after": plan.after, "until": plan.until, "attempt": plan.attempt}
-        part = self.folder / "part"
+        part = self.folder / f"part-{plan.stream}"  # tables are delivered side by side
         part.write_text(json.dumps(said))
         part.rename(self.folder / f"{plan.stream}-{plan.number:05d}")
         return len(rows)
