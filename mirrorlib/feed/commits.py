@@ -13,7 +13,7 @@ import json
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow.parquet as pq
 
@@ -311,6 +311,15 @@ class Commits:
     def content(self, path: str) -> bytes | None:
         """Read a data or change file; None where it is gone."""
         return self._store.read(path)
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open a data or change file for reading at random places.
+
+        Raises:
+            StoreError: it is gone.
+
+        """
+        return self._store.open_file(path)
 
     def _data(self, version: int) -> bytes:
         path = commit_path(version)

@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from mirrorlib.apply.columns import to_columns
 from mirrorlib.apply.generation import ARROW_FRAMES, spark_generation
+from mirrorlib.feed.arrow import read_file
 from mirrorlib.feed.direct import change_files
-from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, TIME, VERSION
-from mirrorlib.identifiers import find_name
-from mirrorlib.landing.calendars import WRITER, old_calendar
-from mirrorlib.landing.footer import open_parquet
-from mirrorlib.landing.types import INSTANT, WALL_CLOCK
+from mirrorlib.feed.net import FEED_COLUMNS, TIME, VERSION
+from mirrorlib.landing.types import INSTANT
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,7 +34,7 @@ HANDFUL = 4 << 20  # bytes of them
 _MOST_FILES = 16  # each is fetched by itself
 
 
-def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType | str) -> DataFrame:
     """Make a frame of rows, in one piece: Spark takes an Arrow batch without rows for the end."""
     return spark.createDataFrame(rows.combine_chunks(), schema)
 
@@ -70,41 +68,13 @@ def read_few(table: FeedTable, window: Window, schema: StructType) -> pa.Table |
 def _read(
     table: FeedTable, file: ChangeFile, columns: Columns, committed_at: datetime
 ) -> pa.Table | None:
-    """Read a file's rows in the types that Spark gives Arrow; None where that could be other values."""
+    """Read a file's rows in the shape of a feed; None where that could be other values than Spark's."""
     data = table.commits.content(file.path)
     if data is None:
         return None
-    try:
-        parquet = open_parquet(BytesIO(data))
-        told = parquet.metadata.metadata or {}
-        if WRITER not in told or old_calendar(told) or parquet.metadata.num_rows > FEW:
-            return None
-        rows = parquet.read()
-        values = {one.name: _as_spark(rows, one.name, one.type) for one in columns}
-        kinds = rows.column(KIND) if file.images else pa.repeat(INSERT, len(rows))
-    except (pa.ArrowException, OSError, KeyError):
+    rows = read_file(BytesIO(data), file, columns, most=FEW)
+    if rows is None:
         return None
-    at = pa.scalar(committed_at, INSTANT)
-    values[KIND] = kinds.cast(pa.string())
-    values[VERSION] = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
-    values[TIME] = pa.repeat(at, len(rows))
-    return pa.table(values)
-
-
-def _as_spark(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    """Give a column in the type of the table's.
-
-    Raises:
-        pa.ArrowTypeError: the file has another one.
-        KeyError: the file spells the column in another way, or has it twice.
-
-    """
-    if find_name(rows.column_names, name) is None:
-        return pa.nulls(len(rows), kind)
-    column = rows.column(name)
-    if column.type == kind:
-        return column
-    if (column.type, kind) == (WALL_CLOCK, INSTANT):  # of 96 bits, which mean UTC
-        return column.cast(kind)
-    msg = f"{name} is {column.type}, not {kind}"
-    raise pa.ArrowTypeError(msg)
+    version = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
+    at = pa.repeat(pa.scalar(committed_at, INSTANT), len(rows))
+    return rows.append_column(VERSION, version).append_column(TIME, at)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mirrorlib.apply.keyed import grouping_columns
 from mirrorlib.apply.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
 from mirrorlib.errors import ComputeError, FeedError
-from mirrorlib.feed.direct import change_files, read_directly
+from mirrorlib.feed.direct import read_directly
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
     INSERT,
@@ -29,7 +29,7 @@ from mirrorlib.feed.net import (
     pair_updates,
     refuse_incomparable,
 )
-from mirrorlib.feed.once import can_fold, fold_once
+from mirrorlib.feed.once import fold_once
 from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
 from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.proof import prove_files
@@ -88,7 +88,8 @@ def read_feed(
             `yyyy-MM-dd[ HH:mm:ss[.SSS]]` in UTC.
         until: the same; the newest version without it.
         net: fold the window to what is different between its ends: at most one change a key, no
-            update that changes nothing. `_commit_version` is the last one that touched the key.
+            update that changes nothing. `_commit_version` is the last one that touched the key. Where keys are
+            one row each, up to 256 MiB of the window's files are looked through now, in this process.
         images: both images of an update, or what it made of the row alone.
         keys: the key columns; without it those that the table's property names, where each value of them is
             one row, as `apply` with `insert_policy="upsert"`, `derive` and exports leave it. With them a delete
@@ -159,16 +160,8 @@ def tell_changes(
             return frame
         refuse_incomparable(frame, spelled, table.shown, "so it is no key")
         return pair_updates(frame, spelled) if pairs else frame
-    once = can_fold(frame.schema, spelled, window.rows) and _is_once(table, window, spelled)
-    return (fold_once if once else fold_net)(frame, spelled, table.shown)
-
-
-def _is_once(table: FeedTable, window: Window, keys: Sequence[str]) -> bool:
-    """Say whether each key is one row in every version of a window, whose files are read as they are."""
-    until = max(window.until, 0)
-    return change_files(table, window) is not None and stays_one_row(
-        table.commits, window.after, until, tuple(keys)
-    )
+    once = fold_once(frame, table, window, spelled)
+    return fold_net(frame, spelled, table.shown) if once is None else once
 
 
 def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
