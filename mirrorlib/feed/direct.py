@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 Fact = tuple[str | None, int, int]
 _MANY = 10_000  # files; what is known of them travels in the plan
-_PLAIN_NAME = re.compile(
+PLAIN_NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)"
 )  # which Spark neither hides nor writes anew
 _PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
@@ -69,7 +69,7 @@ def change_files(table: FeedTable, window: Window) -> tuple[ChangeFile, ...] | N
     if table.path is None or not files or not _is_plain(window):
         return None
     names = {file.name for file in files}
-    plain = len(names) == len(files) <= _MANY and all(map(_PLAIN_NAME.fullmatch, names))
+    plain = len(names) == len(files) <= _MANY and all(map(PLAIN_NAME.fullmatch, names))
     if not plain or _PATTERN.search(table.location):
         return None
     features = table.commits.features

@@ -1058,3 +1058,77 @@ def test_fields_in_a_map_keep_their_values(spark: SparkSession, tmp_path: Path) 
     )
     side_by_side(Receiver.take, [copy, log])
     check(copy, log, first=first)
+
+
+# Small copies, which are written anew as a whole
+
+ALL_TYPES = (
+    "id bigint, n int, flag boolean, tiny tinyint, small smallint, single float, double double, "
+    "money decimal(38,18), v string, bytes binary, day date, at timestamp, wall timestamp_ntz"
+)
+VALUES = (
+    "true, 1Y, -2S, float('NaN'), -0.0D, 12345678901234567890.123456789012345678, 'Grüße ✓', X'00FF', "
+    "DATE'0001-01-01', TIMESTAMP'1500-02-28 01:02:03.456789', TIMESTAMP_NTZ'9999-12-31 23:59:59'"
+)
+
+
+def operations(receiver: Receiver) -> list[str]:
+    """Name what Delta did to a copy for each window, oldest first."""
+    told = receiver.spark.sql(f"DESCRIBE HISTORY delta.`{receiver.path}`").collect()
+    kept = [row for row in told if '"window"' in (row["userMetadata"] or "")]
+    return [row["operation"] for row in sorted(kept, key=lambda row: row["version"])]
+
+
+def test_a_small_copy_is_written_anew(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that come, change and go, keys that are NULL, the last row of all, and the first after it."""
+    source = Source(spark, tmp_path, ALL_TYPES)
+    source.run(f"INSERT INTO {{t}} VALUES (1, 1, {VALUES}), (1, NULL, {VALUES})")
+    copy = Receiver(source, "current", ["id", "n"])
+    copy.take()
+    for statements in (
+        [f"INSERT INTO {{t}} VALUES (NULL, 2, {VALUES}), (3, 3, {VALUES})"],
+        ["UPDATE {t} SET v = 'new', day = NULL WHERE n IS NULL", "DELETE FROM {t} WHERE n = 3"],
+        ["DELETE FROM {t}"],
+        [f"INSERT INTO {{t}} VALUES (1, 1, {VALUES})"],
+    ):
+        source.run(*statements)
+        copy.take()
+        assert source.rows() == copy.rows()
+    assert ["WRITE"] * 5 == operations(copy)
+
+
+@pytest.mark.thorough("rows", "constraint")
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", id="feed"),
+        pytest.param("SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", id="rows"),
+        pytest.param("ADD CONSTRAINT positive CHECK (id > 0)", id="constraint"),
+    ],
+)
+def test_a_copy_that_others_look_at_closer_is_merged_into(
+    spark: SparkSession, tmp_path: Path, change: str
+) -> None:
+    """A feed of its own tells what has changed, and not that all was written anew."""
+    source = Source(spark, tmp_path, "id bigint, v string")
+    source.run("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    copy = Receiver(source, "current")
+    copy.take()
+    spark.sql(f"ALTER TABLE delta.`{copy.path}` {change}")
+    source.run("UPDATE {t} SET v = 'c' WHERE id = 1")
+    copy.take()
+    assert source.rows() == copy.rows()
+    assert ["WRITE", "MERGE"] == operations(copy)
+
+
+def test_a_second_row_of_a_key_is_refused_where_a_copy_is_written_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As MERGE refuses it: the copy stays as it is."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    copy = Receiver(source, "current")
+    copy.take()
+    source.run("INSERT INTO {t} VALUES (1, 'b')")
+    assert "column id: a key occurs more than once" in copy.fail()
+    assert Counter({(1, "a"): 1}) == copy.rows()
+    assert ["WRITE"] == operations(copy)

@@ -25,6 +25,7 @@ from mirrorlib.export.sinks.delta.multiset import (
     unlike,
 )
 from mirrorlib.export.sinks.delta.stage import WRONG, stage_rows, stage_table
+from mirrorlib.export.sinks.delta.whole import rewrite_copy
 from mirrorlib.export.sinks.delta.work import (
     Work,
     check_comparable,
@@ -113,10 +114,10 @@ def _merge_keys(work: Work) -> int:
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, work.keys)
-    if staged.ops:
-        merge_rows(work, staged, work.keys, check=work.known)
-    else:
+    if not staged.ops:
         mark_nothing(work.spark, work.ref, work.mark())
+    elif few is None or not rewrite_copy(work, few):
+        merge_rows(work, staged, work.keys, check=work.known)
     return staged.rows
 
 

@@ -16,6 +16,8 @@ from mirrorlib.feed.commits import Commits
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -54,12 +56,20 @@ def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] 
     return found, schema
 
 
-def _size(store: Store, version: int) -> int | None:
-    """Return a table's bytes, where the writer of its newest version has left a checksum file."""
+def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
+    """Read what the writer of a version has noted of the table as a whole; nothing where it has not, or not yet.
+
+    Source: Delta PROTOCOL.md, "Version Checksum File".
+    """
     data = store.read(commit_path(version).removesuffix("json") + "crc")
     try:
         told: Any = json.loads(data or b"{}")
     except ValueError:  # it is not written at once
-        return None
-    size = told.get("tableSizeBytes") if isinstance(told, dict) else None
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _size(store: Store, version: int) -> int | None:
+    """Return a table's bytes, where the writer of its newest version has told them."""
+    size = read_checksum(store, version).get("tableSizeBytes")
     return size if isinstance(size, int) else None
