@@ -21,7 +21,7 @@ from mirrorlib.apply.marks import INSERT, UPSERT
 from mirrorlib.apply.prepare import fitted_rows
 from mirrorlib.apply.read import can_spark_read, open_batches
 from mirrorlib.apply.rescue import needs_rescue
-from mirrorlib.apply.sessions import file_reader
+from mirrorlib.apply.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import is_binary_float, mirror_type
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
-_PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
 _ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
@@ -102,7 +101,7 @@ def _same_shape(
         schema, path = one.schema, one.file.path
         folder, _, name = path.rpartition("/")  # names repeat over folders
         place = "" if not ordered else folder if _PLAIN_NAME.fullmatch(name) else path
-        place = path if _PATTERN.search(source.zone.uri(path)) else place
+        place = path if PATTERN.search(source.zone.uri(path)) else place
         shape = (schema.columns, schema.marker, str(schema.marker_type), place)
         groups.setdefault(str(shape), []).append(one)
     yield from groups.values()

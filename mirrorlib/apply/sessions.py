@@ -11,6 +11,7 @@ result depends on it, `ComputeError` says so.
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, finalize
 
@@ -52,6 +53,7 @@ _READER = {
     "int96RebaseMode": "CORRECTED",
     "__globPaths__": "false",  # a path is a path, whatever brackets it has
 }
+PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
 _FEW_ROWS = 10_000  # a commit whose fixed cost outweighs its work
 _SMALL_TABLE = 32 << 20  # bytes
 # A commit of few rows is all planning: one partition, nothing adapted, nothing compiled, no plan

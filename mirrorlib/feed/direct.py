@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import to_columns
-from mirrorlib.apply.sessions import file_reader, is_remote
+from mirrorlib.apply.sessions import PATTERN, file_reader, is_remote
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
 from mirrorlib.identifiers import fold_name, quote
 
@@ -34,7 +34,6 @@ _MANY = 10_000  # files; what is known of them travels in the plan
 PLAIN_NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)"
 )  # which Spark neither hides nor writes anew
-_PATTERN = re.compile(r"[{}\[\]*?\\]")  # what Hadoop takes for a pattern of names
 # Of what a table may demand of its readers, what does not change what such files mean.
 _HARMLESS = frozenset(
     [
@@ -70,7 +69,7 @@ def change_files(table: FeedTable, window: Window) -> tuple[ChangeFile, ...] | N
         return None
     names = {file.name for file in files}
     plain = len(names) == len(files) <= _MANY and all(map(PLAIN_NAME.fullmatch, names))
-    if not plain or _PATTERN.search(table.location):
+    if not plain or PATTERN.search(table.location):
         return None
     features = table.commits.features
     return files if features is not None and features <= _HARMLESS else None

@@ -8,8 +8,9 @@ much memory as the files need.
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,7 @@ from mirrorlib.feed.arrow import read_file
 from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from mirrorlib.apply.columns import Columns
     from mirrorlib.feed.actions import ChangeFile
@@ -30,8 +31,13 @@ BITS = 2  # that say which of them; a place is a version and these
 FIRST, LAST = "_mirror_first", "_mirror_last"
 NOWHERE = -1  # the place of what an update that changes nothing took and gave
 _MOST_BYTES = 256 << 20  # of files: each is read here
+_AT_ONCE = 4  # files
 _PLACE = "_mirror_place"
 _COUNT = "count_all"
+
+
+class _NotToldError(Exception):
+    """The files alone do not tell what happened to each key."""
 
 
 def find_touched(
@@ -46,51 +52,67 @@ def find_touched(
         keys: key columns.
 
     """
-    if sum(file.size for file in files) > _MOST_BYTES:
-        return None
     narrow = tuple(one for one in columns if one.name in keys)
-    several = _touched_in_several(commits, files, narrow)
-    if several is None:
+    floating = any(
+        pa.types.is_floating(one.type) for one in narrow
+    )  # Spark knows one NaN, and one zero
+    if floating or sum(file.size for file in files) > _MOST_BYTES:
         return None
-    pieces = []
-    for file in files:
-        rows = _read(commits, file, columns)
-        if rows is None:
-            return None
-        pieces.append(rows.filter(_suspects(rows, several)))
-    return _ends(pa.concat_tables(pieces).combine_chunks(), keys)
-
-
-def _read(commits: Commits, file: ChangeFile, columns: Columns) -> pa.Table | None:
-    """Read a file, and the place of each change."""
     try:
-        with commits.open_file(file.path) as source:
-            rows = read_file(source, file, columns)
-    except StoreError:
+        several = _touched_in_several(_read(commits, files, narrow, _things), keys)
+        suspects = partial(_suspects, several=several)
+        return _ends(_read(commits, files, columns, suspects).combine_chunks(), keys)
+    except _NotToldError:
         return None
-    if rows is None:
-        return None
-    rows = rows.combine_chunks()
-    within = pc.index_in(rows.column(KIND), value_set=pa.array(ORDER))
-    if within.null_count:
-        return None
-    return rows.append_column(_PLACE, pc.add(within.cast(pa.int64()), file.version << BITS))
 
 
-def _touched_in_several(
-    commits: Commits, files: Sequence[ChangeFile], keys: Columns
-) -> pa.Table | None:
-    """Name the keys that several things happened to; None where some update's images do not lie side by side."""
-    names, pieces = [one.name for one in keys], []
-    for file in files:
-        rows = _read(commits, file, keys)
+def _read(
+    commits: Commits, files: Sequence[ChangeFile], columns: Columns, keep: Callable[[pa.Table], Any]
+) -> pa.Table:
+    """Read files, and the place of each change, and keep some rows.
+
+    Raises:
+        _NotToldError: a file does not tell all.
+
+    """
+
+    def read_one(file: ChangeFile) -> pa.Table:
+        try:
+            with commits.open_file(file.path) as source:
+                rows = read_file(source, file, columns)
+        except StoreError as exc:
+            raise _NotToldError from exc
         if rows is None:
-            return None
-        before = pc.equal(rows.column(KIND), PRE)
-        if _count(before) != _count(_pairs(rows, names)):
-            return None
-        pieces.append(rows.select(names).filter(pc.invert(before)))
-    found = pa.concat_tables(pieces).group_by(names).aggregate([([], _COUNT)])
+            raise _NotToldError
+        rows = rows.combine_chunks()
+        within = pc.index_in(rows.column(KIND), value_set=pa.array(ORDER))
+        if within.null_count:
+            raise _NotToldError
+        place = pc.add(within.cast(pa.int64()), file.version << BITS)
+        rows = rows.append_column(_PLACE, place)
+        return rows.filter(keep(rows))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return pa.concat_tables(pool.map(read_one, files))
+
+
+def _things(rows: pa.Table) -> pa.ChunkedArray:
+    """Mark one row for each thing that happened.
+
+    Raises:
+        _NotToldError: some update's images do not lie side by side.
+
+    """
+    before = pc.equal(rows.column(KIND), PRE)
+    keys = [name for name in rows.column_names if name not in (KIND, _PLACE)]
+    if _count(before) != _count(_pairs(rows, keys)):
+        raise _NotToldError
+    return pc.invert(before)
+
+
+def _touched_in_several(things: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Name the keys that several things happened to."""
+    found = things.select(keys).group_by(keys).aggregate([([], _COUNT)])
     return found.filter(pc.greater(found.column(_COUNT), 1)).drop_columns([_COUNT])
 
 

@@ -53,7 +53,7 @@ def publish(table: TableWriter, *numbers: int) -> None:
         table.file([{"id": number}], number=number)
 
 
-@pytest.mark.thorough("move-*")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "how, place", [("move", "_ProcessedFiles"), ("delete", "_FilesReadyToDelete")]
 )

@@ -278,6 +278,7 @@ def test_a_source_that_starts_over_during_a_run_stops_the_table(mirror: Mirror) 
     mirror.assert_holds()
 
 
+@pytest.mark.thorough
 def test_a_file_from_a_clock_ahead_of_ours_stays_known(mirror: Mirror) -> None:
     """A later batch of older files does not make it look as if it had been changed since."""
     ahead = mirror.publish()
@@ -850,7 +851,7 @@ def heal(mirror: Mirror) -> None:
     mirror.do(f"ALTER TABLE {{t}} UNSET TBLPROPERTIES IF EXISTS ('{TRANSACTIONS}')")
 
 
-@pytest.mark.thorough("*step0", "*step3", "*step4", "*step5", "DELETE*")
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement, step",
     [
@@ -1305,6 +1306,7 @@ def test_a_log_that_was_cleaned_beyond_our_last_commit_is_not_trusted(mirror: Mi
     mirror.assert_current()
 
 
+@pytest.mark.thorough
 def test_upkeep_that_a_run_has_seen_may_be_forgotten(mirror: Mirror) -> None:
     """A quiet table loses the history behind its last batch; what runs have seen of it is enough, and no more than that."""
     cut_here = mirror.newest

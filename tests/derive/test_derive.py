@@ -298,6 +298,7 @@ def test_a_write_that_comes_while_rows_are_computed_does_not_pass_unnoticed(lake
     lake.derive(["orders"], large, rebuild=True)
 
 
+@pytest.mark.thorough
 def test_a_feed_of_doubled_keys_is_no_changelog_by_itself(lake: Lake) -> None:
     """Each key occurs once by now, but one of two rows went and the other stayed: which one, the feed cannot tell."""
 

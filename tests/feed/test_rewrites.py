@@ -121,7 +121,7 @@ def test_a_stream_goes_on_after_rows_written_again(numbers: Numbers, tmp_path: P
     assert [1.5, 11.0, 12.0] == sorted(row["n"] for row in rows)
 
 
-@pytest.mark.thorough("changes", "scd2")
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["changes", "current", "scd2"])
 def test_consumers_go_on_over_rows_written_again(
     spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path, mode: str
