@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorlib.feed.window import Window
 
 _MOST_ROWS = 4_000_000  # whose keys are grouped in this process
-_MOST_BYTES = 96 << 20  # of what is known of keys, which travels to every task
+_MOST_BYTES = 32 << 20  # of what is known of keys, which travels to every task
 _AT, _WHEN, _KEY = "_mirror_at", "_mirror_when", "_mirror_key"
 
 
@@ -96,15 +96,18 @@ def _dated(touched: pa.Table, times: Mapping[int, datetime]) -> pa.Table:
 def _ends_of(frame: DataFrame, touched: pa.Table, keys: Sequence[str]) -> DataFrame:
     """Keep the ends of the keys that were touched, and all changes of the others."""
     from pyspark.sql import functions as f
+    from pyspark.sql import types as t
 
     names = [f"{_KEY}{place}" for place in range(len(keys))]
-    kinds = {key: frame.schema[key].dataType.simpleString() for key in keys}
-    ddl = ", ".join(f"{name} {kinds[key]}" for name, key in zip(names, keys, strict=True))
-    known = frame_of(
-        frame.sparkSession,
-        touched.select([*names, FIRST, LAST, _WHEN]),
-        f"{ddl}, {FIRST} long, {LAST} long, {_WHEN} timestamp",
+    schema = t.StructType(
+        [
+            *(t.StructField(n, frame.schema[k].dataType) for n, k in zip(names, keys, strict=True)),
+            t.StructField(FIRST, t.LongType()),
+            t.StructField(LAST, t.LongType()),
+            t.StructField(_WHEN, t.TimestampType()),
+        ]
     )
+    known = frame_of(frame.sparkSession, touched.select(schema.names), schema)
     # A key that is never NULL is found in half the time by equality alone.
     same = [
         f.col(quote(key)).eqNullSafe(f.col(name))

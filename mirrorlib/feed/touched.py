@@ -2,8 +2,8 @@
 
 In: the window's files, in which each key is one row of every version. Out: for each key that was touched more
 than once, or by an update that changes nothing, the first thing that went and the last that came. Spark would
-bring all keys together for it, which costs it as much as to read the window; here it takes a third, in as
-much memory as the files need.
+bring all keys together for it, which costs it as much as to read the window; here it takes a third, in the
+memory of a few of the files and of the rows of these keys.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ BITS = 2  # that say which of them; a place is a version and these
 FIRST, LAST = "_mirror_first", "_mirror_last"
 NOWHERE = -1  # the place of what an update that changes nothing took and gave
 _MOST_BYTES = 256 << 20  # of files: each is read here
+_MOST_KEPT = 256 << 20  # bytes of rows that are put in order
 _AT_ONCE = 4  # files
 _PLACE = "_mirror_place"
 _COUNT = "count_all"
@@ -61,8 +62,9 @@ def find_touched(
     try:
         several = _touched_in_several(_read(commits, files, narrow, _things), keys)
         suspects = partial(_suspects, several=several)
-        return _ends(_read(commits, files, columns, suspects).combine_chunks(), keys)
-    except _NotToldError:
+        rows = _read(commits, files, columns, suspects)
+        return None if rows.nbytes > _MOST_KEPT else _ends(rows.combine_chunks(), keys)
+    except (_NotToldError, pa.ArrowException):
         return None
 
 
@@ -90,7 +92,7 @@ def _read(
             raise _NotToldError
         place = pc.add(within.cast(pa.int64()), file.version << BITS)
         rows = rows.append_column(_PLACE, place)
-        return rows.filter(keep(rows))
+        return rows.filter(keep(rows)) if len(rows) else rows
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return pa.concat_tables(pool.map(read_one, files))

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from mirrorlib.apply.commit import Mark
+from mirrorlib.apply.commit import Mark, overwrite_rows
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.export import registry
 from mirrorlib.export.record import Stream
 from mirrorlib.export.registry import Registry, registry_of
 from mirrorlib.export.report import StreamReport
 from mirrorlib.export.run import export_tables
-from mirrorlib.export.sinks.delta import open_sink, sink
+from mirrorlib.export.sinks.delta import open_sink, sink, whole
 from mirrorlib.export.sinks.delta.place import Place
 from mirrorlib.export.sinks.delta.work import Work
 from mirrorlib.store import open_store
@@ -1095,6 +1095,101 @@ def test_a_small_copy_is_written_anew(spark: SparkSession, tmp_path: Path) -> No
         copy.take()
         assert source.rows() == copy.rows()
     assert ["WRITE"] * 5 == operations(copy)
+    assert [False, False, True, True, False] == [bool(gone) for gone in files_removed(copy)]
+
+
+def files_removed(receiver: Receiver) -> list[int]:
+    """Count the files that each window's commit takes away, oldest first."""
+    commits = [receiver.path / "_delta_log" / f"{v:020d}.json" for v in versions(receiver.path)]
+    told = [commit.read_text() for commit in commits if '\\"window\\"' in commit.read_text()]
+    return [text.count('{"remove":') for text in told]
+
+
+SHAPES: dict[str, tuple[list[str], list[str], list[str]]] = {
+    # what is done to the copy, what to the source, and what becomes of the window
+    "a column of the copy alone": (
+        ["ADD COLUMNS (mine string)"],
+        ["INSERT INTO {t} VALUES (70, 'g')"],
+        ["MERGE", "WRITE"],  # no files are named beside a change of the schema
+    ),
+    "a column that came": ([], ["ALTER TABLE {t} ADD COLUMNS (w int)"], ["WRITE"]),
+    "a column that went": ([], ["ALTER TABLE {t} DROP COLUMN v"], ["WRITE"]),
+    "several files": ([], ["INSERT INTO {t} VALUES (80, 'h')"], ["WRITE", "WRITE"]),
+    "no checksum file": (["checksum"], [], ["MERGE"]),
+    "rows taken out of a file": (["vector"], [], ["MERGE", "MERGE"]),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_small_copy_of_any_shape_is_what_the_source_is(
+    spark: SparkSession, tmp_path: Path, shape: str
+) -> None:
+    """By one way or the other."""
+    at_copy, at_source, wanted = SHAPES[shape]
+    mapped = f"{FEED}, 'delta.columnMapping.mode' = 'name'" if "went" in shape else FEED
+    source = Source(spark, tmp_path, "id bigint, v string", mapped)
+    source.run("INSERT INTO {t} SELECT id, 'a' FROM RANGE(1, 10)")
+    copy = Receiver(source, "current")
+    copy.take()
+    for change in at_copy:
+        if change == "checksum":
+            (copy.path / "_delta_log" / f"{versions(copy.path)[-1]:020d}.crc").unlink()
+        elif change == "vector":
+            take_a_row_out(copy)
+        else:
+            spark.sql(f"ALTER TABLE delta.`{copy.path}` {change}")
+    source.run(*at_source)
+    if at_source and len(wanted) > 1:
+        copy.take()
+    source.run("DELETE FROM {t} WHERE id = 2", "UPDATE {t} SET id = 40 WHERE id = 3")
+    copy.take()
+    assert source.rows() == copy.rows()
+    assert wanted == operations(copy)[1:]
+
+
+def take_a_row_out(copy: Receiver) -> None:
+    """Let the consumer's own MERGE of many rows leave a deletion vector."""
+    with pytest.MonkeyPatch.context() as patch:
+        let_none_be_few(patch)
+        patch.setattr("mirrorlib.apply.merge._SMALL_MERGE", {})
+        copy.source.run("INSERT INTO {t} VALUES (50, 'e')", "DELETE FROM {t} WHERE id = 1")
+        copy.take()
+
+
+def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is gone from the copy, as its files were read before; the next window is refused, and says by whom."""
+    source = Source(spark, tmp_path, "id bigint, v string").run("INSERT INTO {t} VALUES (1, 'a')")
+    copy = Receiver(source, "current")
+    copy.take()
+
+    def write_beside(*args: Any, **options: Any) -> None:
+        spark.sql(f"INSERT INTO delta.`{copy.path}` VALUES (7, 'mine')")
+        overwrite_rows(*args, **options)
+
+    source.run("UPDATE {t} SET v = 'b'")
+    with monkeypatch.context() as patch:
+        patch.setattr(whole, "overwrite_rows", write_beside)
+        copy.take()
+    assert source.rows() == copy.rows()
+    source.run("UPDATE {t} SET v = 'c'")
+    assert "somebody else has written to the table" in copy.fail()
+
+
+def test_keys_that_are_no_utf8_are_keys(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's text is bytes."""
+    source = Source(spark, tmp_path, "id string, v string")
+    source.run("INSERT INTO {t} VALUES (CAST(X'FF' AS string), 'a'), ('x', 'a')")
+    copy = Receiver(source, "current")
+    copy.take()
+    source.run("UPDATE {t} SET v = 'b' WHERE id = 'x'")
+    copy.take()
+    source.run("UPDATE {t} SET v = 'c' WHERE id <> 'x'")
+    copy.take()
+    rows = spark.read.format("delta").load(str(copy.path)).selectExpr("hex(id)", "v").collect()
+    assert {("FF", "c"), ("78", "b")} == {tuple(row) for row in rows}
 
 
 @pytest.mark.thorough("rows", "constraint")

@@ -7,7 +7,8 @@ changes  An append-only log: what the window holds, as it is. A reset is told by
          `_change_type = 'reset'`. Columns are added and widened, never removed. A rewound stream appends
          again what it is given again; a snapshot of one begins with a reset.
 current  A copy of the table: for every key its last state. Without keys a multiset: as many equal rows
-         as the source has. A snapshot replaces rows and columns.
+         as the source has. A snapshot replaces rows and columns. A small copy without a feed of its own is
+         written anew as a whole where few keys of it have changed.
 scd2     A history: `valid_from`, `valid_to` (NULL while it is current) and `is_current`, for every state
          of every row, from commit timestamps. A snapshot closes what is open and not in it.
 

@@ -55,7 +55,7 @@ def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | 
         return None
     comes = [kind in {INSERT, POST} for kind in rows.column(KIND).to_pylist()]
     versions = rows.column(VERSION).to_pylist()
-    values = list(zip(*(rows.column(key).to_pylist() for key in keys), strict=True))
+    values = key_values(rows, keys)
     first: dict[object, bool] = {}
     last: dict[object, int] = {}
     doubled: list[int] = []
@@ -72,3 +72,10 @@ def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | 
     kept = rows.drop_columns(list(FEED_COLUMNS)).take(pa.array(places, pa.int64()))
     kept = kept.append_column(OP, pa.array(ops, pa.int8()))
     return kept.append_column(FRESH, pa.array(fresh, pa.bool_()))
+
+
+def key_values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[object, ...]]:
+    """Give each row's key; text as bytes, as Spark's need not be UTF-8."""
+    columns = [rows.column(key) for key in keys]
+    told = (one.cast(pa.binary()) if pa.types.is_string(one.type) else one for one in columns)
+    return list(zip(*(one.to_pylist() for one in told), strict=True))

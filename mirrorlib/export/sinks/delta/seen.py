@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.apply.keyed import ON
 from mirrorlib.apply.log import Commit, commit_path
 from mirrorlib.store import open_store
 
@@ -32,7 +33,7 @@ class Seen:
         newest: the newest version, -1 when there is no table.
         facts: what the newest window's commit says of itself; None when no window was found.
         version: that commit's version.
-        foreign: a commit since then that has changed rows and is not ours.
+        foreign: a commit since what that one was computed on that has changed rows and is not ours.
         whole: the log was read back to that window, or to the table's first version.
 
     """
@@ -60,6 +61,7 @@ def look_back(log: TableLog) -> Seen:
         commits = log.commits(after, until)
         for commit in reversed(commits):
             if commit.ours is not None and "window" in commit.ours:
+                foreign = foreign or _overlooked(log, commit)
                 return Seen(
                     newest=newest,
                     facts=commit.ours,
@@ -74,6 +76,15 @@ def look_back(log: TableLog) -> Seen:
             return Seen(newest=newest, facts=None, version=-1, foreign=foreign, whole=whole)
         until = after
     raise AssertionError  # the last look takes all there are
+
+
+def _overlooked(log: TableLog, commit: Commit) -> Commit | None:
+    """Find somebody else's commit between a window's and the version that it was computed on."""
+    on = (commit.ours or {}).get(ON, commit.version)
+    if on >= commit.version - 1:
+        return None
+    between = log.commits(on, commit.version - 1)
+    return next((one for one in between if one.ours is None and not one.harmless), None)
 
 
 def rows_written(spark: SparkSession, ref: TableRef, location: str, version: int) -> int:

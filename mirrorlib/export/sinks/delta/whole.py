@@ -7,15 +7,18 @@ other features that MERGE has more to do for, or rows that Arrow may not read as
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mirrorlib.apply.columns import to_columns
-from mirrorlib.apply.commit import overwrite_rows
+from mirrorlib.apply.commit import append_rows, overwrite_rows
 from mirrorlib.apply.fold import OP, PUT
+from mirrorlib.apply.keyed import ON
 from mirrorlib.apply.table import FEED
 from mirrorlib.errors import StoreError
+from mirrorlib.export.sinks.delta.few import key_values
 from mirrorlib.export.sinks.delta.merge import FRESH, twice
 from mirrorlib.export.sinks.delta.target import read_checksum
 from mirrorlib.feed.actions import ChangeFile
@@ -27,7 +30,7 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from mirrorlib.apply.columns import Columns
     from mirrorlib.export.sinks.delta.work import Work
@@ -71,18 +74,21 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     if rows is None or puts is None:
         return False
     keys = [work.spelled(key) for key in work.keys]
-    there = _values(rows, keys)
-    told = dict(zip(_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
+    there = key_values(rows, keys)
+    told = dict(zip(key_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
     met = [key for key in there if key in told]
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same
     if work.known and any(told[key] for key in met):
         raise twice(work, work.keys)
+    mark = work.mark()
+    if not met:  # as MERGE does, which takes no file away then
+        append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
+        return True
     kept = rows.filter(pa.array([key not in told for key in there], pa.bool_()))
-    whole = pa.concat_tables([kept, puts])
-    overwrite_rows(
-        work.ref, frame_of(work.spark, whole, work.schema).coalesce(1), work.mark(), schema=False
-    )
+    whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
+    on = {**mark.facts, ON: work.seen.newest}  # what came since is not in it
+    overwrite_rows(work.ref, whole, replace(mark, facts=on), schema=False)
     return True
 
 
@@ -142,10 +148,6 @@ def _are_instants(one: pa.DataType, other: pa.DataType) -> bool:
     """Say whether types differ by the zone alone that moments are shown in."""
     both = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
     return both and one.unit == other.unit and None not in (one.tz, other.tz)
-
-
-def _values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[Any, ...]]:
-    return list(zip(*(rows.column(key).to_pylist() for key in keys), strict=True))
 
 
 def _no_rows(columns: Columns) -> pa.Table:
