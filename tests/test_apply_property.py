@@ -244,7 +244,6 @@ def test_apply_with_nothing_new_commits_nothing(
     assert version == newest_version(Path(target) / "t")
 
 
-@pytest.mark.smoke
 def test_every_cut_of_a_backlog_gives_the_same_table(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_command_s_own_spark_takes_no_catalog(zone: ZoneWriter, tmp_path: Path
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough
 def test_a_local_session_is_silent_and_carries_any_file_name(tmp_path: Path) -> None:
     """Nothing but the program's own lines is printed, even under LC_ALL=C; failures are exceptions."""
     program = f"""if True:
