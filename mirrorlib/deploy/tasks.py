@@ -5,13 +5,12 @@ In: a rendered job and the bundle's folder. Out: sentences about what does not f
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.deploy.cells import asks_for, needed_parameters, read_parameters
 from mirrorlib.deploy.references import all_tasks, dynamic_references, texts_of
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.deploy.read import Tree
 
-_SOURCE = "# Databricks notebook source"
-_EMPTY = ("", "[]")
 # The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
 _STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
 _CLUSTERS = ("job_cluster_key", "existing_cluster_id", "new_cluster")
@@ -63,16 +60,26 @@ def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:
         yield "a notebook task takes no environment_key; on serverless it cannot be handed the wheel"
     told = task["notebook_task"]
     path = root / str(told.get("notebook_path", ""))
-    cell = read_parameters(path)
+    try:
+        cell = read_parameters(path)
+    except ValueError as exc:
+        yield f"{path.name}: {exc}"
+        return
     if cell is None:
         yield f"{told.get('notebook_path')} is not there, or is no notebook"
         return
-    base = told.get("base_parameters", {})
+    if asks_for(path, str(_project(root).get("name"))):
+        yield from _wheel_on_cluster(task, str(_project(root).get("name")))
+    yield from _parameter_faults(path, cell, job, told.get("base_parameters", {}))
+
+
+def _parameter_faults(
+    path: Path, cell: Mapping[str, object], job: Tree, base: Mapping[str, str]
+) -> Iterator[str]:
+    """Say which parameters a notebook lacks, or is not handed."""
     for name in base:
         if name not in cell:
             yield f"{path.name} has no parameter {name} in its cell of parameters"
-    if _imports(path, str(_project(root).get("name"))):
-        yield from _wheel_on_cluster(task, str(_project(root).get("name")))
     handed = {one.get("name") for one in job.get("parameters", [])}
     for name in sorted(handed & set(base)):
         yield f"the job's parameter {name} counts for more than the task's of the same name"
@@ -123,15 +130,6 @@ def _brings(told: object, package: str) -> bool:
     return any(text.endswith(".whl") or text.startswith(package) for text in texts_of(told))
 
 
-def _imports(path: Path, package: str) -> bool:
-    """Say whether a notebook uses a package that it does not install itself."""
-    text = path.read_text(encoding="utf-8")
-    return (
-        "%pip" not in text
-        and re.search(rf"\b(from|import) {re.escape(package)}\b", text) is not None
-    )
-
-
 def parameters_of(job: Tree) -> dict[str, str]:
     """Return what references to a job's parameters stand for when nobody sets them."""
     told = job.get("parameters", [])
@@ -149,54 +147,3 @@ def _project(root: Path) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
     return found
-
-
-def read_parameters(path: Path) -> dict[str, object] | None:
-    """Read the cell of parameters without running it; None when there is no such notebook."""
-    if path.suffix == ".py":
-        is_notebook = path.is_file() and path.read_text(encoding="utf-8").startswith(_SOURCE)
-        return {} if is_notebook else None
-    cells = _cells(path)
-    if cells is None:
-        return None
-    source = "\n".join(
-        _source(cell) for cell in cells if "parameters" in cell.get("metadata", {}).get("tags", ())
-    )
-    return {
-        ast.unparse(one.targets[0]): ast.literal_eval(one.value)
-        for one in ast.parse(source).body
-        if isinstance(one, ast.Assign)
-    }
-
-
-def needed_parameters(path: Path) -> list[str]:
-    """Name the parameters that are empty in their cell, and of a kind that has to be given."""
-    cell = read_parameters(path) or {}
-    kinds = {
-        str(one.arg): ast.unparse(one.value)
-        for source in (_source(part) for part in _cells(path) or [] if part["cell_type"] == "code")
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("resolve")
-        for one in call.keywords
-    }
-    return [name for name, value in cell.items() if _is_needed(kinds.get(name, ""), value)]
-
-
-def _is_needed(kind: str, value: object) -> bool:
-    """Say whether a parameter has no default: an empty text, or, of places, an empty list."""
-    if not kind or kind == "list[str]" or "None" in kind:  # empty means all of them, or not given
-        return False
-    return value in _EMPTY if kind.startswith("list[") else value == ""
-
-
-def _cells(path: Path) -> list[dict[str, Any]] | None:
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return cells if isinstance(cells, list) else None
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(source)

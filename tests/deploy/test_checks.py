@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,8 @@ resources:
           depends_on: [{task_key: last}]
           condition_task: {op: EQUAL_TO, left: "{{tasks.wheel.values.z}}", right: "1"}
 """
-BOOK = {
+Book = dict[str, list[dict[str, Any]]]
+BOOK: Book = {
     "cells": [
         {
             "cell_type": "code",
@@ -80,10 +82,16 @@ BOOK = {
 }
 
 
-def found_in(folder: Path, text: str) -> list[str]:
+def alone(text: str) -> str:
+    """Take the cluster and the wheel from the task of the notebook."""
+    wheel = "          libraries: [{whl: ./dist/*.whl}]\n          notebook"
+    return text.replace(f"          job_cluster_key: small\n{wheel}", "          notebook")
+
+
+def found_in(folder: Path, text: str, book: Book = BOOK) -> list[str]:
     """Check a bundle that says this."""
     (folder / "databricks.yml").write_text(text)
-    (folder / "book.ipynb").write_text(json.dumps(BOOK))
+    (folder / "book.ipynb").write_text(json.dumps(book))
     (folder / "plain.ipynb").write_text(json.dumps(BOOK).replace("import mirrorlib", "1"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return [str(fault) for fault in check_bundle(render(read_bundle(folder)), understand)]
@@ -157,6 +165,40 @@ def test_what_is_right_is_let_through(tmp_path: Path, old: str, new: str) -> Non
         )
 
     assert [] == found_in(tmp_path, text)
+
+
+def test_a_notebooks_lines_for_its_host_are_passed_over(tmp_path: Path) -> None:
+    """One that installs the wheel itself needs no cluster; cells of SQL or of the shell say nothing of parameters."""
+    cells = [
+        "%pip install /Volumes/a/b/c.whl",
+        "%sql\nSELECT 1",
+        "!ls",
+        "if True:\n    !ls\nimport mirrorlib",
+    ]
+    text = alone(SMALL)
+    own = [*BOOK["cells"], *({"cell_type": "code", "metadata": {}, "source": one} for one in cells)]
+
+    assert [] == found_in(tmp_path, text, {"cells": own})
+    needing = {
+        "cell_type": "code",
+        "metadata": {},
+        "source": "%%time\np = resolve(run=str, each=str, other=str)",
+    }
+    own[0] = {**own[0], "source": "run = ''\neach = ''\nother = ''"}
+    assert [
+        "jobs.j: the task book: book.ipynb needs the parameter other, which nobody hands over"
+    ] == found_in(tmp_path, text, {"cells": [*own, needing]})
+
+
+@pytest.mark.parametrize("source", ["run = f()", "run = {[]: 1}", "run ="])
+def test_a_cell_of_parameters_that_is_not_of_literals_is_a_fault(
+    tmp_path: Path, source: str
+) -> None:
+    """Whoever runs the notebook with other values would not know what they replace."""
+    book = {"cells": [{**BOOK["cells"][0], "source": source}, BOOK["cells"][1]]}
+
+    told = "the task book: book.ipynb: its cell of parameters holds more than literals"
+    assert [f"jobs.j: {told}"] == found_in(tmp_path, SMALL, book)
 
 
 @pytest.mark.parametrize(
