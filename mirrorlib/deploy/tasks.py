@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.deploy.read import Tree
 
+_OURS = "mirrorlib"
+_RAISES = "mirrorlib-task"
 # The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
 _STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
 _CLUSTERS = ("job_cluster_key", "existing_cluster_id", "new_cluster")
@@ -110,6 +112,8 @@ def _wheel_faults(
     if told.get("entry_point") not in project.get("scripts", {}):
         yield f"{told.get('entry_point')} is no entry point of [project.scripts]"
         return
+    if told.get("package_name") == _OURS and told["entry_point"] != _RAISES:
+        yield f"{told['entry_point']} returns an exit code, which Databricks drops: take {_RAISES}, which raises"
     defaults = parameters_of(job)
     wrong = understand([filled(str(one), defaults) for one in told.get("parameters", [])])
     if wrong:
