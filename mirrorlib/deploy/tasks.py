@@ -114,6 +114,9 @@ def _wheel_faults(
         return
     if told.get("package_name") == _OURS and told["entry_point"] != _RAISES:
         yield f"{told['entry_point']} returns an exit code, which Databricks drops: take {_RAISES}, which raises"
+    if told.get("named_parameters"):
+        yield "it has named_parameters, but a command is words in their order: use parameters"
+        return
     defaults = parameters_of(job)
     wrong = understand([filled(str(one), defaults) for one in told.get("parameters", [])])
     if wrong:

@@ -131,6 +131,8 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
         ("dependencies: [./dist/*.whl]", 'dependencies: ["Mirrorlib[kafka]>=0.1 ; python_version > \'3\'"]', "the environment main asks for Mirrorlib[kafka]>=0.1"),
         ("dependencies: [./dist/*.whl]", "dependencies: [./dist/*.whl, mirrorlib]", "the environment main asks for mirrorlib: on PyPI"),
         ("entry_point: mirrorlib-task, parameters", "entry_point: mirrorlib, parameters", "the task wheel: mirrorlib returns an exit code, which Databricks drops: take mirrorlib-task, which raises"),
+        ("parameters: [check, zone]", "named_parameters: {state: zone}", "the task wheel: it has named_parameters, but a command is words in their order: use parameters"),
+        ("parameters: [check, zone]", "parameters: [check, zone], named_parameters: {json: ''}", "the task wheel: it has named_parameters"),
         ("      name: j\n", "      name: j\n      trigger: {table_update: {table_names: [], condition: ANY_UPDATED}}\n", "table_update needs table_names"),
         ("  schemas:\n    s: {catalog_name: c, name: s}", "  pipelines:\n    s: {name: s}", "the checker knows no resources of the kind pipelines"),
         ("    s: {catalog_name: c", "    j: {catalog_name: c", "j: schemas and jobs have the same key"),
