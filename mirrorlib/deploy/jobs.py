@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.deploy.libraries import is_local_wheel
 from mirrorlib.deploy.owner import tagged
 from mirrorlib.deploy.references import callees_first
 from mirrorlib.deploy.refusal import name_refusals
@@ -63,8 +64,8 @@ def _placed(value: Any, places: Places, ids: Mapping[str, int], key: str = "") -
         return ids[value.key]
     if key == "notebook_path":
         return places.notebooks[value]
-    is_wheel = key in {"whl", "dependencies"} and isinstance(value, str) and value.endswith(".whl")
-    return places.wheel if is_wheel else value
+    is_ours = key in {"whl", "dependencies"} and is_local_wheel(value)  # no other one comes here
+    return places.wheel if is_ours else value
 
 
 def _send_job(client: WorkspaceClient, job: Tree, known: int | None) -> int:

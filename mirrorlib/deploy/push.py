@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.deploy.jobs import Places, send_jobs
+from mirrorlib.deploy.libraries import require_no_other_wheel
 from mirrorlib.deploy.owner import find_jobs
 from mirrorlib.deploy.references import all_tasks, texts_of
 from mirrorlib.deploy.refusal import name_refusals
@@ -70,6 +71,7 @@ def push(
 
     """
     require_known_ids(rendered)
+    require_no_other_wheel(rendered)
     with name_refusals("the list of jobs"):
         known = find_jobs(client, rendered, take_over=take_over)
     files = str(rendered.facts["workspace"]["file_path"])

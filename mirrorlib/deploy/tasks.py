@@ -6,12 +6,12 @@ In: a rendered job and the bundle's folder. Out: sentences about what does not f
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirrorlib.deploy.cells import asks_for, needed_parameters, read_parameters
-from mirrorlib.deploy.references import all_tasks, dynamic_references, texts_of
+from mirrorlib.deploy.libraries import brings, project_of, stranger_faults
+from mirrorlib.deploy.references import all_tasks, dynamic_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 
 _OURS = "mirrorlib"
 _RAISES = "mirrorlib-task"
-# The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
-_STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
 _CLUSTERS = ("job_cluster_key", "existing_cluster_id", "new_cluster")
 _TASKS = ("notebook_task", "python_wheel_task", "for_each_task", "condition_task", "run_job_task")
 
 
 def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str]) -> Iterator[str]:
     """Say which tasks cannot run what they name, or would run what is somebody else's."""
-    yield from _stranger_faults(job)
+    yield from stranger_faults(job)
     for task in all_tasks(job):
         name = task.get("task_key")
         kinds = [kind for kind in _TASKS if kind in task]
@@ -41,20 +39,6 @@ def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str
             yield from (
                 f"the task {name}: {what}" for what in _wheel_faults(root, job, task, understand)
             )
-
-
-def _stranger_faults(job: Tree) -> Iterator[str]:
-    """Say where mirrorlib is asked for by its name: the package index has another one."""
-    step = "on PyPI that is somebody else's package; hand over the bundle's wheel, dist/*.whl"
-    for task in all_tasks(job):
-        for library in task.get("libraries", []):
-            told = library.get("pypi", {})
-            if "repo" not in told and _STRANGER.fullmatch(str(told.get("package", ""))):
-                yield f"the task {task.get('task_key')} asks for {told['package']}: {step}"
-    for environment in job.get("environments", []):
-        for one in (environment.get("spec") or {}).get("dependencies", []):
-            if _STRANGER.fullmatch(str(one)):
-                yield f"the environment {environment.get('environment_key')} asks for {one}: {step}"
 
 
 def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:
@@ -70,8 +54,8 @@ def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:
     if cell is None:
         yield f"{told.get('notebook_path')} is not there, or is no notebook"
         return
-    if asks_for(path, str(_project(root).get("name"))):
-        yield from _wheel_on_cluster(task, str(_project(root).get("name")))
+    if asks_for(path, str(project_of(root).get("name"))):
+        yield from _wheel_on_cluster(task, str(project_of(root).get("name")))
     yield from _parameter_faults(path, cell, job, told.get("base_parameters", {}))
 
 
@@ -99,11 +83,11 @@ def _wheel_faults(
     if "libraries" in task and "environment_key" in task:
         yield "a task of an environment takes no libraries"
     told = task["python_wheel_task"]
-    project = _project(root)
+    project = project_of(root)
     if "environment_key" in task:
         environments = {one.get("environment_key"): one for one in job.get("environments", [])}
         chosen = environments.get(task["environment_key"])
-        if chosen is not None and not _brings(chosen.get("spec"), str(told.get("package_name"))):
+        if chosen is not None and not brings(chosen.get("spec"), str(told.get("package_name"))):
             yield f"the environment {task['environment_key']} lacks the wheel in its dependencies"
     else:
         yield from _wheel_on_cluster(task, str(told.get("package_name")))
@@ -128,13 +112,8 @@ def _wheel_on_cluster(task: Tree, package: str) -> Iterator[str]:
     if not any(name in task for name in _CLUSTERS):
         handed = "cannot be handed the wheel" if "notebook_task" in task else "need an environment"
         yield f"it names no cluster, and tasks of its kind on serverless compute {handed}"
-    elif not _brings(task.get("libraries"), package):
+    elif not brings(task.get("libraries"), package):
         yield "it runs on a cluster, and lacks the wheel in its libraries"
-
-
-def _brings(told: object, package: str) -> bool:
-    """Say whether libraries or dependencies bring a package: as a wheel, or by its name."""
-    return any(text.endswith(".whl") or text.startswith(package) for text in texts_of(told))
 
 
 def parameters_of(job: Tree) -> dict[str, str]:
@@ -146,11 +125,3 @@ def parameters_of(job: Tree) -> dict[str, str]:
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Put values in the place of references between double braces; one that is not known becomes a word."""
     return re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", lambda found: values.get(found[1], "value"), text)
-
-
-def _project(root: Path) -> dict[str, Any]:
-    path = root / "pyproject.toml"
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-    return found

@@ -165,6 +165,67 @@ resources:
 """
 
 
+LIBRARIES = """
+bundle: {name: small}
+targets: {dev: {default: true}}
+resources:
+  jobs:
+    j:
+      name: j
+      max_concurrent_runs: 1
+      environments: [{environment_key: main, spec: {environment_version: "4", dependencies: LIST}}]
+      tasks:
+        - task_key: one
+          existing_cluster_id: abc
+          libraries: [{whl: ./dist/mirrorlib-0.1.0-py3-none-any.whl}, {whl: "/Volumes/c/s/v/theirs-1.0-py3-none-any.whl"}]
+          condition_task: {op: EQUAL_TO, left: "1", right: "1"}
+"""
+REMOTE = [
+    "/Workspace/Shared/a-1.0-py3-none-any.whl",
+    "dbfs:/Volumes/c/s/v/b-1.0-py3-none-any.whl",
+    "https://packages.example.com/c-1.0-py3-none-any.whl",
+    "d @ https://packages.example.com/d-1.0-py3-none-any.whl",
+    "pandas",
+]
+
+
+def test_the_bundles_wheel_alone_is_replaced(
+    workspace: Workspace, wheel: Path, tmp_path: Path
+) -> None:
+    """What lies elsewhere, by a path or an address, is left to its task."""
+    listed = json.dumps(["./dist/*.whl", *REMOTE])
+    (tmp_path / "databricks.yml").write_text(LIBRARIES.replace("LIST", listed))
+
+    assert 0 == main(["deploy", str(tmp_path), "--wheel", str(wheel)])
+
+    (place,) = (path for path in workspace.files if path.endswith(".whl"))
+    job = workspace.jobs[1]
+    assert [place, *REMOTE] == job["environments"][0]["spec"]["dependencies"]
+    theirs = "/Volumes/c/s/v/theirs-1.0-py3-none-any.whl"
+    assert [{"whl": place}, {"whl": theirs}] == job["tasks"][0]["libraries"]
+
+
+@pytest.mark.parametrize("other", ["./libs/*.whl", "./dist/other-1.0-py3-none-any.whl"])
+def test_another_wheel_of_this_machine_is_refused(
+    workspace: Workspace,
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    other: str,
+) -> None:
+    """It would vanish; a check lets it through, for it may be of a bundle that the Databricks CLI deploys."""
+    (tmp_path / "databricks.yml").write_text(LIBRARIES.replace("LIST", f"[./dist/*.whl, {other}]"))
+    command = ["deploy", str(tmp_path), "--wheel", str(wheel)]
+
+    assert [0, 2] == [main([*command, "--check"]), main(command)]
+
+    told = (
+        f"the job j needs a wheel beside that of mirrorlib, which alone is sent (found {other[2:]})"
+    )
+    assert told in capsys.readouterr().err
+    assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked}
+
+
 def test_a_job_that_runs_another_is_told_its_id(
     workspace: Workspace, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
