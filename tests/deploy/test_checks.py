@@ -137,6 +137,8 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
         ("parameters: [check, zone]", "parameters: [check, zone], named_parameters: {json: ''}", "the task wheel: it has named_parameters"),
         ("      name: j\n", "      name: j\n      trigger: {table_update: {table_names: [], condition: ANY_UPDATED}}\n", "table_update needs table_names"),
         ("  schemas:\n    s: {catalog_name: c, name: s}", "  pipelines:\n    s: {name: s}", "the checker knows no resources of the kind pipelines"),
+        ("dev: {default: true}", "dev: {default: true, run_as: {user_name: ann}}", "targets.dev: it says run_as, but no mode"),
+        ("dev: {default: true}", "dev: {default: true, workspace: {root_path: /Workspace/Shared/small}}", "targets.dev: it says root_path, but no mode"),
         ("    s: {catalog_name: c", "    j: {catalog_name: c", "j: schemas and jobs have the same key"),
         ("other: {name: other,", "other: {name: other, parameters: [{name: a, default: b}],", "no task uses the parameter a"),
     ],
@@ -161,6 +163,7 @@ def test_what_is_wrong_with_a_job_is_found(tmp_path: Path, old: str, new: str, t
         ("dependencies: [./dist/*.whl]", "dependencies: [./dist/mirror*-1.0-py3-none-any.whl, ./libs/other-1.0-py3-none-any.whl]"),
         ("{{job.parameters.each}}", "{{tasks.wheel.values.list}}"),
         ("{{input}}", "{{input.name}}"),
+        ("dev: {default: true}", "dev: {default: true, mode: development, run_as: {user_name: someone@example.com}}"),
     ],
 )  # fmt: skip
 def test_what_is_right_is_let_through(tmp_path: Path, old: str, new: str) -> None:
