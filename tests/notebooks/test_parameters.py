@@ -27,7 +27,7 @@ from mirrorlib import notebook
 from mirrorlib.apply.report import ApplyReport, TableReport
 from mirrorlib.apply.run import apply_zone
 from mirrorlib.derive.run import derive_table
-from mirrorlib.errors import ParameterError, StoppedError
+from mirrorlib.errors import ComputeError, ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
 from mirrorlib.notebook import Place, finish, host_of, resolve
 from mirrorlib.store import open_store
@@ -377,6 +377,18 @@ def test_a_notebooks_parameters_are_its_functions(
         )
     left_out = {*known} - {*found}
     assert left_out == {"spark", "observe", "stop", "transform", *OMITTED.get(name, ())} & {*known}
+
+
+@pytest.mark.parametrize("utilities", ["dbutils", "notebookutils"])
+def test_the_tour_stops_on_a_platform(utilities: str) -> None:
+    """Its folder would be on the driver's disk; it says where to run it, before it makes one."""
+    cell = cells("tour")[3]
+    names = {"folder": "", utilities: databricks({})[0]["dbutils"]}
+
+    with pytest.raises(ComputeError, match=r"\(found (databricks|fabric)\).*Run it on a machine"):
+        exec(cell.source, names)  # noqa: S102  # that is the test
+
+    assert "home" not in names
 
 
 @pytest.mark.parametrize("name", NAMES)
