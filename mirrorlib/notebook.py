@@ -28,7 +28,7 @@ from typing import (
     get_origin,
 )
 
-from mirrorlib.errors import ParameterError, StoppedError, first_few
+from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
 from mirrorlib.onelake import onelake_address
 from mirrorlib.session import local_spark
 from mirrorlib.store import lend_azure_token
@@ -108,6 +108,19 @@ def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSessio
     # A cluster may keep an older wheel of the same name: whoever looks at a run sees what it ran on.
     sys.stdout.write(f"mirrorlib {VERSION}, Spark {spark.version}, {host_of(names)}\n")
     return spark
+
+
+def require_local(names: Mapping[str, object]) -> None:
+    """Refuse a platform, for a notebook whose files are on the disk of the machine that it runs on.
+
+    Raises:
+        ComputeError: the notebook runs on a platform, whose workers do not see that disk.
+
+    """
+    if (host := host_of(names)) != "local":
+        msg = "this notebook keeps its files on the disk of one machine, where its Spark has to be too"
+        step = "Run it on a machine of your own: docs/notebooks.md says how. The other notebooks run here."
+        raise ComputeError(msg, found=host, next_step=step)
 
 
 def finish(names: Mapping[str, Any], report: Report) -> None:

@@ -102,11 +102,11 @@ class Workspace:
         return 200, {}
 
     def list_jobs(self, _: str, query: dict[str, str], __: Any) -> tuple[int, Any]:
-        """List jobs of a name."""
+        """List jobs of a name, in whichever case."""
         found = [
-            {"job_id": key, "settings": {"name": job["name"]}}
+            {"job_id": key, "settings": {"name": job["name"], "tags": job.get("tags", {})}}
             for key, job in self.jobs.items()
-            if job["name"] == query.get("name", job["name"])
+            if job["name"].lower() == query.get("name", job["name"]).lower()
         ]
         return 200, {"jobs": found, "has_more": False}
 

@@ -46,7 +46,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force",
         action="store_true",
-        help="deploy from another git branch than the target names",
+        help="deploy from another git branch than the target names, and take over jobs of its names that no "
+        "deployment says it made",
     )
     command.add_argument("--wheel", type=Path, metavar="PATH", help="send this one; do not build")
     command.add_argument(
@@ -90,7 +91,8 @@ def run(arguments: argparse.Namespace) -> bool:
     )
     if not arguments.force:
         require_branch(rendered)
-    report = push(client, rendered, arguments.wheel or build_wheel(rendered))
+    wheel = arguments.wheel or build_wheel(rendered)
+    report = push(client, rendered, wheel, take_over=arguments.force)
     if arguments.job:
         patience = timedelta(seconds=arguments.timeout)
         report = run_job(client, report, arguments.job, dict(arguments.param), patience)

@@ -110,7 +110,18 @@ def _bundle_faults(rendered: Rendered) -> Iterator[Fault]:
             yield Fault(resource="workspace", what=what)
     if rendered.production and "root_path" not in workspace:
         yield Fault(resource="workspace", what="a production target has to say its root_path")
+    yield from _mode_faults(rendered)
     yield from _key_faults(rendered)
+
+
+def _mode_faults(rendered: Rendered) -> Iterator[Fault]:
+    """Say that a target for others to rely on has no mode: what production asks for would not be looked at."""
+    workspace = rendered.tree.get("workspace") or {}
+    told = {"root_path": workspace.get("root_path"), "run_as": rendered.tree.get("run_as")}
+    said = [name for name, value in told.items() if value is not None]
+    if said and rendered.tree.get("mode") is None:
+        what = f"it says {' and '.join(said)}, but no mode: say production, or development"
+        yield Fault(resource=f"targets.{rendered.target}", what=what)
 
 
 def _key_faults(rendered: Rendered) -> Iterator[Fault]:

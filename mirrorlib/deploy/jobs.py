@@ -1,7 +1,7 @@
 """Create a target's jobs in a workspace, or set those that are there anew.
 
-In: a rendered target, and where its notebooks and its wheel lie. Out: `Sent`s. A job is found by its name;
-one that runs another is sent behind it, and is told its id.
+In: a rendered target, where its notebooks and its wheel lie, and which of its jobs are there. Out: `Sent`s. A job
+that runs another is sent behind it, and is told its id.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.deploy.libraries import is_local_wheel
+from mirrorlib.deploy.owner import tagged
 from mirrorlib.deploy.references import callees_first
 from mirrorlib.deploy.refusal import name_refusals
 from mirrorlib.deploy.render import JobId
 from mirrorlib.deploy.report import Sent
 from mirrorlib.deploy.rights import OURS, permit
-from mirrorlib.errors import BundleError
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -33,8 +34,10 @@ class Places:
     wheel: str
 
 
-def send_jobs(client: WorkspaceClient, rendered: Rendered, places: Places) -> Iterator[Sent]:
-    """Send every job.
+def send_jobs(
+    client: WorkspaceClient, rendered: Rendered, places: Places, known: Mapping[str, int]
+) -> Iterator[Sent]:
+    """Send every job; those whose ids are known are set anew.
 
     Raises:
         BundleError: the workspace refuses one, naming it.
@@ -43,10 +46,11 @@ def send_jobs(client: WorkspaceClient, rendered: Rendered, places: Places) -> It
     ids: dict[str, int] = {}
     for key in callees_first(rendered.jobs):
         with name_refusals(f"the job {key}"):
-            job = _placed(rendered.jobs[key], places, ids)
+            job = tagged(_placed(rendered.jobs[key], places, ids), rendered)
             job.setdefault("run_as", rendered.tree.get("run_as"))
-            ids[key], done = _send_job(client, job)
+            ids[key] = _send_job(client, job, known.get(key))
             permit(client, str(ids[key]), rendered, job.get("permissions", []))
+        done = "updated" if key in known else "created"
         yield Sent(kind="job", name=key, place=str(ids[key]), done=done)
 
 
@@ -60,24 +64,19 @@ def _placed(value: Any, places: Places, ids: Mapping[str, int], key: str = "") -
         return ids[value.key]
     if key == "notebook_path":
         return places.notebooks[value]
-    is_wheel = key in {"whl", "dependencies"} and isinstance(value, str) and value.endswith(".whl")
-    return places.wheel if is_wheel else value
+    is_ours = key in {"whl", "dependencies"} and is_local_wheel(value)  # no other one comes here
+    return places.wheel if is_ours else value
 
 
-def _send_job(client: WorkspaceClient, job: Tree) -> tuple[int, str]:
-    """Create a job, or set it anew when there is one of its name; return its id, and what was done."""
+def _send_job(client: WorkspaceClient, job: Tree, known: int | None) -> int:
+    """Create a job, or set the one that is known anew; return its id."""
     from databricks.sdk.service.jobs import JobSettings
 
     fit = {k: v for k, v in job.items() if k not in OURS["jobs"] and v is not None}
     settings = JobSettings.from_dict(fit)
-    known = [found.job_id for found in client.jobs.list(name=settings.name) if found.job_id]
-    if len(known) > 1:
-        msg = f"the workspace has {len(known)} jobs of one name"
-        step = "Remove all but one."
-        raise BundleError(msg, found=settings.name, next_step=step)
-    if known:
-        client.jobs.reset(known[0], settings)
-        return known[0], "updated"
+    if known is not None:
+        client.jobs.reset(known, settings)
+        return known
     fields = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
     made = client.jobs.create(**{name: one for name, one in fields.items() if one is not None})
-    return made.job_id or 0, "created"
+    return made.job_id or 0

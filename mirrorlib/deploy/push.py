@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.deploy.jobs import Places, send_jobs
+from mirrorlib.deploy.libraries import require_no_other_wheel
+from mirrorlib.deploy.owner import find_jobs
 from mirrorlib.deploy.references import all_tasks, texts_of
 from mirrorlib.deploy.refusal import name_refusals
 from mirrorlib.deploy.render import LOOKUP, MADE_UP
@@ -53,14 +55,25 @@ def connect_workspace() -> WorkspaceClient:
         raise BundleError(msg, found=first_line(exc), next_step=step) from exc
 
 
-def push(client: WorkspaceClient, rendered: Rendered, wheel: Path) -> DeployReport:
+def push(
+    client: WorkspaceClient, rendered: Rendered, wheel: Path, *, take_over: bool = False
+) -> DeployReport:
     """Bring a workspace to what a target says.
 
+    Args:
+        client: of the workspace.
+        rendered: the target.
+        wheel: what its tasks are handed.
+        take_over: take jobs that do not say which deployment made them for the target's.
+
     Raises:
-        BundleError: the workspace refuses something, naming it.
+        BundleError: the workspace refuses something, naming it, or has jobs of another deployment.
 
     """
     require_known_ids(rendered)
+    require_no_other_wheel(rendered)
+    with name_refusals("the list of jobs"):
+        known = find_jobs(client, rendered, take_over=take_over)
     files = str(rendered.facts["workspace"]["file_path"])
     artifacts = str(rendered.facts["workspace"]["artifact_path"])
     with name_refusals("the catalog"):
@@ -76,7 +89,7 @@ def push(client: WorkspaceClient, rendered: Rendered, wheel: Path) -> DeployRepo
             Sent(kind="notebook", name=path, place=place, done="uploaded")
             for path, place in notebooks.items()
         ]
-    sent += send_jobs(client, rendered, Places(notebooks=notebooks, wheel=wheel_place))
+    sent += send_jobs(client, rendered, Places(notebooks=notebooks, wheel=wheel_place), known)
     left = [f"{_LEFT}.{key}" for key in rendered.resources(_LEFT)]
     if rendered.tree.get("permissions"):
         left.append(f"permissions of the folder {rendered.facts['workspace']['root_path']}")

@@ -5,14 +5,13 @@ In: a rendered job and the bundle's folder. Out: sentences about what does not f
 
 from __future__ import annotations
 
-import ast
-import json
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mirrorlib.deploy.references import all_tasks, dynamic_references, texts_of
+from mirrorlib.deploy.cells import asks_for, needed_parameters, read_parameters
+from mirrorlib.deploy.libraries import brings, project_of, stranger_faults
+from mirrorlib.deploy.references import all_tasks, dynamic_references
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,17 +19,15 @@ if TYPE_CHECKING:
 
     from mirrorlib.deploy.read import Tree
 
-_SOURCE = "# Databricks notebook source"
-_EMPTY = ("", "[]")
-# The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
-_STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
+_OURS = "mirrorlib"
+_RAISES = "mirrorlib-task"
 _CLUSTERS = ("job_cluster_key", "existing_cluster_id", "new_cluster")
 _TASKS = ("notebook_task", "python_wheel_task", "for_each_task", "condition_task", "run_job_task")
 
 
 def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str]) -> Iterator[str]:
     """Say which tasks cannot run what they name, or would run what is somebody else's."""
-    yield from _stranger_faults(job)
+    yield from stranger_faults(job)
     for task in all_tasks(job):
         name = task.get("task_key")
         kinds = [kind for kind in _TASKS if kind in task]
@@ -44,35 +41,31 @@ def task_faults(root: Path, job: Tree, understand: Callable[[Sequence[str]], str
             )
 
 
-def _stranger_faults(job: Tree) -> Iterator[str]:
-    """Say where mirrorlib is asked for by its name: the package index has another one."""
-    step = "on PyPI that is somebody else's package; hand over the bundle's wheel, dist/*.whl"
-    for task in all_tasks(job):
-        for library in task.get("libraries", []):
-            told = library.get("pypi", {})
-            if "repo" not in told and _STRANGER.fullmatch(str(told.get("package", ""))):
-                yield f"the task {task.get('task_key')} asks for {told['package']}: {step}"
-    for environment in job.get("environments", []):
-        for one in (environment.get("spec") or {}).get("dependencies", []):
-            if _STRANGER.fullmatch(str(one)):
-                yield f"the environment {environment.get('environment_key')} asks for {one}: {step}"
-
-
 def _notebook_faults(root: Path, job: Tree, task: Tree) -> Iterator[str]:
     if "environment_key" in task:
         yield "a notebook task takes no environment_key; on serverless it cannot be handed the wheel"
     told = task["notebook_task"]
     path = root / str(told.get("notebook_path", ""))
-    cell = read_parameters(path)
+    try:
+        cell = read_parameters(path)
+    except ValueError as exc:
+        yield f"{path.name}: {exc}"
+        return
     if cell is None:
         yield f"{told.get('notebook_path')} is not there, or is no notebook"
         return
-    base = told.get("base_parameters", {})
+    if asks_for(path, str(project_of(root).get("name"))):
+        yield from _wheel_on_cluster(task, str(project_of(root).get("name")))
+    yield from _parameter_faults(path, cell, job, told.get("base_parameters", {}))
+
+
+def _parameter_faults(
+    path: Path, cell: Mapping[str, object], job: Tree, base: Mapping[str, str]
+) -> Iterator[str]:
+    """Say which parameters a notebook lacks, or is not handed."""
     for name in base:
         if name not in cell:
             yield f"{path.name} has no parameter {name} in its cell of parameters"
-    if _imports(path, str(_project(root).get("name"))):
-        yield from _wheel_on_cluster(task, str(_project(root).get("name")))
     handed = {one.get("name") for one in job.get("parameters", [])}
     for name in sorted(handed & set(base)):
         yield f"the job's parameter {name} counts for more than the task's of the same name"
@@ -90,11 +83,11 @@ def _wheel_faults(
     if "libraries" in task and "environment_key" in task:
         yield "a task of an environment takes no libraries"
     told = task["python_wheel_task"]
-    project = _project(root)
+    project = project_of(root)
     if "environment_key" in task:
         environments = {one.get("environment_key"): one for one in job.get("environments", [])}
         chosen = environments.get(task["environment_key"])
-        if chosen is not None and not _brings(chosen.get("spec"), str(told.get("package_name"))):
+        if chosen is not None and not brings(chosen.get("spec"), str(told.get("package_name"))):
             yield f"the environment {task['environment_key']} lacks the wheel in its dependencies"
     else:
         yield from _wheel_on_cluster(task, str(told.get("package_name")))
@@ -102,6 +95,11 @@ def _wheel_faults(
         yield f"the wheel is of {project.get('name')}, not of {told.get('package_name')}"
     if told.get("entry_point") not in project.get("scripts", {}):
         yield f"{told.get('entry_point')} is no entry point of [project.scripts]"
+        return
+    if told.get("package_name") == _OURS and told["entry_point"] != _RAISES:
+        yield f"{told['entry_point']} returns an exit code, which Databricks drops: take {_RAISES}, which raises"
+    if told.get("named_parameters"):
+        yield "it has named_parameters, but a command is words in their order: use parameters"
         return
     defaults = parameters_of(job)
     wrong = understand([filled(str(one), defaults) for one in told.get("parameters", [])])
@@ -114,22 +112,8 @@ def _wheel_on_cluster(task: Tree, package: str) -> Iterator[str]:
     if not any(name in task for name in _CLUSTERS):
         handed = "cannot be handed the wheel" if "notebook_task" in task else "need an environment"
         yield f"it names no cluster, and tasks of its kind on serverless compute {handed}"
-    elif not _brings(task.get("libraries"), package):
+    elif not brings(task.get("libraries"), package):
         yield "it runs on a cluster, and lacks the wheel in its libraries"
-
-
-def _brings(told: object, package: str) -> bool:
-    """Say whether libraries or dependencies bring a package: as a wheel, or by its name."""
-    return any(text.endswith(".whl") or text.startswith(package) for text in texts_of(told))
-
-
-def _imports(path: Path, package: str) -> bool:
-    """Say whether a notebook uses a package that it does not install itself."""
-    text = path.read_text(encoding="utf-8")
-    return (
-        "%pip" not in text
-        and re.search(rf"\b(from|import) {re.escape(package)}\b", text) is not None
-    )
 
 
 def parameters_of(job: Tree) -> dict[str, str]:
@@ -141,62 +125,3 @@ def parameters_of(job: Tree) -> dict[str, str]:
 def filled(text: str, values: Mapping[str, str]) -> str:
     """Put values in the place of references between double braces; one that is not known becomes a word."""
     return re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", lambda found: values.get(found[1], "value"), text)
-
-
-def _project(root: Path) -> dict[str, Any]:
-    path = root / "pyproject.toml"
-    if not path.is_file():
-        return {}
-    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8")).get("project", {})
-    return found
-
-
-def read_parameters(path: Path) -> dict[str, object] | None:
-    """Read the cell of parameters without running it; None when there is no such notebook."""
-    if path.suffix == ".py":
-        is_notebook = path.is_file() and path.read_text(encoding="utf-8").startswith(_SOURCE)
-        return {} if is_notebook else None
-    cells = _cells(path)
-    if cells is None:
-        return None
-    source = "\n".join(
-        _source(cell) for cell in cells if "parameters" in cell.get("metadata", {}).get("tags", ())
-    )
-    return {
-        ast.unparse(one.targets[0]): ast.literal_eval(one.value)
-        for one in ast.parse(source).body
-        if isinstance(one, ast.Assign)
-    }
-
-
-def needed_parameters(path: Path) -> list[str]:
-    """Name the parameters that are empty in their cell, and of a kind that has to be given."""
-    cell = read_parameters(path) or {}
-    kinds = {
-        str(one.arg): ast.unparse(one.value)
-        for source in (_source(part) for part in _cells(path) or [] if part["cell_type"] == "code")
-        for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("resolve")
-        for one in call.keywords
-    }
-    return [name for name, value in cell.items() if _is_needed(kinds.get(name, ""), value)]
-
-
-def _is_needed(kind: str, value: object) -> bool:
-    """Say whether a parameter has no default: an empty text, or, of places, an empty list."""
-    if not kind or kind == "list[str]" or "None" in kind:  # empty means all of them, or not given
-        return False
-    return value in _EMPTY if kind.startswith("list[") else value == ""
-
-
-def _cells(path: Path) -> list[dict[str, Any]] | None:
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return cells if isinstance(cells, list) else None
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell.get("source", "")
-    return source if isinstance(source, str) else "".join(source)

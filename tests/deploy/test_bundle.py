@@ -193,6 +193,7 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (APPLY, "on_failure: ${var.notify}", "on_success: ${var.notify}", "needs somebody who is told of failures"),
         (MAIN, "    run_as:\n      service_principal_name: 00000000-0000-0000-0000-000000000002\n", "", "a production job needs run_as"),
         (MAIN, "    workspace:\n      root_path: /Workspace/Users/00000000-0000-0000-0000-000000000002/.bundle/${bundle.name}/${bundle.target}\n", "", "has to say its root_path"),
+        (MAIN, "  prod:\n    mode: production\n", "  prod:\n", "targets.prod: it says root_path and run_as, but no mode: say production, or development"),
         (APPLY, "      trigger: $", '      schedule: {quartz_cron_expression: "0 0 6 * * ?", timezone_id: UTC}\n      trigger: $', "a job has one of schedule and trigger"),
         (MAIN, "    permissions: # beside those above: it has them on its own folder, and a strict validation wants that said\n      - service_principal_name: 00000000-0000-0000-0000-000000000002\n        level: CAN_MANAGE\n", "", "its folder is in the home of 00000000-0000-0000-0000-000000000002, to whom permissions has to give CAN_MANAGE"),
         (STORAGE, "    ledger:", "    mirrors:", "mirrors: schemas and dashboards have the same key"),

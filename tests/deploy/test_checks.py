@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,8 @@ resources:
           depends_on: [{task_key: last}]
           condition_task: {op: EQUAL_TO, left: "{{tasks.wheel.values.z}}", right: "1"}
 """
-BOOK = {
+Book = dict[str, list[dict[str, Any]]]
+BOOK: Book = {
     "cells": [
         {
             "cell_type": "code",
@@ -80,10 +82,16 @@ BOOK = {
 }
 
 
-def found_in(folder: Path, text: str) -> list[str]:
+def alone(text: str) -> str:
+    """Take the cluster and the wheel from the task of the notebook."""
+    wheel = "          libraries: [{whl: ./dist/*.whl}]\n          notebook"
+    return text.replace(f"          job_cluster_key: small\n{wheel}", "          notebook")
+
+
+def found_in(folder: Path, text: str, book: Book = BOOK) -> list[str]:
     """Check a bundle that says this."""
     (folder / "databricks.yml").write_text(text)
-    (folder / "book.ipynb").write_text(json.dumps(BOOK))
+    (folder / "book.ipynb").write_text(json.dumps(book))
     (folder / "plain.ipynb").write_text(json.dumps(BOOK).replace("import mirrorlib", "1"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return [str(fault) for fault in check_bundle(render(read_bundle(folder)), understand)]
@@ -111,6 +119,8 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
         ('outcome: "true"', 'outcome: "ture"', "depends on the outcome ture of first: it is true or false"),
         ("[{task_key: wheel}]", '[{task_key: wheel, outcome: "true"}]', "depends on an outcome of wheel, which is no condition"),
         ("          environment_key: main\n", "", "the task wheel: it names no cluster, and tasks of its kind on serverless compute need an environment"),
+        ("dependencies: [./dist/*.whl]", "dependencies: [./libs/*.whl, ./dist/other-1.0-py3-none-any.whl, mirrorlib-plots]", "the environment main lacks the wheel"),
+        ("              libraries: [{whl: ./dist/*.whl}]\n", "              libraries: [{whl: /Volumes/a/b/c/other-1.0-py3-none-any.whl}]\n", "the task inner: it runs on a cluster, and lacks the wheel in its libraries"),
         ("dependencies: [./dist/*.whl]", "dependencies: [pandas]", "the environment main lacks the wheel"),
         ("              libraries: [{whl: ./dist/*.whl}]\n", "", "the task inner: it runs on a cluster, and lacks the wheel in its libraries"),
         ("          libraries: [{whl: ./dist/*.whl}]\n          notebook", "          notebook", "the task book: it runs on a cluster, and lacks the wheel"),
@@ -122,8 +132,13 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
         ("              libraries: [{whl: ./dist/*.whl}]", '              libraries: [{pypi: {package: "mirrorlib==1.0"}}]', "the task inner asks for mirrorlib==1.0: on PyPI that is somebody else's package; hand over the bundle's wheel"),
         ("dependencies: [./dist/*.whl]", 'dependencies: ["Mirrorlib[kafka]>=0.1 ; python_version > \'3\'"]', "the environment main asks for Mirrorlib[kafka]>=0.1"),
         ("dependencies: [./dist/*.whl]", "dependencies: [./dist/*.whl, mirrorlib]", "the environment main asks for mirrorlib: on PyPI"),
+        ("entry_point: mirrorlib-task, parameters", "entry_point: mirrorlib, parameters", "the task wheel: mirrorlib returns an exit code, which Databricks drops: take mirrorlib-task, which raises"),
+        ("parameters: [check, zone]", "named_parameters: {state: zone}", "the task wheel: it has named_parameters, but a command is words in their order: use parameters"),
+        ("parameters: [check, zone]", "parameters: [check, zone], named_parameters: {json: ''}", "the task wheel: it has named_parameters"),
         ("      name: j\n", "      name: j\n      trigger: {table_update: {table_names: [], condition: ANY_UPDATED}}\n", "table_update needs table_names"),
         ("  schemas:\n    s: {catalog_name: c, name: s}", "  pipelines:\n    s: {name: s}", "the checker knows no resources of the kind pipelines"),
+        ("dev: {default: true}", "dev: {default: true, run_as: {user_name: ann}}", "targets.dev: it says run_as, but no mode"),
+        ("dev: {default: true}", "dev: {default: true, workspace: {root_path: /Workspace/Shared/small}}", "targets.dev: it says root_path, but no mode"),
         ("    s: {catalog_name: c", "    j: {catalog_name: c", "j: schemas and jobs have the same key"),
         ("other: {name: other,", "other: {name: other, parameters: [{name: a, default: b}],", "no task uses the parameter a"),
     ],
@@ -144,8 +159,11 @@ def test_what_is_wrong_with_a_job_is_found(tmp_path: Path, old: str, new: str, t
         ("libraries: [{whl: ./dist/*.whl}]", 'libraries: [{pypi: {package: "mirrorlib==1.0", repo: "https://packages.example.com"}}]'),
         ("dependencies: [./dist/*.whl]", 'dependencies: ["mirrorlib @ https://packages.example.com/mirrorlib-1.0-py3-none-any.whl"]'),
         ("dependencies: [./dist/*.whl]", "dependencies: [./dist/*.whl, mirrorlib-plots]"),
+        ("dependencies: [./dist/*.whl]", "dependencies: [/Volumes/a/b/c/mirrorlib-1.0-py3-none-any.whl]"),
+        ("dependencies: [./dist/*.whl]", "dependencies: [./dist/mirror*-1.0-py3-none-any.whl, ./libs/other-1.0-py3-none-any.whl]"),
         ("{{job.parameters.each}}", "{{tasks.wheel.values.list}}"),
         ("{{input}}", "{{input.name}}"),
+        ("dev: {default: true}", "dev: {default: true, mode: development, run_as: {user_name: someone@example.com}}"),
     ],
 )  # fmt: skip
 def test_what_is_right_is_let_through(tmp_path: Path, old: str, new: str) -> None:
@@ -157,6 +175,40 @@ def test_what_is_right_is_let_through(tmp_path: Path, old: str, new: str) -> Non
         )
 
     assert [] == found_in(tmp_path, text)
+
+
+def test_a_notebooks_lines_for_its_host_are_passed_over(tmp_path: Path) -> None:
+    """One that installs the wheel itself needs no cluster; cells of SQL or of the shell say nothing of parameters."""
+    cells = [
+        "%pip install /Volumes/a/b/c.whl",
+        "%sql\nSELECT 1",
+        "!ls",
+        "if True:\n    !ls\nimport mirrorlib",
+    ]
+    text = alone(SMALL)
+    own = [*BOOK["cells"], *({"cell_type": "code", "metadata": {}, "source": one} for one in cells)]
+
+    assert [] == found_in(tmp_path, text, {"cells": own})
+    needing = {
+        "cell_type": "code",
+        "metadata": {},
+        "source": "%%time\np = resolve(run=str, each=str, other=str)",
+    }
+    own[0] = {**own[0], "source": "run = ''\neach = ''\nother = ''"}
+    assert [
+        "jobs.j: the task book: book.ipynb needs the parameter other, which nobody hands over"
+    ] == found_in(tmp_path, text, {"cells": [*own, needing]})
+
+
+@pytest.mark.parametrize("source", ["run = f()", "run = {[]: 1}", "run ="])
+def test_a_cell_of_parameters_that_is_not_of_literals_is_a_fault(
+    tmp_path: Path, source: str
+) -> None:
+    """Whoever runs the notebook with other values would not know what they replace."""
+    book = {"cells": [{**BOOK["cells"][0], "source": source}, BOOK["cells"][1]]}
+
+    told = "the task book: book.ipynb: its cell of parameters holds more than literals"
+    assert [f"jobs.j: {told}"] == found_in(tmp_path, SMALL, book)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 pytest.importorskip("databricks.sdk")
 
 from mirrorlib.cli import main
+from mirrorlib.deploy.owner import deployment_of
+from mirrorlib.deploy.read import read_bundle
+from mirrorlib.deploy.render import User, render
 from workspace import Workspace, serve
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +165,67 @@ resources:
 """
 
 
+LIBRARIES = """
+bundle: {name: small}
+targets: {dev: {default: true}}
+resources:
+  jobs:
+    j:
+      name: j
+      max_concurrent_runs: 1
+      environments: [{environment_key: main, spec: {environment_version: "4", dependencies: LIST}}]
+      tasks:
+        - task_key: one
+          existing_cluster_id: abc
+          libraries: [{whl: ./dist/mirrorlib-0.1.0-py3-none-any.whl}, {whl: "/Volumes/c/s/v/theirs-1.0-py3-none-any.whl"}]
+          condition_task: {op: EQUAL_TO, left: "1", right: "1"}
+"""
+REMOTE = [
+    "/Workspace/Shared/a-1.0-py3-none-any.whl",
+    "dbfs:/Volumes/c/s/v/b-1.0-py3-none-any.whl",
+    "https://packages.example.com/c-1.0-py3-none-any.whl",
+    "d @ https://packages.example.com/d-1.0-py3-none-any.whl",
+    "pandas",
+]
+
+
+def test_the_bundles_wheel_alone_is_replaced(
+    workspace: Workspace, wheel: Path, tmp_path: Path
+) -> None:
+    """What lies elsewhere, by a path or an address, is left to its task."""
+    listed = json.dumps(["./dist/*.whl", *REMOTE])
+    (tmp_path / "databricks.yml").write_text(LIBRARIES.replace("LIST", listed))
+
+    assert 0 == main(["deploy", str(tmp_path), "--wheel", str(wheel)])
+
+    (place,) = (path for path in workspace.files if path.endswith(".whl"))
+    job = workspace.jobs[1]
+    assert [place, *REMOTE] == job["environments"][0]["spec"]["dependencies"]
+    theirs = "/Volumes/c/s/v/theirs-1.0-py3-none-any.whl"
+    assert [{"whl": place}, {"whl": theirs}] == job["tasks"][0]["libraries"]
+
+
+@pytest.mark.parametrize("other", ["./libs/*.whl", "./dist/other-1.0-py3-none-any.whl"])
+def test_another_wheel_of_this_machine_is_refused(
+    workspace: Workspace,
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    other: str,
+) -> None:
+    """It would vanish; a check lets it through, for it may be of a bundle that the Databricks CLI deploys."""
+    (tmp_path / "databricks.yml").write_text(LIBRARIES.replace("LIST", f"[./dist/*.whl, {other}]"))
+    command = ["deploy", str(tmp_path), "--wheel", str(wheel)]
+
+    assert [0, 2] == [main([*command, "--check"]), main(command)]
+
+    told = (
+        f"the job j needs a wheel beside that of mirrorlib, which alone is sent (found {other[2:]})"
+    )
+    assert told in capsys.readouterr().err
+    assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked}
+
+
 def test_a_job_that_runs_another_is_told_its_id(
     workspace: Workspace, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +288,88 @@ def test_two_jobs_of_one_name_are_not_chosen_from(
 
     assert "the workspace has 2 jobs of one name (found called)" in capsys.readouterr().err
     assert {5, 6} == set(workspace.jobs)
+
+
+def test_staging_and_prod_in_one_workspace_do_not_take_each_others_jobs(
+    workspace: Workspace, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their names are the same, and the tables another's: nothing is sent, whatever is forced; each is updated by its own."""
+    deploy(capsys, wheel, "--target", "staging")
+    before, asked = json.dumps(workspace.jobs), len(workspace.asked)
+
+    code, said = deploy(capsys, wheel, "--target", "prod", "--force")
+
+    assert (2, before) == (code, json.dumps(workspace.jobs))
+    assert (
+        "another deployment made it (found mirrorlib check, of mirrorlib.staging."
+        in said["message"]
+    )
+    assert "names of their own" in said["next_step"]
+    assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked[asked:]}
+    _, again = deploy(capsys, wheel, "--target", "staging")
+    assert {"updated"} == {one["done"] for one in again["sent"] if one["kind"] == "job"}
+
+
+def test_a_job_that_does_not_say_whose_it_is_is_taken_over_by_force_alone(
+    workspace: Workspace, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one that an earlier mirrorlib has deployed; from then on it says so, beside its own tags."""
+    (tmp_path / "databricks.yml").write_text(
+        JOBS.replace("{name: called,", "{name: called, tags: {team: ours},")
+    )
+    workspace.jobs = {1: {"name": "called"}}
+    command = ["deploy", str(tmp_path), "--wheel", str(wheel)]
+
+    assert 2 == main(command)
+
+    told = capsys.readouterr().err
+    assert "does not say which deployment made it (found called)" in told
+    assert "take it over with --force" in told
+    assert {1: {"name": "called"}} == workspace.jobs
+    assert [0, 0] == [main([*command, "--force"]), main(command)]
+    tags = workspace.jobs[1]["tags"]
+    assert ["mirrorlib_bundle", "team"] == sorted(tags)
+    assert tags["mirrorlib_bundle"].startswith("small.dev.")
+
+
+def test_a_name_in_another_case_is_another_jobs(
+    workspace: Workspace, wheel: Path, tmp_path: Path
+) -> None:
+    """The workspace's list looks past case."""
+    (tmp_path / "databricks.yml").write_text(JOBS)
+    workspace.jobs = {1: {"name": "Called"}}
+
+    assert 0 == main(["deploy", str(tmp_path), "--wheel", str(wheel), "--force"])
+
+    assert ["Called", "called", "caller"] == [job["name"] for job in workspace.jobs.values()]
+
+
+def test_two_jobs_of_a_bundle_need_two_names(
+    workspace: Workspace, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second would else be written over the first."""
+    (tmp_path / "databricks.yml").write_text(JOBS.replace("name: called", "name: caller"))
+
+    assert 2 == main(["deploy", str(tmp_path), "--wheel", str(wheel)])
+
+    assert (
+        "have one name, by which they could not be found again (found caller)"
+        in capsys.readouterr().err
+    )
+    assert {} == workspace.jobs
+
+
+@pytest.mark.parametrize("name, target", [("small", "dev"), ("grün/1", "dev"), ("a" * 60, "dev")])
+def test_a_deployments_name_is_a_tag_on_every_cloud(tmp_path: Path, name: str, target: str) -> None:
+    """Google's, the strictest, has 63 letters, digits, dots, lines and hyphens; another folder is another deployment."""
+    text = f"bundle: {{name: {name}}}\ntargets: {{{target}: {{}}}}\n"
+    (tmp_path / "databricks.yml").write_text(text)
+    bundle = read_bundle(tmp_path)
+
+    ann, bob = (deployment_of(render(bundle, user=User(name=one))) for one in ("ann", "bob"))
+
+    assert ann != bob
+    assert re.fullmatch(r"[A-Za-z0-9][-A-Za-z0-9_.]{0,61}[A-Za-z0-9]", ann)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
 import shlex
@@ -96,6 +97,44 @@ def test_keys_of_a_mirror_are_written_as_statements(
     )
 
     assert "`main`.`mirrors`.`orders`" in capsys.readouterr().out
+
+
+def untag_example(place: int) -> str:
+    """Return one statement of the page of keys."""
+    block = block_with("docs/keys.md", "untag(result)").replace("/lake", "/data/lake")
+    return ast.unparse(ast.parse(block).body[place])
+
+
+def test_an_untagged_frame_is_written_as_the_page_of_keys_says(
+    spark: SparkSession, lake: Path
+) -> None:
+    """No tag of its key is in the table's schema."""
+    result = mirrorlib.key_by(spark.range(2), ["id"])
+
+    run_python(untag_example(0), lake, {"result": result})
+
+    written = spark.read.format("delta").load(f"{lake}/lake/silver/orders").schema
+    assert [True, False] == [bool(schema["id"].metadata) for schema in (result.schema, written)]
+
+
+@pytest.mark.thorough
+def test_an_untagged_stream_is_written_as_the_page_of_keys_says(
+    spark: SparkSession, lake: Path
+) -> None:
+    """Into a Delta table of the catalog, on any Spark; no tag is in its schema, either."""
+    spark.range(2).write.format("delta").save(f"{lake}/numbers")
+    spark.sql(f"CREATE SCHEMA silver LOCATION '{lake}/warehouse'")
+    numbers = spark.readStream.format("delta").load(f"{lake}/numbers")
+
+    run_python(untag_example(1), lake, {"changes": mirrorlib.key_by(numbers, ["id"])})
+    for query in spark.streams.active:
+        query.processAllAvailable()
+        query.stop()
+
+    assert [0, 1] == sorted(row.id for row in spark.table("silver.orders").collect())
+    written = spark.read.format("delta").load(f"{lake}/warehouse/orders")
+    assert {} == written.schema["id"].metadata
+    spark.sql("DROP SCHEMA silver CASCADE")
 
 
 def test_a_backfill_takes_the_newest_row_of_each_key(spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from mirrorlib.cli import main
-from mirrorlib.deploy.tasks import read_parameters
+from mirrorlib.deploy.cells import read_parameters
 from mirrorlib.errors import LandingZoneError, ParameterError
 from mirrorlib.fabric.items import item_id, write_items
 from mirrorlib.notebook import Place, resolve

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -50,22 +51,53 @@ def run(spark: SparkSession, items: Path, name: str, /, **given: object) -> Any:
     return told
 
 
+def rounds(items: Path, name: str, **places: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Expand a pipeline as Fabric does, with other places than its own: each round's notebook, and what it is handed."""
+    told = json.loads(
+        (items / f"mirrorlib {name}.DataPipeline" / "pipeline-content.json").read_text()
+    )
+    parameters = told["properties"]["parameters"]
+    assert set(places) <= set(parameters)
+    known = {one: said["defaultValue"] for one, said in parameters.items()} | places
+    (loop,) = told["properties"]["activities"]
+    (activity,) = loop["typeProperties"]["activities"]
+    ids = {
+        json.loads(path.read_text())["config"]["logicalId"]: path.parent.stem
+        for path in items.glob("*.Notebook/.platform")
+    }
+    notebook = ids[activity["typeProperties"]["notebookId"]].removeprefix("mirrorlib ")
+    handed = activity["typeProperties"]["parameters"]
+    for item in valued(loop["typeProperties"]["items"], known):
+        here = {**known, "item": item}
+        yield notebook, {one: valued(said["value"], here) for one, said in handed.items()}
+
+
+def valued(expression: dict[str, str], known: dict[str, Any]) -> Any:
+    """Give the value of an expression; there are two of them in our pipelines."""
+    assert "Expression" == expression["type"]
+    if expression["value"] == "@item()":
+        return known["item"]
+    return known[expression["value"].removeprefix("@pipeline().parameters.")]
+
+
 @pytest.mark.smoke
 def test_a_notebook_in_fabrics_form_applies_and_fails_as_everywhere(
-    spark: SparkSession, zone: ZoneWriter, target: str, items: Path
+    spark: SparkSession, zone: ZoneWriter, target: str, items: Path, tmp_path: Path
 ) -> None:
-    """Its report is its value; a stopped table is an error."""
+    """With what its pipeline hands over; its report is its value; a stopped table is an error."""
     orders = zone.table("orders", keys=["id"])
     orders.file([{"id": 1, "v": "a"}])
-    given = {"landing_zone": str(zone), "target": target, "tables": "*"}
+    places = {"landing_zone": str(zone), "target": target, "state": str(tmp_path / "state")}
+    ((name, given),) = rounds(items, "incremental apply", **places)
 
-    report = run(spark, items, "incremental apply", **given)
+    report = run(spark, items, name, **given)
     orders.file([{"id": 2, "v": "b"}], number=3)
 
     assert (True, ["current"]) == (report["ok"], [table["state"] for table in report["tables"]])
     assert [{"id": 1, "v": "a"}] == read_rows(spark, f"{target}/orders")
+    assert any((tmp_path / "state").iterdir())
     with pytest.raises(StoppedError, match="orders is blocked"):
-        run(spark, items, "incremental apply", **given)
+        run(spark, items, name, **given)
     assert "notebookutils" not in sys.modules
 
 

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from mirrorlib import notebook
 from mirrorlib.apply.report import ApplyReport, TableReport
 from mirrorlib.apply.run import apply_zone
 from mirrorlib.derive.run import derive_table
-from mirrorlib.errors import ParameterError, StoppedError
+from mirrorlib.errors import ComputeError, ParameterError, StoppedError
 from mirrorlib.export.run import export_tables
 from mirrorlib.notebook import Place, finish, host_of, resolve
 from mirrorlib.store import open_store
@@ -377,6 +378,90 @@ def test_a_notebooks_parameters_are_its_functions(
         )
     left_out = {*known} - {*found}
     assert left_out == {"spark", "observe", "stop", "transform", *OMITTED.get(name, ())} & {*known}
+
+
+FUNCTIONS = {
+    "initial_load": "apply",
+    "incremental_apply": "apply",
+    "export_feed": "export",
+    "propagate_keys": "derive",
+    "check_landing_zone": "check",
+    "status": "overview",
+}
+OTHERS: dict[
+    str, tuple[str, object]
+] = {  # of each parameter the text of a widget, and what arrives
+    "landing_zone": ("/zone", "/zone"),
+    "target": ("/tables", "/tables"),
+    "catalog": ("main", "main"),
+    "state": ("/state", "/state"),
+    "tables": ('["dbo/*", "items"]', ["dbo/*", "items"]),
+    "insert_policy": ("upsert", "upsert"),
+    "evolution": ("strict", "strict"),
+    "ntz": ("keep", "keep"),
+    "conditional_updates": ("true", True),
+    "plain_folders": ("append", "append"),
+    "start_at": ("4", 4),
+    "include_existing": ("false", False),
+    "max_files": ("5", 5),
+    "quiet": ("true", True),
+    "on_gone": ("drop", "drop"),
+    "cleanup": ("move", "move"),
+    "retention": ("30", 30),
+    "listing": ("full", "full"),
+    "parallelism": ("2", 2),
+    "consumer": ("lake", "lake"),
+    "to": ("delta:/copy", "delta:/copy"),
+    "mode": ("scd2", "scd2"),
+    "net": ("true", True),
+    "start": ("7", 7),
+    "on_expired": ("snapshot", "snapshot"),
+    "keys": ('{"items": ["id"]}', {"items": ["id"]}),
+    "max_versions": ("3", 3),
+    "name": ("silver", "silver"),
+    "sources": ('["/a", "/b"]', ["/a", "/b"]),
+    "rebuild": ("true", True),
+    "last": ("9", 9),
+    "allow_new": ("true", True),
+    "strict": ("true", True),
+    "deep": ("true", True),
+}
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "tour"])
+def test_what_a_job_hands_over_arrives_at_the_function(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each parameter, with another value than its default; the cells run as they ship."""
+    function = FUNCTIONS[name]
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(mirrorlib, function, lambda *_, **given: calls.append(given))
+    wanted = {parameter: OTHERS[parameter] for parameter in defaults(name)}
+    names, _ = databricks({key: text for key, (text, _) in wanted.items()}, **defaults(name))
+    names |= {"spark": SimpleNamespace(version="4"), "transform": None}
+
+    for cell in cells(name):
+        if cell.cell_type == "code" and re.search(
+            rf"\b(notebook\.resolve|mirrorlib\.{function})\(", cell.source
+        ):
+            exec(cell.source, names)  # noqa: S102  # that is the test
+
+    (given,) = calls
+    expected = {key: value for key, (_, value) in wanted.items()}
+    assert expected == {key: given[key] for key in given if key not in {"spark", "transform"}}
+    assert [] == [key for key, default in defaults(name).items() if default == expected[key]]
+
+
+@pytest.mark.parametrize("utilities", ["dbutils", "notebookutils"])
+def test_the_tour_stops_on_a_platform(utilities: str) -> None:
+    """Its folder would be on the driver's disk; it says where to run it, before it makes one."""
+    cell = cells("tour")[3]
+    names = {"folder": "", utilities: databricks({})[0]["dbutils"]}
+
+    with pytest.raises(ComputeError, match=r"\(found (databricks|fabric)\).*Run it on a machine"):
+        exec(cell.source, names)  # noqa: S102  # that is the test
+
+    assert "home" not in names
 
 
 @pytest.mark.parametrize("name", NAMES)
