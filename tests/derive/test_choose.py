@@ -87,6 +87,36 @@ MOVES: dict[str, tuple[Transform, str]] = {
         lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v") & (t.f.now() > "2020-01-01")),
         "now gives another value each time",
     ),
+    "a text that means a day": (
+        lambda t: t.d.where("date_add(DATE '2020-01-01', v) >= 'today'"),
+        "the text today as a date or timestamp gives another value each time",
+    ),
+    "such a text, converted": (
+        lambda t: t.d.where(
+            t.f.to_date(t.f.lit(" Yesterday UTC")) > t.f.to_timestamp(t.f.lit("1970"))
+        ),
+        "the text Yesterday as",
+    ),
+    "such a text, cast": (
+        lambda t: t.d.withColumn("v", t.f.lit("now").cast("timestamp")),
+        "the text now as",
+    ),
+    "such a text between others": (
+        lambda t: t.d.where(
+            "date_add(DATE '2020-01-01', v) BETWEEN DATE '2020-01-01' AND 'tomorrow'"
+        ),
+        "the text tomorrow as",
+    ),
+    "such words elsewhere": (
+        lambda t: (
+            t.d.selectExpr("c", "concat('today', v) AS today", "CAST('epoch' AS date) AS now")
+            .where("today IN ('now', 'today') AND CAST(now AS timestamp) > CAST(today AS date)")
+            .groupBy("c")
+            .agg(t.f.max("now"))
+            .where("`max(now)` > DATE '2020-01-01'")
+        ),
+        "",
+    ),
     "another table": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no"),
     "rows written down": (
         lambda t: t.d.join(t.d.sparkSession.sql("SELECT * FROM VALUES (1) AS t(v)"), "v"),
