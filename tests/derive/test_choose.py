@@ -459,8 +459,14 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
         result = spark.sql("WITH x AS (SELECT * FROM seen) SELECT c, i, b FROM x")
         return shape_of(key_by(result, "c"), [source]).told
 
+    def told_of(value: str) -> str:
+        source = framed(spark, "c int, k binary", "c")
+        return shape_of(source.frame.where(f"k = X'{value}'"), [source]).told
+
     assert told(1) == told(1)
     assert told(1) != told(2)
+    assert told_of("00FF") == told_of("00FF")
+    assert told_of("00FF") != told_of("00FE")
 
 
 @pytest.mark.parametrize("name", ALIKE)
