@@ -107,13 +107,22 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         marks = [one.marker for one in framed]
         above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
         moves = motion_of(above)
-        why = moves or trouble_of(result, root, above)
+        why = moves or trouble_of(result, root, above) or _hidden(nodes, framed)
         reaches = tuple(reach_of(root, one.marker, _kinds(one), nodes) for one in framed)
     except UnreadablePlanError as exc:
         why = f"its plan cannot be relied on: {exc}"
         return Shape(told="", why=why, moves=why)
     outputs = tuple(zip(numbers, names, strict=True))
     return Shape(told=told, reaches=reaches, outputs=outputs, why=why, moves=moves)
+
+
+def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
+    """Say whether a transformation reads a column that only files have: the rows of a feed have none."""
+    for one in framed:
+        marked = [node for node in nodes if is_mark(node, one.marker)]
+        if any(len(outputs_of(node.children[0])) > len(one.frame.columns) for node in marked):
+            return f"it reads a hidden column of {one.shown}, such as _metadata"
+    return ""
 
 
 def _kinds(source: Framed) -> dict[str, str]:

@@ -39,10 +39,14 @@ BY_C, BY_I, BY_BOTH = (("c", "c"),), (("i", "i"),), (("c", "c"), ("i", "i"))
 
 def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
     """Give a source with a key, each value of which occurs once."""
-    rows = spark.createDataFrame([], columns)
+    return framed_rows(spark.createDataFrame([], columns), *keys)
+
+
+def framed_rows(rows: DataFrame, *keys: str) -> Framed:
+    """Give rows as a source with a key, each value of which occurs once."""
     frame = tag_columns(rows, Keys(partition=keys, primary=keys, unique=True), "read_table")
     (found,) = read_tags(frame.schema)
-    place = SimpleNamespace(shown=columns.split(maxsplit=1)[0])
+    place = SimpleNamespace(shown=rows.columns[0])
     return Framed(
         source=cast("Source", SimpleNamespace(place=place, name="")),
         version=1,
@@ -418,6 +422,22 @@ def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: 
 
     assert "full" == choice.how, name
     assert why in choice.why
+
+
+def test_a_column_that_only_files_have_is_told(spark: SparkSession) -> None:
+    """The rows of a feed have none, nor those of some keys; another one is a column like any other."""
+    if spark.version < "4":
+        pytest.skip("Spark 3.5 lets no hidden column through a select")
+    rows = _elsewhere(spark.createDataFrame([], "v int"))
+
+    def choice(rows: DataFrame, *columns: str) -> Choice:
+        source = framed_rows(rows, "v")
+        return choose(shape_of(source.frame.select(*columns), [source]), [source], [0])
+
+    hidden = choice(rows, "v", "_metadata.file_name")
+    assert ("full", "it reads a hidden column of v, such as _metadata") == (hidden.how, hidden.why)
+    own = rows.selectExpr("v", "named_struct('file_name', v) AS _metadata")
+    assert [ROWS] * 2 == [choice(rows, "v").how, choice(own, "v", "_metadata.file_name").how]
 
 
 @pytest.mark.parametrize("name", MOVES)
