@@ -148,6 +148,26 @@ def test_a_join_with_another_source_goes_by_the_keys_of_both(lake: Lake) -> None
 
 
 @pytest.mark.thorough
+def test_a_zero_that_becomes_negative_is_taken_in(lake: Lake) -> None:
+    """Spark compares it as equal, so net changes would leave it out; as text it is another one."""
+
+    def written(silver: DataFrame) -> DataFrame:
+        return silver.selectExpr("id", "CAST(v AS string) AS v", "CAST(inside AS string) AS inside")
+
+    lake.make("silver", "id int, v double, inside array<struct<x: float>>", "id")
+    lake.run("INSERT INTO {silver} SELECT id, 0, array(named_struct('x', 0F)) FROM range(1, 4)")
+    lake.derive(["silver"], written)
+    lake.run(
+        "UPDATE {silver} SET v = CAST('-0' AS double) WHERE id = 1",
+        "UPDATE {silver} SET inside = array(named_struct('x', CAST('-0' AS float))) WHERE id = 2",
+        "UPDATE {silver} SET v = 0 WHERE id = 3",
+    )
+    report = lake.derive(["silver"], written)
+
+    assert ("row-wise", 2, 2) == (report.how, report.added, report.removed)
+
+
+@pytest.mark.thorough
 def test_what_goes_by_no_key_is_computed_in_full(lake: Lake) -> None:
     """And the report says why; only what is different is written."""
     lake.derive(["orders"], totals)
