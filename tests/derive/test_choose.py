@@ -89,7 +89,7 @@ MOVES: dict[str, tuple[Transform, str]] = {
     ),
     "whatever a function does": (
         lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v") & (t.f.now() > "2020-01-01")),
-        "now gives another value each time",
+        " gives another value each time",
     ),
     "a text that means a day": (
         lambda t: t.d.where("date_add(DATE '2020-01-01', v) >= 'today'"),
