@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.apply.sessions import read_conf
 from mirrorlib.derive.literals import literals_of
 from mirrorlib.derive.local import Reach, is_mark, nodes_above, reach_of
+from mirrorlib.derive.motion import motion_of, trouble_of
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.columns import selected_numbers
-from mirrorlib.keys.functions import called, calls_python, defined_columns, user_defined
 from mirrorlib.keys.outputs import outputs_of
-from mirrorlib.keys.plan import Node, UnreadablePlanError, is_redacted, join_ctes, read_plan, walk
+from mirrorlib.keys.plan import Node, UnreadablePlanError, join_ctes, read_plan, walk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,46 +30,6 @@ if TYPE_CHECKING:
     from mirrorlib.derive.frames import Framed
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
-_CONSTANT = frozenset({"OneRowRelation", "Range"})
-_WRITTEN_DOWN = "LocalRelation"  # no plan shows its rows; they are the transformation's own
-# What is drawn, or told of files: a result is as right as another, until a source changes.
-_DRAWN = frozenset(
-    {
-        "input_file_block_length",
-        "input_file_block_start",
-        "input_file_name",
-        "monotonically_increasing_id",
-        "rand",
-        "randn",
-        "random",
-        "randstr",
-        "shuffle",
-        "spark_partition_id",
-        "uniform",
-        "uuid",
-    }
-)
-# What is another thing by and by, though nothing of the sources is.
-_OF_THE_MOMENT = frozenset(
-    {
-        "current_catalog",
-        "current_database",
-        "current_date",
-        "current_schema",
-        "current_time",
-        "current_timestamp",
-        "current_timezone",
-        "current_user",
-        "curdate",
-        "java_method",
-        "localtimestamp",
-        "now",
-        "reflect",
-        "session_user",
-        "try_reflect",
-        "user",
-    }
-)
 # What a session sets that no plan prints, and by which the same rows become others.
 _SETTINGS = (
     "spark.sql.session.timeZone",
@@ -146,14 +106,23 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         told = _hash(result, root, framed)
         marks = [one.marker for one in framed]
         above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
-        moves = _motion(above)
-        why = moves or _trouble(result, root, above)
+        moves = motion_of(above)
+        why = moves or trouble_of(result, root, above) or _hidden(nodes, framed)
         reaches = tuple(reach_of(root, one.marker, _kinds(one), nodes) for one in framed)
     except UnreadablePlanError as exc:
         why = f"its plan cannot be relied on: {exc}"
         return Shape(told="", why=why, moves=why)
     outputs = tuple(zip(numbers, names, strict=True))
     return Shape(told=told, reaches=reaches, outputs=outputs, why=why, moves=moves)
+
+
+def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
+    """Say whether a transformation reads a column that only files have: the rows of a feed have none."""
+    for one in framed:
+        marked = [node for node in nodes if is_mark(node, one.marker)]
+        if any(len(outputs_of(node.children[0])) > len(one.frame.columns) for node in marked):
+            return f"it reads a hidden column of {one.shown}, such as _metadata"
+    return ""
 
 
 def _kinds(source: Framed) -> dict[str, str]:
@@ -199,39 +168,6 @@ def _named(reach: Reach, shape: Shape) -> tuple[tuple[str, str], ...]:
         if name is not None:
             found.append((column, name))
     return tuple(found)
-
-
-def _motion(above: Sequence[Node]) -> str:
-    """Say what in a transformation may give something else another time, though no source has a new version."""
-    for node in above:
-        if not node.children and node.operator not in {*_CONSTANT, _WRITTEN_DOWN}:
-            return f"it reads something that is no source of it ({node.operator})"
-    if any(is_redacted(node.text) for node in above):
-        return "its plan is redacted"
-    return _each_time(_names_called(above), _OF_THE_MOMENT)
-
-
-def _names_called(above: Sequence[Node]) -> set[str]:
-    # What a leaf prints in parentheses, such as a range's ends, is no call.
-    return {name for node in above if node.children for name in called(node)}
-
-
-def _each_time(names: set[str], functions: frozenset[str]) -> str:
-    found = sorted(name for name in names if name.lower() in functions)
-    return f"{found[0]} gives another value each time" if found else ""
-
-
-def _trouble(result: DataFrame, root: Node, above: Sequence[Node]) -> str:
-    """Say what in a transformation may give something else another time, on rows that have not changed."""
-    if any(node.operator == _WRITTEN_DOWN for node in above):
-        return f"it reads something that is no source of it ({_WRITTEN_DOWN})"
-    defined = defined_columns(root)
-    if any(calls_python(node, defined) for node in above):
-        return "it calls a function of a user's"
-    names = _names_called(above)
-    foreign = user_defined(result.sparkSession, sorted(names))
-    unknown = f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
-    return _each_time(names, _DRAWN) or unknown
 
 
 def _given(root: Node) -> set[str]:

@@ -26,6 +26,7 @@ from mirrorlib.derive.frames import (
 from mirrorlib.derive.sources import Round, Source
 from mirrorlib.derive.windows import open_windows
 from mirrorlib.derive.write import added_columns, can_differ, check_columns
+from mirrorlib.export.sinks.delta.types import in_its_order
 from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.read import read_rows
 from mirrorlib.identifiers import quote
@@ -256,6 +257,8 @@ def _told(
     old: DataFrame | None,
     changed: Sequence[bool | None],
 ) -> Computed:
+    if work.held is not None and work.added is not None:
+        new = in_its_order(new, work.held.schema)
     return Computed(
         how=how,
         why=why,

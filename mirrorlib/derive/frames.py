@@ -6,6 +6,7 @@ transformation is called on whole sources, to see what it does, and on parts of 
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import declare_stored
-from mirrorlib.feed.net import INSERT, KIND, POST, fold_net, is_comparable
+from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
 from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.identifiers import quote
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Transform = Callable[..., "DataFrame"]
 _MARK = "mirrorlib_source_"
 _KEY = "_mirror_key_"
+_FLOAT = re.compile(r"\b(?:float|double)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +127,24 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     """Return the keys of the rows that a window has changed, and what is there of them at its end."""
     from pyspark.sql import functions as f
 
-    rows = read_window(spark, one.source.table, window)
+    rows = _with_signs(read_window(spark, one.source.table, window))
     net = fold_net(rows, one.key_columns, one.shown)
     keys = net.select(*map(quote, one.key_columns)).distinct()
     names = [quote(name) for name in one.frame.columns]
     return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*names)
+
+
+def _with_signs(rows: DataFrame) -> DataFrame:
+    """Let 0.0 and -0.0 be two values: Spark compares them as one, but a transformation may tell them apart."""
+    from pyspark.sql import functions as f
+
+    floats = [
+        field.name for field in rows.schema.fields if _FLOAT.search(field.dataType.simpleString())
+    ]
+    if not floats:
+        return rows
+    texts = [f.col(quote(name)).cast("string") for name in floats]
+    return rows.withColumn(Helpers.beside(rows.columns).sign, f.array(*texts))
 
 
 def can_fold(one: Framed) -> bool:

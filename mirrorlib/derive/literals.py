@@ -47,7 +47,9 @@ def _listed(told: object, markers: Container[str]) -> Iterator[str]:
     """Give the literals in JSON, in which a tree is the list of its nodes, each before those below it."""
     if isinstance(told, dict):
         if told.get("class") == _LITERAL:
-            yield json.dumps([told.get("dataType"), told.get("value")])
+            kind = told.get("dataType")
+            # Of bytes JSON tells where Java keeps them, another place each time; the plan's text has them.
+            yield json.dumps([kind, None if kind == "binary" else told.get("value")])
         for inner in told.values():
             yield from _listed(inner, markers)
     below = 0  # nodes below a mark that are still to come

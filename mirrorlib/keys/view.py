@@ -34,7 +34,7 @@ def current_view(df: DataFrame, arrival: str | Sequence[str] = ()) -> DataFrame:
     """Resolve a changelog: one live row for each primary key.
 
     Filter the result, not the changelog: a filter before that takes the newest row of a key makes an older
-    one current. A NULL in a key fails the query when it runs.
+    one current. A NULL in a key fails the query when it runs; where each key is one row already, nothing is resolved.
 
     Args:
         df: a batch with a primary key that is whole; see `key_by`.

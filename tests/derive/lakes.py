@@ -15,12 +15,22 @@ import mirrorlib
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from mirrorlib.derive.report import DeriveReport
 
 Transform = Callable[..., "DataFrame"]
 UNIQUE, GROUPED = "unique", "grouped"
+
+
+def _plain(row: Row) -> tuple[Any, ...]:
+    """Give a row as values that are equal where Spark takes them for equal; a struct is its fields in any order."""
+    return tuple(
+        tuple(sorted(zip(value.__fields__, _plain(value), strict=True)))
+        if hasattr(value, "__fields__")
+        else ("NaN" if value != value else value)  # noqa: PLR0124  # so NaN is known
+        for value in row
+    )
 
 
 class Lake:
@@ -77,7 +87,7 @@ class Lake:
 
     def rows(self, name: str) -> Counter[tuple[Any, ...]]:
         """Count the rows of a table."""
-        return Counter(map(tuple, self.spark.read.format("delta").load(self.path(name)).collect()))
+        return Counter(map(_plain, self.spark.read.format("delta").load(self.path(name)).collect()))
 
     def check(
         self, sources: Sequence[str] | Mapping[str, str], transform: Transform, target: str
@@ -92,7 +102,7 @@ class Lake:
         else:
             expected = transform(*(read[name] for name in sources))
         found = self.rows(target)
-        assert Counter(map(tuple, expected.collect())) == found
+        assert Counter(map(_plain, expected.collect())) == found
         assert self.replayed(target) in (None, found)
 
     def replayed(self, name: str) -> Counter[tuple[Any, ...]] | None:
@@ -104,5 +114,5 @@ class Lake:
         rows: Counter[tuple[Any, ...]] = Counter()
         for row in feed.collect():
             comes = row["_change_type"] in {"insert", "update_postimage"}
-            rows[tuple(row)[:-3]] += 1 if comes else -1
+            rows[_plain(row)[:-3]] += 1 if comes else -1
         return +rows

@@ -39,10 +39,14 @@ BY_C, BY_I, BY_BOTH = (("c", "c"),), (("i", "i"),), (("c", "c"), ("i", "i"))
 
 def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
     """Give a source with a key, each value of which occurs once."""
-    rows = spark.createDataFrame([], columns)
+    return framed_rows(spark.createDataFrame([], columns), *keys)
+
+
+def framed_rows(rows: DataFrame, *keys: str) -> Framed:
+    """Give rows as a source with a key, each value of which occurs once."""
     frame = tag_columns(rows, Keys(partition=keys, primary=keys, unique=True), "read_table")
     (found,) = read_tags(frame.schema)
-    place = SimpleNamespace(shown=columns.split(maxsplit=1)[0])
+    place = SimpleNamespace(shown=rows.columns[0])
     return Framed(
         source=cast("Source", SimpleNamespace(place=place, name="")),
         version=1,
@@ -85,7 +89,37 @@ MOVES: dict[str, tuple[Transform, str]] = {
     ),
     "whatever a function does": (
         lambda t: t.d.where(t.f.udf(lambda v: v, "boolean")("v") & (t.f.now() > "2020-01-01")),
-        "now gives another value each time",
+        " gives another value each time",
+    ),
+    "a text that means a day": (
+        lambda t: t.d.where("date_add(DATE '2020-01-01', v) >= 'today'"),
+        "the text today as a date or timestamp gives another value each time",
+    ),
+    "such a text, converted": (
+        lambda t: t.d.where(
+            t.f.to_date(t.f.lit(" Yesterday UTC")) > t.f.to_timestamp(t.f.lit("1970"))
+        ),
+        "the text Yesterday as",
+    ),
+    "such a text, cast": (
+        lambda t: t.d.withColumn("v", t.f.lit("now").cast("timestamp")),
+        "the text now as",
+    ),
+    "such a text between others": (
+        lambda t: t.d.where(
+            "date_add(DATE '2020-01-01', v) BETWEEN DATE '2020-01-01' AND 'tomorrow'"
+        ),
+        "the text tomorrow as",
+    ),
+    "such words elsewhere": (
+        lambda t: (
+            t.d.selectExpr("c", "concat('today', v) AS today", "CAST('epoch' AS date) AS now")
+            .where("today IN ('now', 'today') AND CAST(now AS timestamp) > CAST(today AS date)")
+            .groupBy("c")
+            .agg(t.f.max("now"))
+            .where("`max(now)` > DATE '2020-01-01'")
+        ),
+        "",
     ),
     "another table": (lambda t: t.d.join(_elsewhere(t.d), "v"), "reads something that is no"),
     "rows written down": (
@@ -390,6 +424,22 @@ def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: 
     assert why in choice.why
 
 
+def test_a_column_that_only_files_have_is_told(spark: SparkSession) -> None:
+    """The rows of a feed have none, nor those of some keys; another one is a column like any other."""
+    if spark.version < "4":
+        pytest.skip("Spark 3.5 lets no hidden column through a select")
+    rows = _elsewhere(spark.createDataFrame([], "v int"))
+
+    def choice(rows: DataFrame, *columns: str) -> Choice:
+        source = framed_rows(rows, "v")
+        return choose(shape_of(source.frame.select(*columns), [source]), [source], [0])
+
+    hidden = choice(rows, "v", "_metadata.file_name")
+    assert ("full", "it reads a hidden column of v, such as _metadata") == (hidden.how, hidden.why)
+    own = rows.selectExpr("v", "named_struct('file_name', v) AS _metadata")
+    assert [ROWS] * 2 == [choice(rows, "v").how, choice(own, "v", "_metadata.file_name").how]
+
+
 @pytest.mark.parametrize("name", MOVES)
 def test_what_becomes_another_without_new_versions_is_told(spark: SparkSession, name: str) -> None:
     """Time and what is no source; not what is drawn, nor what stands in the transformation itself."""
@@ -429,8 +479,14 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
         result = spark.sql("WITH x AS (SELECT * FROM seen) SELECT c, i, b FROM x")
         return shape_of(key_by(result, "c"), [source]).told
 
+    def told_of(value: str) -> str:
+        source = framed(spark, "c int, k binary", "c")
+        return shape_of(source.frame.where(f"k = X'{value}'"), [source]).told
+
     assert told(1) == told(1)
     assert told(1) != told(2)
+    assert told_of("00FF") == told_of("00FF")
+    assert told_of("00FF") != told_of("00FE")
 
 
 @pytest.mark.parametrize("name", ALIKE)

@@ -484,6 +484,24 @@ def test_a_kept_view_is_never_said_to_have_each_key_once(spark: SparkSession, vi
 
 
 @pytest.mark.thorough
+def test_a_copy_of_a_view_claims_no_keys_that_somebody_may_have_doubled(
+    spark: SparkSession, view: str
+) -> None:
+    """A clone begins with the rows of another table, whoever wrote them there; one that is new has none."""
+    maintain_current_view(changelog(spark, INSERT, OTHER), view)
+    spark.sql(f"INSERT INTO delta.`{view}` VALUES (1, false, 7, 'mine', NULL)")
+    spark.sql(f"CREATE TABLE delta.`{view}2` SHALLOW CLONE delta.`{view}`")
+    kept = spark.sql(f"SHOW TBLPROPERTIES delta.`{view}`").collect()
+    told = ", ".join(f"'{key}' = '{value}'" for key, value in kept if key.startswith("mirrorlib."))
+    columns = f"{SCHEMA}, _mirror_deleted_at timestamp"
+    spark.sql(f"CREATE TABLE delta.`{view}3` ({columns}) USING delta TBLPROPERTIES ({told})")
+
+    for copy, primary in ((f"{view}2", ()), (f"{view}3", ("id",))):
+        keys = keys_of(read_current_view(spark, copy))
+        assert (("id",), primary) == (keys.partition, keys.primary)
+
+
+@pytest.mark.thorough
 def test_a_changelog_that_is_resolved_already_is_refused(spark: SparkSession, view: str) -> None:
     """Its tombstones are gone, so a deleted record would stay; one without deletions has none to miss."""
     with pytest.raises(KeysError, match="column gone: the changelog is resolved already"):

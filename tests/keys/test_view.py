@@ -10,6 +10,8 @@ from keyed import KEY, WHOLE, keyed, plain
 from mirrorlib.errors import KeysError, KeysLostError
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.read import keys_of
+from mirrorlib.keys.tags import tag_columns
+from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import current_view
 
 if TYPE_CHECKING:
@@ -146,6 +148,14 @@ def test_a_key_that_is_null_fails_the_query(session: SparkSession) -> None:
 
     with pytest.raises(Exception, match="MIRRORLIB_NULL_KEY"):  # Py4J's own up to Spark 3.5
         current_view(df).collect()
+
+
+def test_where_each_key_is_one_row_null_is_one_too(session: SparkSession) -> None:
+    """There is nothing to resolve, so no rows of unknown keys can become one."""
+    table = session.createDataFrame([(None, 1), (1, 2)], "k int, v int")
+    df = tag_columns(table, Keys(partition=("k",), primary=("k",), unique=True), "read_table")
+
+    assert rows(table) == rows(current_view(df))
 
 
 def test_a_column_of_our_name_is_refused(session: SparkSession) -> None:

@@ -21,13 +21,13 @@ from mirrorlib.export.sinks.delta.target import find_target
 from mirrorlib.export.sinks.delta.types import (
     extends,
     holds,
-    in_order,
+    in_its_order,
     is_same,
     widens,
 )
 from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.export.sinks.nested import names_in
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +61,7 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
     if added or nested:
         _add_columns(work, [*added, *nested])
     work = replace(work, dropped=gone)
-    return _in_its_order(_as_it_is(work) if added or nested else work)
+    return _turned(_as_it_is(work) if added or nested else work)
 
 
 def _check_renamed(
@@ -196,19 +196,10 @@ def _as_it_is(work: Work) -> Work:
     return work if found is None else replace(work, found=found[0], schema=found[1])
 
 
-def _in_its_order(work: Work) -> Work:
-    """Give the window's structs the target's order of fields: Spark unites and compares them by place, not by name."""
-    from pyspark.sql import functions as f
-
-    has = {fold_name(field.name): field.dataType for field in work.schema.fields}
+def _turned(work: Work) -> Work:
+    """Give the window's structs the target's order of fields."""
     frame = work.delivery.frame
-    turned = {
-        field.name: in_order(f.col(quote(field.name)), field.dataType, has[fold_name(field.name)])
-        for field in frame.schema.fields
-        if fold_name(field.name) in has
-        and is_same(field.dataType, has[fold_name(field.name)])
-        and list(names_in(field.dataType)) != list(names_in(has[fold_name(field.name)]))
-    }
-    if not turned:
+    ordered = in_its_order(frame, work.schema)
+    if ordered is frame:
         return work
-    return replace(work, delivery=replace(work.delivery, frame=frame.withColumns(turned)), few=None)
+    return replace(work, delivery=replace(work.delivery, frame=ordered), few=None)

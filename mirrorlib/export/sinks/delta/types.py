@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import Column, to_columns
 from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
 from mirrorlib.export.sinks.nested import names_in
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.landing.types import INTEGERS, widen_type, widens_in_place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 _SMALL = INTEGERS[:3]  # what every Delta widens in place
 
@@ -66,6 +67,21 @@ def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColu
         old, new = kind.elementType, wanted.elementType
         return f.transform(column, lambda value: in_order(value, old, new))
     return column
+
+
+def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Give the structs of rows a table's order of fields: Spark unites and compares them by place, not by name."""
+    from pyspark.sql import functions as f
+
+    has = {fold_name(field.name): field.dataType for field in schema.fields}
+    turned = {
+        field.name: in_order(f.col(quote(field.name)), field.dataType, has[fold_name(field.name)])
+        for field in rows.schema.fields
+        if fold_name(field.name) in has
+        and is_same(field.dataType, has[fold_name(field.name)])
+        and list(names_in(field.dataType)) != list(names_in(has[fold_name(field.name)]))
+    }
+    return rows.withColumns(turned) if turned else rows
 
 
 def widens(old: DataType, new: DataType) -> Column | None:
