@@ -54,9 +54,8 @@ def find_touched(
 
     """
     narrow = tuple(one for one in columns if one.name in keys)
-    floating = any(
-        pa.types.is_floating(one.type) for one in narrow
-    )  # Spark knows one NaN, and one zero
+    # Spark knows one NaN, and one zero.
+    floating = any(pa.types.is_floating(one.type) for one in narrow)
     if floating or sum(file.size for file in files) > _MOST_BYTES:
         return None
     try:

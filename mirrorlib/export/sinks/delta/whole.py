@@ -82,13 +82,13 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     if work.known and any(told[key] for key in met):
         raise twice(work, work.keys)
     mark = work.mark()
+    mark = replace(mark, facts={**mark.facts, ON: work.seen.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
         append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
         return True
     kept = rows.filter(pa.array([key not in told for key in there], pa.bool_()))
     whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
-    on = {**mark.facts, ON: work.seen.newest}  # what came since is not in it
-    overwrite_rows(work.ref, whole, replace(mark, facts=on), schema=False)
+    overwrite_rows(work.ref, whole, mark, schema=False)
     return True
 
 
