@@ -117,7 +117,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
 
 
 def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
-    """Say whether a transformation reads a column that only files have: the rows of a feed have none."""
+    """Say whether a transformation reads a column that only files have: the rows of a feed have others, or none."""
     for one in framed:
         marked = [node for node in nodes if is_mark(node, one.marker)]
         if any(len(outputs_of(node.children[0])) > len(one.frame.columns) for node in marked):

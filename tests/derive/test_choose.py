@@ -425,7 +425,7 @@ def test_a_joined_source_that_goes_by_no_key_is_told(spark: SparkSession, name: 
 
 
 def test_a_column_that_only_files_have_is_told(spark: SparkSession) -> None:
-    """The rows of a feed have none, nor those of some keys; another one is a column like any other."""
+    """The rows of a feed lie in other files; a column of the name is one like any other."""
     if spark.version < "4":
         pytest.skip("Spark 3.5 lets no hidden column through a select")
     rows = _elsewhere(spark.createDataFrame([], "v int"))
