@@ -224,6 +224,17 @@ def test_the_readmes_commands_are_understood(line: str) -> None:
     assert "unrecognized arguments: --nonsense" == understand([*words, "--nonsense"])
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md"]
+)
+def test_the_links_of_pages_outside_the_site_lead_to_files(page: str) -> None:
+    """Those of the site are looked at when it is built."""
+    found = re.findall(r"\]\(([^)#\s]+)", (ROOT / page).read_text(encoding="utf-8"))
+    links = [link for link in found if "://" not in link]
+
+    assert [] == [link for link in links if not ((ROOT / page).parent / link).exists()]
+
+
 def test_every_make_target_in_the_documents_exists() -> None:
     """README and CONTRIBUTING name no target that the Makefile lacks."""
     makefile = (ROOT / "Makefile").read_text()

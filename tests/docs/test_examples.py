@@ -64,7 +64,6 @@ def test_what_is_published_is_checked_as_the_page_says(lake: Path) -> None:
     assert made["report"].ok
 
 
-@pytest.mark.thorough
 def test_the_readmes_feed_can_be_read(spark: SparkSession, lake: Path) -> None:
     """From a version, net from a moment, and as a stream; a table that is no mirror gets one."""
     spark.range(1).write.format("delta").save(f"{lake}/other tables/numbers")
@@ -73,6 +72,17 @@ def test_the_readmes_feed_can_be_read(spark: SparkSession, lake: Path) -> None:
     )
 
     assert [made[name].isStreaming for name in ("changes", "net", "stream")] == [False, False, True]
+
+
+def test_the_readmes_table_of_tables_is_made(spark: SparkSession, lake: Path) -> None:
+    """Of the mirror that the README has applied, by a function of the reader's."""
+    names = {"spark": spark, "open_orders": lambda orders: orders.where("id > 0")}
+
+    run_python(block_with("README.md", "mirrorlib.derive("), lake, names)
+
+    tables = (f"{lake}/{place}/orders" for place in ("silver", "tables/dbo"))
+    made, whole = (spark.read.format("delta").load(table).count() for table in tables)
+    assert made == whole > 0
 
 
 def test_the_readmes_keys_hold(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +127,6 @@ def test_an_untagged_frame_is_written_as_the_page_of_keys_says(
     assert [True, False] == [bool(schema["id"].metadata) for schema in (result.schema, written)]
 
 
-@pytest.mark.thorough
 def test_an_untagged_stream_is_written_as_the_page_of_keys_says(
     spark: SparkSession, lake: Path
 ) -> None:
@@ -150,7 +159,6 @@ def test_a_backfill_takes_the_newest_row_of_each_key(spark: SparkSession) -> Non
     assert ("id",) == mirrorlib.require_keys(found, primary=True).primary
 
 
-@pytest.mark.thorough
 def test_what_is_delivered_goes_on_from_python(spark: SparkSession, lake: Path) -> None:
     """The consumer that the command began is the one that the watch goes on with."""
     page = (ROOT / "docs/export.md").read_text(encoding="utf-8")

@@ -90,7 +90,6 @@ def test_the_example_of_keys_runs(spark: SparkSession) -> None:
     assert ("customer", "order_id") == mirrorlib.require_keys(known["result"], primary=True).primary  # type: ignore[arg-type]  # a DataFrame
 
 
-@pytest.mark.thorough
 def test_the_example_of_derived_tables_runs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,7 +112,6 @@ def test_the_example_of_derived_tables_runs(
     assert "by_customer" in capsys.readouterr().out
 
 
-@pytest.mark.thorough
 def test_the_commands_of_notebooks_run(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
