@@ -447,6 +447,16 @@ def replaced_view(o: Oracle, df: DataFrame, session: SparkSession, n: int) -> Da
     session.sql(f"CREATE OR REPLACE TEMP VIEW {outer} AS SELECT * FROM {inner}")
     listed = [df[c].alias(exchanged.get(c, c)) for c in o.every]
     df.select(*listed).select(*o.every).createOrReplaceTempView(inner)
-    if o.columns[name] != o.columns[other]:  # the view gives each the other's tag, so both are lost
-        o.columns |= {name: "", other: ""}
+    mine, theirs = o.columns[name], o.columns[other]
+    if (
+        mine != theirs
+    ):  # the view gives each the other's tag, so both are lost until it is done again
+        o.columns |= {name: away(theirs), other: away(mine)}
     return session.table(outer)
+
+
+def away(origin: str) -> str:
+    """Say what a column is that has another one's tag, or has its own again."""
+    return (
+        origin.removeprefix("away ") if origin.startswith("away ") else origin and f"away {origin}"
+    )

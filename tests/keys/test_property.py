@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from key_oracle import ROW, SOURCE, STEPS, TRAPS, Chain, Oracle, run
@@ -107,6 +107,7 @@ def test_a_key_of_another_row_is_noticed(spark: SparkSession) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(chain=CHAINS)
+@example(chain=[("replaced_view", 1), ("replaced_view", 1)])
 def test_no_key_is_claimed_falsely(session: SparkSession, chain: Chain) -> None:
     """On both kinds of Spark."""
     check(session, chain)
