@@ -172,7 +172,8 @@ def test_a_killed_run_is_carried_to_its_end(
     report = apply(spark, zone, target)
 
     assert ("current", 3) == (report.state, report.position)
-    assert planned.files == sum(batch.files for batch in report.batches)
+    committed = (step, when) == ("commit", "after")  # there is nothing left of it to plan
+    assert planned.files == sum(batch.files for batch in report.batches) - committed
     assert {1: "b"} == values(spark, target)
     assert_each_file_once(Path(target) / "orders", 3)
 
