@@ -58,11 +58,12 @@ def fold_once(
 
     """
     touched = _touched(frame, table, window, keys)
-    if touched is None or not touched:
-        return None if touched is None else frame
+    if touched is None:
+        return None
+    if not touched:
+        return frame
     times = table.commits.fed_at(window.after + 1, window.until)
-    touched = _dated(touched.rename_columns(_names(touched, keys)), times)
-    return _ends_of(frame, touched, keys)
+    return _ends_of(frame, _dated(touched, times), keys)
 
 
 def _touched(
@@ -79,11 +80,6 @@ def _touched(
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
     touched = find_touched(table.commits, files, columns, keys)
     return None if touched is None or touched.nbytes > _MOST_BYTES else touched
-
-
-def _names(touched: pa.Table, keys: Sequence[str]) -> list[str]:
-    """Name the keys' columns otherwise than the table does."""
-    return [f"{_KEY}{keys.index(name)}" if name in keys else name for name in touched.column_names]
 
 
 def _dated(touched: pa.Table, times: Mapping[int, datetime]) -> pa.Table:
@@ -107,7 +103,8 @@ def _ends_of(frame: DataFrame, touched: pa.Table, keys: Sequence[str]) -> DataFr
             t.StructField(_WHEN, t.TimestampType()),
         ]
     )
-    known = frame_of(frame.sparkSession, touched.select(schema.names), schema)
+    touched = touched.rename_columns(schema.names)  # the table may have columns of its own names
+    known = frame_of(frame.sparkSession, touched, schema)
     # A key that is never NULL is found in half the time by equality alone.
     same = [
         f.col(quote(key)).eqNullSafe(f.col(name))

@@ -78,17 +78,18 @@ def test_a_key_may_lie_before_the_year_1000(
     assert ["new", "old"] == sorted(row["v"] for row in rows)
 
 
-@pytest.mark.parametrize("small", [64 << 20, 0], ids=["small", "large"])
+@pytest.fixture(params=[64 << 20, 0], ids=["small", "large"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let batches be folded in this process, and then by Spark."""
+    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("road")
 @pytest.mark.thorough("large")
 def test_days_that_spark_wrote_in_its_old_calendar_are_what_it_means(
-    spark: SparkSession,
-    zone: ZoneWriter,
-    target: str,
-    small: int,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
     """On both roads; a key among them is found by a file of its kind, and by one of any other writer."""
-    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", small)
     table = zone.table("t", keys=["d"])
     days = ["0001-01-01", "1500-03-01", "1582-10-04", "2026-01-01"]
     rows = ", ".join(f"(DATE'{day}', TIMESTAMP'{day} 05:06:07Z', 'old')" for day in days)
@@ -133,17 +134,12 @@ def write_in_the_old_calendar(
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("small", [64 << 20, 0], ids=["small", "large"])
+@pytest.mark.usefixtures("road")
 @pytest.mark.thorough("large")
 def test_a_decimal_key_that_comes_as_a_double_finds_its_row(
-    spark: SparkSession,
-    zone: ZoneWriter,
-    target: str,
-    small: int,
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
     """On both roads a double is the decimal that it is written as, whatever its binary digits are."""
-    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", small)
     table = zone.table("t", keys=["k"])
     kind = pa.decimal128(38, 18)
     keys = [Decimal("751.76"), Decimal(1152921504606847000), Decimal("0.1")]

@@ -69,9 +69,9 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
     if len(columns) < len(work.schema.fields):
         return False
-    rows = _read_copy(work, columns)
     puts = _as_copied(work, folded, columns)
-    if rows is None or puts is None:
+    rows = None if puts is None else _read_copy(work, columns)
+    if puts is None or rows is None:
         return False
     keys = [work.spelled(key) for key in work.keys]
     there = key_values(rows, keys)
@@ -94,12 +94,12 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
 
 def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
     """Read the copy's rows, where they are few and nothing but rows."""
-    if work.ref.path is None or work.found.bytes > _MOST_BYTES:
+    has_feed = work.found.properties.get(FEED, "false").lower() != "false"
+    if work.ref.path is None or work.found.bytes > _MOST_BYTES or has_feed:
         return None
     store = open_store(work.ref.path)
-    told = read_checksum(store, work.seen.newest)
-    files = _plain_files(told)
-    if files is None or work.found.properties.get(FEED, "false").lower() != "false":
+    files = _plain_files(read_checksum(store, work.seen.newest))
+    if files is None:
         return None
     pieces = [_no_rows(columns)]
     for file in files:
