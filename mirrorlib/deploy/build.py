@@ -1,6 +1,7 @@
 """Build the wheel that a bundle's tasks run, by the command that the bundle itself names; or that of a clone.
 
-In: a rendered target, or a folder. Out: the wheel's path.
+In: a rendered target, or a folder. Out: the wheel's path. A clone's wheel has a version of its own for each
+content, and so has a bundle's that asks for it (`dynamic_version`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import tomllib
 from typing import TYPE_CHECKING
 
+from mirrorlib.deploy.stamp import stamp
 from mirrorlib.errors import BundleError
 
 if TYPE_CHECKING:
@@ -30,12 +32,13 @@ def build_wheel(rendered: Rendered) -> Path:
         BundleError: there is no such command, it fails, or it leaves no wheel.
 
     """
-    told = rendered.tree.get("artifacts", {})
-    command = next((one["build"] for one in told.values() if one.get("type") == "whl"), None)
-    if command is None:
+    artifacts = rendered.tree.get("artifacts", {}).values()
+    told = next((one for one in artifacts if one.get("type") == "whl"), None)
+    if told is None:
         msg = "the bundle names no command that builds a wheel"
         raise BundleError(msg, next_step="Give the wheel with --wheel PATH.")
-    return _built(rendered.root, command)
+    wheel = _built(rendered.root, told["build"])
+    return stamp(wheel) if told.get("dynamic_version") else wheel
 
 
 def build_clone(folder: Path) -> Path:
@@ -51,7 +54,7 @@ def build_clone(folder: Path) -> Path:
         msg = "there is no clone of mirrorlib here whose wheel could be built"
         step = "Give the wheel with --wheel PATH, or work in a clone."
         raise BundleError(msg, found=str(folder), next_step=step)
-    return _built(folder, _COMMAND)
+    return stamp(_built(folder, _COMMAND))
 
 
 def _built(folder: Path, command: str) -> Path:

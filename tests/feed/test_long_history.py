@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import UnsupportedOperationException
 
 import mirrorlib
+from mirrorlib.apply.sessions import SMALL_COMMIT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,10 @@ def test_windows_lead_from_state_to_state(
 ) -> None:
     """The state before a window and what its feed tells, commit by commit, is the state after each of them."""
     dice, table = random.Random(COMMITS + vectors), str(tmp_path / "t")
-    history = History(spark, table, dice, vectors=vectors)
+    session = spark.newSession()
+    for conf, value in SMALL_COMMIT.items():  # a quarter more commits a second
+        session.conf.set(conf, value)
+    history = History(session, table, dice, vectors=vectors)
     done = 0
     while done < COMMITS // 2:
         first = history.newest()

@@ -1,0 +1,142 @@
+"""A built wheel has a version of its own for each content, and is a wheel that pip installs and replaces."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mirrorlib.deploy.build import build_clone, build_wheel
+from mirrorlib.deploy.read import read_bundle
+from mirrorlib.deploy.render import render
+
+BUNDLE = """
+bundle: {{name: theirs}}
+targets: {{dev: {{mode: development}}}}
+artifacts:
+  wheel: {{type: whl, build: python3 -m pip wheel --quiet --no-deps --wheel-dir dist ., dynamic_version: {dynamic}}}
+"""
+PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "mirrorlib"
+version = "{version}"
+description = "Version: 9 is not the line"
+scripts = {{ said = "mirrorlib:say" }}
+[tool.hatch.build.targets.wheel.shared-data]
+"shared.txt" = "share/shared.txt"
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder whose project builds in a second: code, data beside it, a script."""
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
+    folder = tmp_path / "clone"
+    (folder / "mirrorlib").mkdir(parents=True)
+    (folder / "shared.txt").write_text("shared")
+    write(folder, "one")
+    return folder
+
+
+def write(folder: Path, code: str, version: str = "1.2.0") -> None:
+    """Write what the wheel is built of."""
+    (folder / "pyproject.toml").write_text(PROJECT.format(version=version))
+    (folder / "mirrorlib" / "__init__.py").write_text(f"def say(): print({code!r})\n")
+
+
+def install(wheel: Path, place: Path) -> str:
+    """Install a wheel over what is there, as pip does unless it is told more; give what the script then says."""
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python")]
+    if not place.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    return subprocess.check_output([place / "bin" / "said"], text=True).strip()
+
+
+def test_another_content_is_another_version_and_pip_takes_it(clone: Path, tmp_path: Path) -> None:
+    """Built again from the same it is the same, byte for byte; of a version that is there, pip keeps the old code."""
+    first = build_clone(clone)
+    data, place = first.read_bytes(), tmp_path / "venv"
+    assert "one" == install(first, place)
+
+    again = build_clone(clone)
+    assert (first, data) == (again, again.read_bytes())
+
+    write(clone, "two")
+    second = build_clone(clone)
+    assert re.fullmatch(r"mirrorlib-1\.2\.0\.post\d+-py[23.py]+-none-any\.whl", second.name)
+    assert [second] == list(second.parent.iterdir())
+    assert second.name != first.name
+    assert "two" == install(second, place)
+    assert "shared" == (place / "share" / "shared.txt").read_text()
+
+    write(clone, "three")
+    assert "two" == install(unstamped(clone, second), place)  # without a version of its own
+
+
+def unstamped(clone: Path, older: Path) -> Path:
+    """Give the newest build the version of an older one."""
+    newest = build_clone(clone)
+    version, theirs = (wheel.name.split("-")[1] for wheel in (older, newest))
+    path = newest.parent / older.name
+    with zipfile.ZipFile(newest) as archive, zipfile.ZipFile(path, "w") as written:
+        for name in archive.namelist():
+            data = archive.read(name).replace(theirs.encode(), version.encode())
+            written.writestr(name.replace(theirs, version), data)
+    return path
+
+
+def test_the_record_tells_what_is_in_it(clone: Path) -> None:
+    """Every file, with its length and its hash; the metadata says the version once."""
+    wheel = build_clone(clone)
+
+    version = wheel.name.split("-")[1]
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    folder = f"mirrorlib-{version}.dist-info"
+    rows = list(csv.reader(files[f"{folder}/RECORD"].decode().splitlines()))
+    told = {name: (digest, size) for name, digest, size in rows}
+    assert (f"{folder}/RECORD", "", "") == tuple(rows[-1])
+    assert files.keys() == told.keys()
+    assert {name.split("/")[0] for name in files} == {
+        "mirrorlib",
+        folder,
+        folder.replace("dist-info", "data"),
+    }
+    for name, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        assert name.endswith("RECORD") or told[name] == (f"sha256={digest}", str(len(data)))
+    metadata = files[f"{folder}/METADATA"].decode().splitlines()
+    assert f"Version: {version}" in metadata
+    assert "Summary: Version: 9 is not the line" in metadata
+
+
+@pytest.mark.parametrize(
+    "dynamic, version, name",
+    [
+        ("true", "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
+        ("true", "1.2rc1", r"mirrorlib-1\.2rc1\.post\d+-.*"),
+        ("true", "1.2.0.dev7", r"mirrorlib-1\.2\.0\.dev7-.*"),
+        ("true", "1.2.0+gabc", r"mirrorlib-1\.2\.0\+gabc-.*"),
+        ("false", "1.2.0", r"mirrorlib-1\.2\.0-.*"),
+    ],
+    ids=["release", "candidate", "development", "local", "unasked"],
+)
+def test_a_bundle_says_whether_a_build_has_a_version_of_its_own(
+    clone: Path, dynamic: str, version: str, name: str
+) -> None:
+    """As for the Databricks CLI; a version that tells builds apart already is left alone."""
+    (clone / "databricks.yml").write_text(BUNDLE.format(dynamic=dynamic))
+    write(clone, "one", version)
+
+    assert re.fullmatch(name, build_wheel(render(read_bundle(clone))).name)
