@@ -1,6 +1,6 @@
 """Say what a name is to Spark: how it is quoted, in SQL and for columns, and which names it takes for one.
 
-The one place that does, for whoever writes or compares names of columns and tables.
+The one place that does, for whoever writes or compares names of columns and tables; and for texts in SQL.
 """
 
 from __future__ import annotations
@@ -54,3 +54,9 @@ def find_named(items: Iterable[_N], name: str) -> _N | None:
 def folds_of(name: str) -> set[str]:
     """Give what no two columns of a table may share: Spark's way to fold a name, and Delta's when it makes a table."""
     return {fold_name(name), name.lower()}
+
+
+def sql_text(value: str) -> str:
+    """Write a SQL string literal."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

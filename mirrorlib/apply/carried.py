@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.continuity import check_zone
 from mirrorlib.apply.guard import Standing, find_outcome
+from mirrorlib.apply.outcome import cause_of_void, outcome_of, standing_cause
 from mirrorlib.apply.prepare import FAULTS
-from mirrorlib.apply.protocol import cause_of_void, outcome_of, prepare_again, standing_cause
+from mirrorlib.apply.protocol import prepare_again
 from mirrorlib.apply.record import Done, Entry
 from mirrorlib.apply.table import find_table
 

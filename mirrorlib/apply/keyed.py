@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import find_key_column
-from mirrorlib.apply.table import to_sql
+from mirrorlib.apply.properties import to_sql
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys

@@ -10,43 +10,35 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from mirrorlib.apply.columns import find_key_column, to_columns, to_pairs
+from mirrorlib.apply.columns import find_key_column, to_columns
 from mirrorlib.apply.commit import append_rows, mark_nothing, overwrite_rows
-from mirrorlib.apply.doubt import find_doubt
 from mirrorlib.apply.failure import find_damage, spark_failed
 from mirrorlib.apply.fold import ADD, CHANGE, DROP
 from mirrorlib.apply.frame import Stage
-from mirrorlib.apply.guard import find_outcome, life_is_over
-from mirrorlib.apply.keyed import KEYS_PROPERTY, keys_property, next_keys
+from mirrorlib.apply.guard import find_outcome
 from mirrorlib.apply.marks import MARKER_NAMES
 from mirrorlib.apply.merge import merge_changes
+from mirrorlib.apply.outcome import DIRECT, cause_of_void, explain_skip, outcome_of
 from mirrorlib.apply.prepare import FAULTS, prepare_files
 from mirrorlib.apply.ready import ready_table, refuse_table
-from mirrorlib.apply.record import Done, new_attempt, now
+from mirrorlib.apply.record import Done, new_attempt
 from mirrorlib.apply.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.apply.stage import stage_batch
 from mirrorlib.apply.table import create_table, find_table
-from mirrorlib.apply.work import mark_of
-from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
+from mirrorlib.apply.work import mark_of, source_of
+from mirrorlib.errors import FileChangedError, MirrorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mirrorlib.apply.log import Commit
     from mirrorlib.apply.prepare import Prepared
     from mirrorlib.apply.record import Plan
     from mirrorlib.apply.report import Kind
-    from mirrorlib.apply.source import Source
     from mirrorlib.apply.work import Work
     from mirrorlib.store import StoredFile
 
 _LOG = logging.getLogger(__name__)
-_DIRECT = (
-    "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
-)
 _TRIES = 5  # of one batch against writers that commit in between
 _PLACEHOLDER_COLUMN = (
     "_mirror_void",
@@ -100,7 +92,7 @@ def _carry_out(
             if stale or _met_another(work, plan, seen):
                 prepared = None  # the other commit may have changed the columns
                 continue
-            damage = find_damage(_source_of(work, plan), plan)
+            damage = find_damage(source_of(work, plan), plan)
             if damage is None:
                 _LOG.exception("%s: batch %d failed", work.table, plan.batch)
                 raise spark_failed(work, plan, exc) from exc
@@ -119,7 +111,7 @@ def _committed(work: Work, plan: Plan) -> Commit:
     if ended is None and not plan.before:
         _, ended = find_outcome(work, plan, anew=True)
     if ended is None:
-        raise _skipped(work, plan)
+        raise explain_skip(work, plan)
     return ended
 
 
@@ -130,7 +122,7 @@ def prepare_again(work: Work, plan: Plan) -> Prepared:
         ChangeFileError: a file is not what was planned, so the plan has to be voided.
 
     """
-    source = _source_of(work, plan)
+    source = source_of(work, plan)
     files: list[StoredFile] = []
     for planned in plan.files:
         file = source.find(planned)
@@ -164,7 +156,7 @@ def _commit(
         if (found := find_key_column(columns, key)) is not None
     )
     stage = Stage(spark=work.spark, state=work.state, folder=staging_folder(work, plan))
-    source = _source_of(work, plan)
+    source = source_of(work, plan)
     try:
         with work.step("stage", clock, plan, len(plan.files), plan.rows):
             staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
@@ -175,7 +167,7 @@ def _commit(
             "rows": _named(prepared),
             "bytes": staged.bytes,
         }
-        mark = mark_of(work, plan, facts if staged.private else {**facts, _DIRECT: True})
+        mark = mark_of(work, plan, facts if staged.private else {**facts, DIRECT: True})
         with work.step("commit", clock, plan, len(plan.files), plan.rows):
             if replaces:
                 overwrite_rows(work.ref, staged.frame, mark, schema=ready.replaces_columns)
@@ -237,22 +229,6 @@ def _void(
     return True
 
 
-def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
-    """Write down what keeps a plan from being carried out.
-
-    A fault that names no file of the plan stands before its first one: without a file to wait for, the
-    same plan would be made and voided for ever.
-    """
-    file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
-    return {
-        "file": file.name,
-        # A file that was replaced or removed is not damaged: what is there next may be read at once.
-        "etag": None if isinstance(fault, FileChangedError) else file.etag,
-        "error": type(fault).__name__,
-        "reason": str(fault),
-    }
-
-
 def _finish(
     work: Work,
     plan: Plan,
@@ -277,57 +253,9 @@ def _finish(
     return done
 
 
-def outcome_of(
-    work: Work,
-    plan: Plan,
-    ended: Commit,
-    prepared: Prepared | None = None,
-    clock: Mapping[str, float] = MappingProxyType({}),
-    table_bytes: int = 0,
-) -> Done:
-    """Read from the commit that has ended a plan how its batch ended."""
-    facts: dict[str, Any] = dict(ended.ours or {})
-    outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
-    alone = plan.table_version is not None and ended.version == plan.table_version + 1
-    previous = plan.previous or {}
-    keys: str | None = None
-    if outcome == "applied" and prepared is not None and plan.before and alone:
-        columns, found = to_pairs(prepared.growth.columns), None
-        _, kept = next_keys(plan, prepared.growth.columns, foreign=work.allow_foreign_writes)
-        keys = keys_property(kept).get(KEYS_PROPERTY, "")
-    else:
-        found = find_table(work.spark, work.ref)
-        columns = () if found is None else to_pairs(found.columns)
-        keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
-    return Done(
-        outcome=outcome,
-        version=ended.version,
-        table_id=found.id if found else previous.get("table_id"),
-        columns=columns,
-        table_bytes=found.bytes if found else table_bytes + facts.get("bytes", 0),
-        kind=facts.get("kind", outcome),
-        rows=facts.get("rows", {}),
-        seconds=dict(clock),
-        cause=facts.get("cause") or standing_cause(plan),
-        doubt=find_doubt(_source_of(work, plan), plan) if facts.get(_DIRECT) else None,
-        finished_at=now(),
-        keys=keys,
-    )
-
-
-def standing_cause(plan: Plan) -> Mapping[str, Any] | None:
-    """Carry on what voided an earlier plan, until a batch has got past that file."""
-    cause = (plan.previous or {}).get("cause") or {}
-    return None if cause.get("file") in {file.name for file in plan.files} else cause or None
-
-
 def staging_folder(work: Work, plan: Plan) -> str:
     """Name the folder of one attempt to carry out a plan; unlike any other attempt's."""
     return f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
-
-
-def _source_of(work: Work, plan: Plan) -> Source:
-    return replace(work.source, policies=plan.policies)
 
 
 def _kind(ops: frozenset[int]) -> Kind:
@@ -340,15 +268,3 @@ def _kind(ops: frozenset[int]) -> Kind:
 
 def _named(prepared: Prepared) -> dict[str, int]:
     return {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
-
-
-def _skipped(work: Work, plan: Plan) -> MirrorError:
-    """Explain a commit that Delta skipped and no commit accounts for: the life is over, or the record is not ours."""
-    if work.journal.lives()[-1].uuid != work.life.uuid:
-        return life_is_over(work)
-    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
-    return OutcomeUnknownError(
-        msg,
-        table=work.table,
-        next_step=f"Start the table over: mirrorlib reset TARGET {work.table}",
-    )

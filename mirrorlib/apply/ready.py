@@ -22,8 +22,8 @@ from mirrorlib.apply.keyed import (
     stored_keys,
 )
 from mirrorlib.apply.log import TRANSACTION_RETENTION
+from mirrorlib.apply.properties import LIFE_PROPERTY
 from mirrorlib.apply.table import (
-    LIFE_PROPERTY,
     add_columns,
     allow_wall_clock,
     create_table,

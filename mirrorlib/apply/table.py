@@ -23,8 +23,9 @@ from mirrorlib.apply.columns import (
     to_columns,
 )
 from mirrorlib.apply.log import FileLog, HistoryLog, TableLog
+from mirrorlib.apply.properties import FEED_DAYS, LIFE_PROPERTY, MAPPING, feed_properties, to_sql
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
-from mirrorlib.identifiers import find_name, fold_name, quote
+from mirrorlib.identifiers import find_name, fold_name, quote, sql_text
 from mirrorlib.landing.names import TableName
 from mirrorlib.store import open_store
 
@@ -35,19 +36,12 @@ if TYPE_CHECKING:
 
     from mirrorlib.apply.target import Target
 
-MAPPING = "delta.columnMapping.mode"
 _STATISTICS = "delta.dataSkippingStatsColumns"
-LIFE_PROPERTY = "mirrorlib.life"
 _LONGEST_COLUMN = 255
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _LOCATION = re.compile(r"location \('(?P<place>[^']+)'\)")
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 EXACT_IN_DOUBLE = 1 << 53
-FEED = "delta.enableChangeDataFeed"
-FILE_RETENTION = "delta.deletedFileRetentionDuration"
-LOG_RETENTION = "delta.logRetentionDuration"
-FEED_DAYS = 7
-LOG_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,20 +208,6 @@ def _taken(ref: TableRef, said: str) -> LandingZoneError:
     return LandingZoneError(msg, table=str(ref.name), found=found, next_step=step)
 
 
-def feed_properties(days: int) -> dict[str, str]:
-    """Return the properties of a table whose feed is on, and readable for that many days."""
-    return {
-        FEED: "true",
-        FILE_RETENTION: f"interval {days} days",
-        LOG_RETENTION: f"interval {max(days, LOG_DAYS)} days",
-    }
-
-
-def to_sql(properties: Mapping[str, str]) -> str:
-    """Write table properties for SQL."""
-    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
-
-
 def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
     """Name the key columns that Delta can keep minimum and maximum of."""
     found = (find_key_column(columns, key) for key in keys)
@@ -385,9 +365,3 @@ def _check_column_name(ref: TableRef, name: str) -> None:
     ):
         msg = "the column's name cannot be carried: it is too long or has a control character in it"
         raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])
-
-
-def sql_text(value: str) -> str:
-    """Write a SQL string literal."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -114,3 +114,8 @@ def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
     """
     facts = _facts_of(work, plan, {**more, "batch": None})
     return Mark(app_id=work.life.app_id, version=2 * plan.batch - 1, facts=facts)
+
+
+def source_of(work: Work, plan: Plan) -> Source:
+    """Return where a plan's files lie, with the policies that it was made by."""
+    return replace(work.source, policies=plan.policies)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.columns import needs_mapping, to_columns
 from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, keys_property, stored_keys
-from mirrorlib.apply.table import MAPPING, feed_properties, find_location, open_log, to_sql
+from mirrorlib.apply.properties import MAPPING, feed_properties, to_sql
+from mirrorlib.apply.table import find_location, open_log
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 
 if TYPE_CHECKING:

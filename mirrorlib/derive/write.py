@@ -17,10 +17,10 @@ from mirrorlib.apply.commit import Mark, append_rows, mark_nothing, overwrite_ro
 from mirrorlib.apply.fold import ADD, CHANGE, DROP, OP
 from mirrorlib.apply.keyed import keys_property
 from mirrorlib.apply.merge import merge_changes
+from mirrorlib.apply.properties import FEED, MAPPING, feed_properties, to_sql
 from mirrorlib.apply.record import new_attempt
 from mirrorlib.apply.sessions import file_reader
 from mirrorlib.apply.stage import Staged
-from mirrorlib.apply.table import FEED, MAPPING, feed_properties, to_sql
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.export.sinks.delta.types import is_same, sized_column
 from mirrorlib.export.sinks.nested import names_in, to_ddl

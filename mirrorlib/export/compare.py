@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.apply.table import LOG_RETENTION
+from mirrorlib.apply.properties import LOG_RETENTION
 from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.feed.commits import Commits
 from mirrorlib.feed.mirror import table_address

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from mirrorlib.apply.commit import REWRITE
 from mirrorlib.apply.log import read_ours
-from mirrorlib.apply.table import FEED, MAPPING
+from mirrorlib.apply.properties import FEED, MAPPING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.job import told_error
+from mirrorlib.apply.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.apply.sessions import set_conf
-from mirrorlib.apply.table import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS

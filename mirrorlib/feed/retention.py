@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.table import FILE_RETENTION, LOG_RETENTION
+from mirrorlib.apply.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.errors import FeedError
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.table import sql_text
 from mirrorlib.feed.place import quote_dotted, split_dotted
-from mirrorlib.identifiers import quote
+from mirrorlib.identifiers import quote, sql_text
 
 if TYPE_CHECKING:
     from mirrorlib.keys.value import Keys

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.columns import needs_mapping
 from mirrorlib.apply.commit import REWRITE, Mark, overwrite_rows
 from mirrorlib.apply.options import REWRITE_LIMIT
-from mirrorlib.apply.table import FEED, MAPPING, rewritten_rows, to_sql, widen_columns
+from mirrorlib.apply.properties import FEED, MAPPING, to_sql
+from mirrorlib.apply.table import rewritten_rows, widen_columns
 from mirrorlib.errors import FeedExpiredError, SchemaError
 from mirrorlib.export.sinks.delta.target import find_target
 from mirrorlib.export.sinks.delta.types import (

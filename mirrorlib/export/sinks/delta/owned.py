@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.columns import needs_mapping
 from mirrorlib.apply.keyed import KEYS_PROPERTY, keep_keys, keys_property
-from mirrorlib.apply.table import FEED, MAPPING, to_sql
+from mirrorlib.apply.properties import FEED, MAPPING, to_sql
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
 from mirrorlib.export.sinks.delta.work import Work, snapshot_command
 from mirrorlib.export.sinks.nested import names_in, to_ddl

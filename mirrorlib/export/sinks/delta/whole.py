@@ -16,7 +16,7 @@ from mirrorlib.apply.columns import to_columns
 from mirrorlib.apply.commit import append_rows, overwrite_rows
 from mirrorlib.apply.fold import OP, PUT
 from mirrorlib.apply.keyed import ON
-from mirrorlib.apply.table import FEED
+from mirrorlib.apply.properties import FEED
 from mirrorlib.errors import StoreError
 from mirrorlib.export.sinks.delta.few import key_values
 from mirrorlib.export.sinks.delta.merge import FRESH, twice

@@ -1,0 +1,100 @@
+"""What became of a batch, read from the commit that has ended its plan; never guessed (design §4).
+
+In: a plan, and the commit. Out: `Done`, or the error that says why nobody can tell.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from mirrorlib.apply.columns import to_pairs
+from mirrorlib.apply.doubt import find_doubt
+from mirrorlib.apply.guard import life_is_over
+from mirrorlib.apply.keyed import KEYS_PROPERTY, keys_property, next_keys
+from mirrorlib.apply.record import Done, now
+from mirrorlib.apply.table import find_table
+from mirrorlib.apply.work import source_of
+from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirrorlib.apply.log import Commit
+    from mirrorlib.apply.prepare import Prepared
+    from mirrorlib.apply.record import Plan
+    from mirrorlib.apply.work import Work
+
+DIRECT = "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
+
+
+def outcome_of(
+    work: Work,
+    plan: Plan,
+    ended: Commit,
+    prepared: Prepared | None = None,
+    clock: Mapping[str, float] = MappingProxyType({}),
+    table_bytes: int = 0,
+) -> Done:
+    """Read from the commit that has ended a plan how its batch ended."""
+    facts: dict[str, Any] = dict(ended.ours or {})
+    outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
+    alone = plan.table_version is not None and ended.version == plan.table_version + 1
+    previous = plan.previous or {}
+    keys: str | None = None
+    if outcome == "applied" and prepared is not None and plan.before and alone:
+        columns, found = to_pairs(prepared.growth.columns), None
+        _, kept = next_keys(plan, prepared.growth.columns, foreign=work.allow_foreign_writes)
+        keys = keys_property(kept).get(KEYS_PROPERTY, "")
+    else:
+        found = find_table(work.spark, work.ref)
+        columns = () if found is None else to_pairs(found.columns)
+        keys = None if found is None else found.properties.get(KEYS_PROPERTY, "")
+    return Done(
+        outcome=outcome,
+        version=ended.version,
+        table_id=found.id if found else previous.get("table_id"),
+        columns=columns,
+        table_bytes=found.bytes if found else table_bytes + facts.get("bytes", 0),
+        kind=facts.get("kind", outcome),
+        rows=facts.get("rows", {}),
+        seconds=dict(clock),
+        cause=facts.get("cause") or standing_cause(plan),
+        doubt=find_doubt(source_of(work, plan), plan) if facts.get(DIRECT) else None,
+        finished_at=now(),
+        keys=keys,
+    )
+
+
+def standing_cause(plan: Plan) -> Mapping[str, Any] | None:
+    """Carry on what voided an earlier plan, until a batch has got past that file."""
+    cause = (plan.previous or {}).get("cause") or {}
+    return None if cause.get("file") in {file.name for file in plan.files} else cause or None
+
+
+def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
+    """Write down what keeps a plan from being carried out.
+
+    A fault that names no file of the plan stands before its first one: without a file to wait for, the
+    same plan would be made and voided for ever.
+    """
+    file = next((file for file in plan.files if file.name == fault.file), plan.files[0])
+    return {
+        "file": file.name,
+        # A file that was replaced or removed is not damaged: what is there next may be read at once.
+        "etag": None if isinstance(fault, FileChangedError) else file.etag,
+        "error": type(fault).__name__,
+        "reason": str(fault),
+    }
+
+
+def explain_skip(work: Work, plan: Plan) -> MirrorError:
+    """Explain a commit that Delta skipped and no commit accounts for: the life is over, or the record is not ours."""
+    if work.journal.lives()[-1].uuid != work.life.uuid:
+        return life_is_over(work)
+    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
+    return OutcomeUnknownError(
+        msg,
+        table=work.table,
+        next_step=f"Start the table over: mirrorlib reset TARGET {work.table}",
+    )

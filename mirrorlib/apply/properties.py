@@ -1,0 +1,32 @@
+"""The properties of the tables that mirrorlib makes: their names, and how SQL is told them. Design §6, "New tables"."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.identifiers import sql_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAPPING = "delta.columnMapping.mode"
+LIFE_PROPERTY = "mirrorlib.life"
+FEED = "delta.enableChangeDataFeed"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"
+LOG_RETENTION = "delta.logRetentionDuration"
+FEED_DAYS = 7
+LOG_DAYS = 30
+
+
+def feed_properties(days: int) -> dict[str, str]:
+    """Return the properties of a table whose feed is on, and readable for that many days."""
+    return {
+        FEED: "true",
+        FILE_RETENTION: f"interval {days} days",
+        LOG_RETENTION: f"interval {max(days, LOG_DAYS)} days",
+    }
+
+
+def to_sql(properties: Mapping[str, str]) -> str:
+    """Write table properties for SQL."""
+    return ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in properties.items())
