@@ -131,12 +131,14 @@ class Workspace:
         return 200, {"run_id": len(self.runs)}
 
     def get_run(self, _: str, query: dict[str, str], __: Any) -> tuple[int, Any]:
-        """Give a run, which has ended."""
-        state = {
-            "life_cycle_state": "TERMINATED",
-            "result_state": self.result,
-            "state_message": "that is all",
-        }
+        """Give a run, which has ended, unless nothing has come of it yet."""
+        state = {"life_cycle_state": "RUNNING"}
+        if self.result:
+            state = {
+                "life_cycle_state": "TERMINATED",
+                "result_state": self.result,
+                "state_message": "that is all",
+            }
         return 200, {"run_id": int(query["run_id"]), "state": state, "run_page_url": "https://run"}
 
 

@@ -74,8 +74,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Check, send, and run when asked to."""
     from mirrorlib.deploy.branch import require_branch
-    from mirrorlib.deploy.build import build_wheel
-    from mirrorlib.deploy.push import connect_workspace, push, run_job
+    from mirrorlib.deploy.build import build_wheel, require_wheel
+    from mirrorlib.deploy.push import connect_workspace, current_user, push, run_job
     from mirrorlib.deploy.render import User  # the one above is for types
 
     if arguments.param and not arguments.job:
@@ -85,13 +85,10 @@ def run(arguments: argparse.Namespace) -> bool:
         say_report(_nothing_sent(rendered), as_json=arguments.json)
         return True
     client = connect_workspace()
-    me = client.current_user.me()
-    rendered = _rendered(
-        arguments, User(name=str(me.user_name), display_name=me.display_name or "")
-    )
+    rendered = _rendered(arguments, current_user(client))
     if not arguments.force:
         require_branch(rendered)
-    wheel = arguments.wheel or build_wheel(rendered)
+    wheel = require_wheel(arguments.wheel) if arguments.wheel else build_wheel(rendered)
     report = push(client, rendered, wheel, take_over=arguments.force)
     if arguments.job:
         patience = timedelta(seconds=arguments.timeout)

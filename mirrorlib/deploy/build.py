@@ -1,7 +1,7 @@
 """Build the wheel that a bundle's tasks run, by the command that the bundle itself names; or that of a clone.
 
 In: a rendered target, or a folder. Out: the wheel's path. A clone's wheel has a version of its own for each
-content, and so has a bundle's that asks for it (`dynamic_version`).
+content, and so has a bundle's that asks for it (`dynamic_version`, or the preset, which development has).
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from mirrorlib.deploy.stamp import stamp
-from mirrorlib.errors import BundleError
+from mirrorlib.errors import BundleError, first_few
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from mirrorlib.deploy.read import Tree
     from mirrorlib.deploy.render import Rendered
 
 _DIST = "dist"
@@ -32,13 +33,41 @@ def build_wheel(rendered: Rendered) -> Path:
         BundleError: there is no such command, it fails, or it leaves no wheel.
 
     """
-    artifacts = rendered.tree.get("artifacts", {}).values()
-    told = next((one for one in artifacts if one.get("type") == "whl"), None)
-    if told is None:
-        msg = "the bundle names no command that builds a wheel"
-        raise BundleError(msg, next_step="Give the wheel with --wheel PATH.")
+    told = _artifact(rendered)
     wheel = _built(rendered.root, told["build"])
-    return stamp(wheel) if told.get("dynamic_version") else wheel
+    preset = (rendered.tree.get("presets") or {}).get("artifacts_dynamic_version", False)
+    return stamp(wheel) if told.get("dynamic_version", preset) else wheel
+
+
+def require_wheel(wheel: Path) -> Path:
+    """Refuse a path that leads to no wheel, before anything is sent.
+
+    Raises:
+        BundleError: it does.
+
+    """
+    if not wheel.is_file() or wheel.suffix != ".whl":
+        msg = "there is no such wheel"
+        raise BundleError(msg, found=str(wheel), next_step="Without --wheel one is built.")
+    return wheel
+
+
+def _artifact(rendered: Rendered) -> Tree:
+    """Find what says how the wheel is built, in the bundle's own folder."""
+    step = "Give the wheel with --wheel PATH."
+    told = (rendered.tree.get("artifacts") or {}).items()
+    wheels: dict[str, Tree] = {key: one for key, one in told if one and one.get("type") == "whl"}
+    if len(wheels) > 1:
+        msg = "the bundle builds several wheels, of which one can be sent"
+        raise BundleError(msg, found=first_few(wheels), next_step=step)
+    for key, one in wheels.items():
+        if one.get("path", ".") not in {".", "./"}:
+            msg = f"the artifact {key} is built elsewhere than in the bundle's folder"
+            raise BundleError(msg, found=str(one["path"]), next_step=step)
+        if isinstance(one.get("build"), str):
+            return one
+    msg = "the bundle names no command that builds a wheel"
+    raise BundleError(msg, next_step=step)
 
 
 def build_clone(folder: Path) -> Path:

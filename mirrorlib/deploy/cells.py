@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SOURCE = "# Databricks notebook source"
+_WIDGET = re.compile(r"dbutils\.widgets\.(text|dropdown|combobox|multiselect)")
 _EMPTY = ("", "[]")
 _MAGIC = re.compile(r"^([ \t]*)[%!].*$", re.MULTILINE)  # %pip, !ls: lines for the notebook's host
 
@@ -35,8 +36,7 @@ def read_parameters(path: Path) -> dict[str, object] | None:
 
     """
     if path.suffix == ".py":
-        is_notebook = path.is_file() and path.read_text(encoding="utf-8").startswith(_SOURCE)
-        return {} if is_notebook else None
+        return _read_widgets(path.read_text(encoding="utf-8")) if path.is_file() else None
     cells = _cells(path)
     if cells is None:
         return None
@@ -53,6 +53,19 @@ def read_parameters(path: Path) -> dict[str, object] | None:
         }
     except (TypeError, ValueError) as exc:
         raise ValueError(msg) from exc
+
+
+def _read_widgets(source: str) -> dict[str, object] | None:
+    """Read the widgets that a notebook in the source format makes; None when it is no notebook."""
+    tree = _parsed(source) if source.startswith(_SOURCE) else None
+    if tree is None:
+        return None
+    calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call) and one.args)
+    return {
+        str(call.args[0].value): ""
+        for call in calls
+        if isinstance(call.args[0], ast.Constant) and _WIDGET.fullmatch(ast.unparse(call.func))
+    }
 
 
 def needed_parameters(path: Path) -> list[str]:

@@ -34,18 +34,23 @@ _PARTS = {  # the keys of what stands in either
         "resource_path", "root_path", "state_path", "workspace_id",
     },
 }  # fmt: skip
+_LISTS = ("include", "permissions")
+_OF_MAPPINGS = ("artifacts", "resources", "targets", "variables")
+_MAPPINGS = (*_OF_MAPPINGS, *_PARTS, "run_as", "scripts")
 _ARTIFACT = {"build", "dynamic_version", "executable", "files", "path", "type"}
 _VARIABLE = {"default", "description", "lookup", "type"}
 _CLI_ONLY = {"cluster_id", "compute_id", "definitions", "environments", "experimental", "python"}
 
 
 def require_known_keys(tree: Tree, file: str) -> None:
-    """Refuse a file with a key that nothing reads, or a target with a mode that there is not.
+    """Refuse a file with a key that nothing reads, a value of another kind, or a target with a mode that there is not.
 
     Raises:
         BundleError: there is one; it is named with where it stands.
 
     """
+    if (wrong := next(_misshapen(tree), None)) is not None:
+        raise BundleError(wrong, file=file)
     unknown = [*_unknown(tree, _ROOT, "")]
     for name, told in _mapping(tree.get("variables")).items():
         unknown += _among(told, _VARIABLE, f"variables.{name}.")
@@ -62,6 +67,21 @@ def require_known_keys(tree: Tree, file: str) -> None:
     if unknown:
         msg = "a bundle has no such key"
         raise BundleError(msg, file=file, found=first_few(unknown))
+
+
+def _misshapen(tree: Mapping[str, object], where: str = "") -> Iterator[str]:
+    """Say which keys of a file or a target hold another kind of value than all that reads them takes."""
+    for key, value in tree.items():
+        if key in _LISTS and not isinstance(value, list | None):
+            yield f"{where}{key} has to be a list"
+        elif key in _MAPPINGS and not isinstance(value, Mapping | None):
+            yield f"{where}{key} has to be a mapping"
+        elif key in _OF_MAPPINGS and not (where and key == "variables"):  # there they are values
+            for name, one in _mapping(value).items():
+                if not isinstance(one, Mapping | None):
+                    yield f"{where}{key}.{name} has to be a mapping"
+    for name, target in _mapping(tree.get("targets")).items():
+        yield from _misshapen(_mapping(target), f"targets.{name}.")
 
 
 def _unknown(tree: object, known: set[str], where: str) -> Iterator[str]:

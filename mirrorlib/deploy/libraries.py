@@ -1,4 +1,4 @@
-"""Tell the wheel that a bundle builds from other libraries of its tasks: it alone is uploaded.
+"""Tell the wheel that a bundle builds from other files that its tasks need: it alone is uploaded.
 
 In: a rendered job, or one text of its libraries and dependencies. Out: what each is. A path that begins with / or
 with a scheme is remote, as to the Databricks CLI, and stays as it is.
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 _OURS = "mirrorlib"
 _BUILT = "dist"
+_FILES = {"whl", "jar", "egg", "requirements", "python_file"}  # keys whose values are paths
+_HERE = ("./", "../")
+_OPTION = re.compile(
+    r"\s*(-[rce]|--(requirement|constraint|editable))[\s=]+"
+)  # of pip, before a path
 # The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
 _STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
 
@@ -41,8 +46,8 @@ def is_local_wheel(text: object) -> bool:
     return text.endswith(".whl") and ":/" not in text
 
 
-def require_no_other_wheel(rendered: Rendered) -> None:
-    """Refuse jobs with a wheel of this machine that is not the one that is sent.
+def require_no_other_file(rendered: Rendered) -> None:
+    """Refuse jobs with a file of this machine that is not the wheel that is sent.
 
     Raises:
         BundleError: one has.
@@ -50,15 +55,32 @@ def require_no_other_wheel(rendered: Rendered) -> None:
     """
     package = str(project_of(rendered.root).get("name", _OURS))
     for key, job in rendered.jobs.items():
-        libraries = [task.get("libraries") for task in all_tasks(job)]
-        for text in texts_of([*libraries, job.get("environments")]):
-            if is_local_wheel(text) and not _is_wheel_of(text, package):
-                msg = f"the job {key} needs a wheel beside that of {package}, which alone is sent"
+        for text in _local_files([job.get("tasks"), job.get("environments")]):
+            if not (is_local_wheel(text) and _is_wheel_of(text, package)):
+                msg = (
+                    f"the job {key} needs a file beside the wheel of {package}, which alone is sent"
+                )
                 step = (
                     f"Put it into a volume and name it there, or deploy with the Databricks CLI, which uploads it. "
-                    f"The bundle's own is {_BUILT}/*.whl."
+                    f"The bundle's own wheel is {_BUILT}/*.whl."
                 )
                 raise BundleError(msg, found=text, next_step=step)
+
+
+def _local_files(value: object, key: str = "") -> Iterator[str]:
+    """Name the files of this machine that are in a tree, but its notebooks, which are sent."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _local_files(one, str(name))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _local_files(one, key)
+    elif isinstance(value, str) and (key in _FILES or key == "dependencies"):
+        option = _OPTION.match(value)
+        path = value[option.end() :] if option else value
+        is_file = key in _FILES or option is not None or path.startswith(_HERE)
+        if (is_file or is_local_wheel(path)) and not path.startswith("/") and ":/" not in path:
+            yield value
 
 
 def stranger_faults(job: Tree) -> Iterator[str]:

@@ -48,7 +48,7 @@ def targeted(tree: Tree, target: Tree) -> Tree:
     if "git" in target:
         root["bundle"] = overlaid(root.get("bundle"), {"git": target["git"]}, "bundle")
     root["variables"] = _variables(root.get("variables") or {}, target.get("variables") or {})
-    return root
+    return {key: value for key, value in root.items() if value is not None}
 
 
 def overlaid(old: Any, new: Any, key: str) -> Any:  # noqa: ANN401  # whatever YAML holds

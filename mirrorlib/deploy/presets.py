@@ -39,6 +39,7 @@ def settled(presets: Mapping[str, Any], mode: str | None, user_name: str, short_
         step = "Put ${workspace.current_user.short_name} into it."
         raise BundleError(msg, found=prefix, next_step=step)
     return {
+        "artifacts_dynamic_version": True,
         "jobs_max_concurrent_runs": _RUNS_AT_ONCE,
         "trigger_pause_status": "PAUSED",
         **presets,

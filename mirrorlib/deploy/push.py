@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.deploy.jobs import Places, send_jobs
-from mirrorlib.deploy.libraries import require_no_other_wheel
+from mirrorlib.deploy.libraries import require_no_other_file
 from mirrorlib.deploy.owner import find_jobs
 from mirrorlib.deploy.references import all_tasks, texts_of
 from mirrorlib.deploy.refusal import name_refusals
-from mirrorlib.deploy.render import LOOKUP, MADE_UP
+from mirrorlib.deploy.render import LOOKUP, MADE_UP, User
 from mirrorlib.deploy.report import DeployReport, Sent
 from mirrorlib.deploy.rights import OURS, grant
 from mirrorlib.errors import BundleError, first_few, first_line
@@ -55,6 +55,18 @@ def connect_workspace() -> WorkspaceClient:
         raise BundleError(msg, found=first_line(exc), next_step=step) from exc
 
 
+def current_user(client: WorkspaceClient) -> User:
+    """Ask the workspace who deploys.
+
+    Raises:
+        BundleError: it does not know, or may not be asked.
+
+    """
+    with name_refusals("the question who you are"):
+        me = client.current_user.me()
+    return User(name=str(me.user_name), display_name=me.display_name or "")
+
+
 def push(
     client: WorkspaceClient, rendered: Rendered, wheel: Path, *, take_over: bool = False
 ) -> DeployReport:
@@ -71,7 +83,7 @@ def push(
 
     """
     require_known_ids(rendered)
-    require_no_other_wheel(rendered)
+    require_no_other_file(rendered)
     with name_refusals("the list of jobs"):
         known = find_jobs(client, rendered, take_over=take_over)
     files = str(rendered.facts["workspace"]["file_path"])
@@ -145,16 +157,22 @@ def run_job(
     parameters: Mapping[str, str],
     patience: timedelta,
 ) -> DeployReport:
-    """Run one of the jobs that were sent, and wait for its end.
+    """Run one of the jobs that were sent, and wait for its end; one that takes longer goes on, and the report says so.
 
     Raises:
-        BundleError: the workspace refuses to, or it has not ended in time.
+        BundleError: the workspace refuses to.
 
     """
     jobs = {one.name: one.place for one in report.sent if one.kind == "job"}
     with name_refusals(f"the run of {key}"):
         started = client.jobs.run_now(int(jobs[key]), job_parameters=dict(parameters))
-        run = started.result(timeout=patience)
+        try:
+            run = started.result(timeout=patience)
+        except TimeoutError:
+            run = client.jobs.get_run(started.run_id)
+    if run.state and run.state.result_state is None:
+        goes_on = f"run {run.run_id} of {key} has not ended after {patience}, and goes on"
+        return dataclasses.replace(report, failed=f"{goes_on} {run.run_page_url or ''}".strip())
     ended = run.state.result_state.value if run.state and run.state.result_state else "UNKNOWN"
     told = f"run {run.run_id} of {key}: {ended} {run.run_page_url or ''}".strip()
     if ended == "SUCCESS":
@@ -229,10 +247,13 @@ def _send_wheel(client: WorkspaceClient, wheel: Path, artifacts: str) -> str:
 
 def _send_notebook(client: WorkspaceClient, root: Path, path: str, files: str) -> str:
     """Import a notebook, which loses its extension on the way."""
-    from databricks.sdk.service.workspace import ImportFormat
+    from databricks.sdk.service.workspace import ImportFormat, Language
 
     place = posixpath.join(files, posixpath.splitext(path)[0])
     client.workspace.mkdirs(posixpath.dirname(place))
     data = (root / path).read_bytes()
-    client.workspace.upload(place, data, format=ImportFormat.JUPYTER, overwrite=True)
+    form, language = ImportFormat.JUPYTER, None
+    if path.endswith(".py"):
+        form, language = ImportFormat.SOURCE, Language.PYTHON
+    client.workspace.upload(place, data, format=form, language=language, overwrite=True)
     return place

@@ -97,7 +97,8 @@ def _read(root: Path, path: Path) -> Tree:
         msg = "the bundle's file is no mapping"
         raise BundleError(msg, file=shown)
     require_known_keys(found, shown)
-    placed = _placed(found, path.parent.relative_to(root).as_posix())
+    told = {key: value for key, value in found.items() if value is not None}
+    placed = _placed(told, path.parent.relative_to(root).as_posix())
     return dict(placed) if isinstance(placed, dict) else {}
 
 
@@ -107,10 +108,16 @@ def _placed(value: object, folder: str, key: str = "") -> object:
         return {name: _placed(one, folder, str(name)) for name, one in value.items()}
     if isinstance(value, list):
         return [_placed(one, folder, key) for one in value]
-    is_path = key in _PATHS or key == "dependencies"
-    if is_path and isinstance(value, str) and value.startswith(_LOCAL):
+    if isinstance(value, str) and _is_local(value, key):
         return posixpath.normpath(posixpath.join(folder, value))
     return value
+
+
+def _is_local(value: str, key: str) -> bool:
+    """Say whether a text is a path beside the file that says it; of dependencies, whether it is one of a wheel."""
+    if key == "dependencies":
+        return value.startswith(_LOCAL) and value.endswith(".whl")
+    return key in _PATHS and ":/" not in value and not value.startswith(("/", "${"))
 
 
 def _loader(shown: str) -> type[Loader]:
@@ -122,6 +129,9 @@ def _loader(shown: str) -> type[Loader]:
             seen: set[Hashable] = set()
             for name, _ in node.value:
                 key: Hashable = self.construct_object(name, deep=True)
+                if not isinstance(key, str | int | float | None):
+                    msg = "a key is no text: what stands between braces needs quotes around it"
+                    raise BundleError(msg, file=shown, line=name.start_mark.line + 1)
                 if key in seen:
                     msg = f"the key {key} stands twice"
                     raise BundleError(msg, file=shown, line=name.start_mark.line + 1)

@@ -133,7 +133,7 @@ def render(
     who = user or User()
     values = _values(tree, variables or {})
     presets = _presets(tree, name, who, values)
-    tree = _with_defaults(tree)
+    tree = {**_with_defaults(tree), "presets": presets}
     tree["resources"] = named(tree["resources"], presets)
     facts = _facts(tree, name, who, values)
     whole = _Resolver(facts).resolve({k: v for k, v in tree.items() if k != "variables"})

@@ -175,6 +175,8 @@ def test_nothing_that_holds_data_is_destroyed_with_the_bundle() -> None:
         (APPLY, 'inputs: "{{job.parameters.each}}"', "inputs: [a, b]", "inputs has to be of type str"),
         (MAIN, "'[\"*\"]'", "'*'", "the parameter each, which classic goes through, is no JSON list"),
         (APPLY, "          for_each_task:", "          max_retries: 1\n          for_each_task:", "classic has max_retries, which belongs to the task inside"),
+        (APPLY, "          for_each_task:", "          min_retry_interval_millis: 1\n          for_each_task:", "classic has min_retry_interval_millis, which belongs to the task inside"),
+        (APPLY, "          for_each_task:", "          retry_on_timeout: false\n          for_each_task:", "classic has retry_on_timeout, which belongs to the task inside"),
         (APPLY, "task_key: serverless_each", "task_key: classic_each", "two tasks are called classic_each"),
         (APPLY, "incremental_apply.ipynb", "apply.ipynb", "notebooks/apply.ipynb is not there, or is no notebook"),
         (APPLY, 'tables: "{{input}}"', 'table: "{{input}}"', "incremental_apply.ipynb has no parameter table"),
@@ -224,6 +226,12 @@ def test_what_is_broken_is_found(bundle: Path, file: str, old: str, new: str, to
         (MAIN, "      catalog: prod", "      schema: prod", "the variable catalog has no value"),
         (MAIN, "    default: landing\n", "    default: ${var.landing_volume}\n", "in a circle"),
         (APPLY, "      queue:", "     queue:", "the bundle's file is no YAML"),
+        (APPLY, "      queue:", "      edit_mode: {{job.run_id}}\n      queue:", "bundles/incremental_apply.yml, line 10: a key is no text: what stands between braces needs quotes"),
+        (MAIN, "bundle:\n", "bundle: mirrorlib\nx:\n", "bundle has to be a mapping"),
+        (MAIN, "    default: landing\n", "    default: landing\n  colour: red\n", "variables.colour has to be a mapping"),
+        (MAIN, "  prod:\n", "  test: [prod]\n  prod:\n", "targets.test has to be a mapping"),
+        (MAIN, "include:\n  - bundles/*.yml", "include: bundles/*.yml", "include has to be a list"),
+        (MAIN, "    git:\n      branch: main", "    git: main", "targets.prod.git has to be a mapping"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_rendered_says_why(

@@ -82,6 +82,17 @@ BOOK: Book = {
 }
 
 
+SOURCE = """# Databricks notebook source
+dbutils.widgets.text("run", "")
+# MAGIC %sql SELECT 1
+
+# COMMAND ----------
+
+dbutils.widgets.dropdown(name, "a", ["a"])
+import mirrorlib
+"""
+
+
 def alone(text: str) -> str:
     """Take the cluster and the wheel from the task of the notebook."""
     wheel = "          libraries: [{whl: ./dist/*.whl}]\n          notebook"
@@ -93,6 +104,7 @@ def found_in(folder: Path, text: str, book: Book = BOOK) -> list[str]:
     (folder / "databricks.yml").write_text(text)
     (folder / "book.ipynb").write_text(json.dumps(book))
     (folder / "plain.ipynb").write_text(json.dumps(BOOK).replace("import mirrorlib", "1"))
+    (folder / "book.py").write_text(SOURCE)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return [str(fault) for fault in check_bundle(render(read_bundle(folder)), understand)]
 
@@ -127,6 +139,8 @@ def test_the_small_job_is_sound(tmp_path: Path) -> None:
         ("          job_cluster_key: small\n          libraries: [{whl: ./dist/*.whl}]\n          notebook", "          notebook", "the task book: it names no cluster, and tasks of its kind on serverless compute cannot be handed the wheel"),
         ("          environment_key: main\n", "          environment_key: main\n          libraries: [{whl: ./dist/*.whl}]\n", "a task of an environment takes no libraries"),
         ("run_job_task: {job_id", 'condition_task: {op: EQUAL_TO, left: "1", right: "1"}\n          run_job_task: {job_id', "the task last has to be of one kind, not of 2"),
+        ("./book.ipynb\n            base_parameters: {run:", "./book.py\n            base_parameters: {ran:", "book.py has no parameter ran in its cell of parameters"),
+        ("./book.ipynb", "./book.sql", "book.sql is not there, or is no notebook"),
         ('"${resources.jobs.other.id}"', "7", "the task last runs the job 7, which is not in the bundle"),
         ("jobs.other.id", "jobs.j.id", "jobs run each other in a circle: j"),
         ("              libraries: [{whl: ./dist/*.whl}]", '              libraries: [{pypi: {package: "mirrorlib==1.0"}}]', "the task inner asks for mirrorlib==1.0: on PyPI that is somebody else's package; hand over the bundle's wheel"),
@@ -156,6 +170,9 @@ def test_what_is_wrong_with_a_job_is_found(tmp_path: Path, old: str, new: str, t
     "old, new",
     [
         ("./book.ipynb", "./plain.ipynb"),
+        ("./book.ipynb", "book.ipynb"),
+        ("./book.ipynb", "./book.py"),
+        ('run_job_task: {job_id: "${resources.jobs.other.id}"}', "sql_task: {warehouse_id: w, query: {query_id: q}}"),
         ("libraries: [{whl: ./dist/*.whl}]", 'libraries: [{pypi: {package: "mirrorlib==1.0", repo: "https://packages.example.com"}}]'),
         ("dependencies: [./dist/*.whl]", 'dependencies: ["mirrorlib @ https://packages.example.com/mirrorlib-1.0-py3-none-any.whl"]'),
         ("dependencies: [./dist/*.whl]", "dependencies: [./dist/*.whl, mirrorlib-plots]"),
@@ -244,6 +261,9 @@ def test_a_clock_is_read_field_by_field(text: str, expected: bool) -> None:
         ("{}", "names no command that builds a wheel"),
         ("{w: {type: whl, build: python3 -c 'import nothing_there'}}", "the wheel cannot be built (found "),
         ("{w: {type: whl, build: python3 -c 1}}", "has left no wheel in dist"),
+        ("{w: {type: whl}, x: }", "names no command that builds a wheel"),
+        ("{w: {type: whl, build: 1, path: ./x}}", "the artifact w is built elsewhere than in the bundle's folder (found ./x)"),
+        ("{w: {type: whl, build: a}, x: {type: whl, build: b}}", "builds several wheels, of which one can be sent (found w, x)"),
     ],
 )  # fmt: skip
 def test_a_wheel_that_is_not_built_says_why(tmp_path: Path, artifacts: str, told: str) -> None:

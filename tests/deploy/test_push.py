@@ -185,6 +185,8 @@ REMOTE = [
     "dbfs:/Volumes/c/s/v/b-1.0-py3-none-any.whl",
     "https://packages.example.com/c-1.0-py3-none-any.whl",
     "d @ https://packages.example.com/d-1.0-py3-none-any.whl",
+    "-r /Workspace/Shared/requirements.txt",
+    "--index-url https://packages.example.com",
     "pandas",
 ]
 
@@ -205,22 +207,38 @@ def test_the_bundles_wheel_alone_is_replaced(
     assert [{"whl": place}, {"whl": theirs}] == job["tasks"][0]["libraries"]
 
 
-@pytest.mark.parametrize("other", ["./libs/*.whl", "./dist/other-1.0-py3-none-any.whl"])
-def test_another_wheel_of_this_machine_is_refused(
+@pytest.mark.parametrize(
+    "old, new, other",
+    [
+        ("LIST", "[./dist/*.whl, ./libs/*.whl]", "libs/*.whl"),
+        ("LIST", "[./dist/other-1.0-py3-none-any.whl]", "dist/other-1.0-py3-none-any.whl"),
+        ("LIST", '["-r ./requirements.txt"]', "-r ./requirements.txt"),
+        ("LIST", '["--editable=src"]', "--editable=src"),
+        ("LIST", "[./src]", "./src"),
+        ("[{whl: ./dist", "[{requirements: requirements.txt}, {whl: ./dist", "requirements.txt"),
+        ("[{whl: ./dist", "[{jar: ./x.jar}, {whl: ./dist", "./x.jar"),
+        ('condition_task: {op: EQUAL_TO, left: "1", right: "1"}', "spark_python_task: {python_file: ./x.py}", "./x.py"),
+    ],
+    ids=["wheels", "wheel", "requirements", "editable", "folder", "list", "jar", "script"],
+)  # fmt: skip
+def test_another_file_of_this_machine_is_refused(
     workspace: Workspace,
     wheel: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    old: str,
+    new: str,
     other: str,
 ) -> None:
     """It would vanish; a check lets it through, for it may be of a bundle that the Databricks CLI deploys."""
-    (tmp_path / "databricks.yml").write_text(LIBRARIES.replace("LIST", f"[./dist/*.whl, {other}]"))
+    text = LIBRARIES.replace(old, new).replace("LIST", "[pandas]")
+    (tmp_path / "databricks.yml").write_text(text)
     command = ["deploy", str(tmp_path), "--wheel", str(wheel)]
 
     assert [0, 2] == [main([*command, "--check"]), main(command)]
 
     told = (
-        f"the job j needs a wheel beside that of mirrorlib, which alone is sent (found {other[2:]})"
+        f"the job j needs a file beside the wheel of mirrorlib, which alone is sent (found {other})"
     )
     assert told in capsys.readouterr().err
     assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked}
@@ -450,6 +468,7 @@ def test_what_the_bundle_lacks_is_refused(
 @pytest.mark.parametrize(
     "refused, told",
     [
+        ("/api/2.0/preview/scim/v2/Me", "the question who you are"),
         ("/api/2.2/jobs/create", "the job check"),
         ("/api/2.1/unity-catalog/permissions", "the grants of dev.dev_ann_mirrors"),
     ],
@@ -468,6 +487,46 @@ def test_what_the_workspace_refuses_is_named(
 
     assert 2 == code
     assert f"for, {told} (found not for you)" in said["message"]
+
+
+def test_a_wheel_that_is_not_there_is_told_before_anything_is_sent(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt path."""
+    code, said = deploy(capsys, Path("/nowhere.whl"))
+
+    assert 2 == code
+    assert "there is no such wheel (found /nowhere.whl)" in said["message"]
+    assert {"GET"} == {request.partition(" ")[0] for request in workspace.asked}
+
+
+def test_a_run_that_takes_longer_goes_on(
+    workspace: Workspace, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was refused: the run is named, for whoever looks after it."""
+    workspace.result = ""
+
+    code, said = deploy(capsys, wheel, "--run", "check", "--timeout", "1")
+
+    told = "run 1 of check has not ended after 0:00:01, and goes on https://run"
+    assert (1, False, told) == (code, said["ok"], said["failed"])
+
+
+def test_a_notebook_in_the_source_format_is_sent_as_one(
+    workspace: Workspace, wheel: Path, tmp_path: Path
+) -> None:
+    """Its text, with its language; it lies there without its ending, as every notebook."""
+    source = "# Databricks notebook source\nprint(1)\n"
+    (tmp_path / "etl.py").write_text(source)
+    task = 'condition_task: {op: EQUAL_TO, left: "1", right: "1"}'
+    text = LIBRARIES.replace(task, "notebook_task: {notebook_path: etl.py}")
+    (tmp_path / "databricks.yml").write_text(text.replace("LIST", "[pandas]"))
+
+    assert 0 == main(["deploy", str(tmp_path), "--wheel", str(wheel)])
+
+    (place,) = (path for path in workspace.files if path.endswith("/etl"))
+    assert ("SOURCE", source.encode()) == workspace.files[place]
+    assert place == workspace.jobs[1]["tasks"][0]["notebook_task"]["notebook_path"]
 
 
 def test_without_a_workspace_the_error_says_how_to_name_one(

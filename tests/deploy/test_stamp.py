@@ -19,9 +19,9 @@ from mirrorlib.deploy.render import render
 
 BUNDLE = """
 bundle: {{name: theirs}}
-targets: {{dev: {{mode: development}}}}
+targets: {{dev: {{{preset}}}}}
 artifacts:
-  wheel: {{type: whl, build: python3 -m pip wheel --quiet --no-deps --wheel-dir dist ., dynamic_version: {dynamic}}}
+  wheel: {{type: whl, path: ., build: python3 -m pip wheel --quiet --no-deps --wheel-dir dist .{artifact}}}
 """
 PROJECT = """
 [build-system]
@@ -60,7 +60,7 @@ def install(wheel: Path, place: Path) -> str:
     if not place.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
-    return subprocess.check_output([place / "bin" / "said"], text=True).strip()
+    return subprocess.check_output([place / "bin" / "said"], env={}, text=True).strip()
 
 
 def test_another_content_is_another_version_and_pip_takes_it(clone: Path, tmp_path: Path) -> None:
@@ -121,22 +121,34 @@ def test_the_record_tells_what_is_in_it(clone: Path) -> None:
     assert "Summary: Version: 9 is not the line" in metadata
 
 
+YES, NO = ", dynamic_version: true", ", dynamic_version: false"
+PRESET = "presets: {artifacts_dynamic_version: true}"
+
+
 @pytest.mark.parametrize(
-    "dynamic, version, name",
+    "preset, artifact, version, name",
     [
-        ("true", "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
-        ("true", "1.2rc1", r"mirrorlib-1\.2rc1\.post\d+-.*"),
-        ("true", "1.2.0.dev7", r"mirrorlib-1\.2\.0\.dev7-.*"),
-        ("true", "1.2.0+gabc", r"mirrorlib-1\.2\.0\+gabc-.*"),
-        ("false", "1.2.0", r"mirrorlib-1\.2\.0-.*"),
+        ("", YES, "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
+        ("", YES, "1.2rc1", r"mirrorlib-1\.2rc1\.post\d+-.*"),
+        ("", YES, "1.2.0.dev7", r"mirrorlib-1\.2\.0\.dev7\+c\d+-.*"),
+        ("", YES, "1.2.0.post7", r"mirrorlib-1\.2\.0\.post7\+c\d+-.*"),
+        ("", YES, "1.2.0+gabc", r"mirrorlib-1\.2\.0\+gabc\.c\d+-.*"),
+        ("", "", "1.2.0", r"mirrorlib-1\.2\.0-.*"),
+        (PRESET, "", "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
+        (PRESET, NO, "1.2.0", r"mirrorlib-1\.2\.0-.*"),
+        ("mode: development", "", "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
     ],
-    ids=["release", "candidate", "development", "local", "unasked"],
-)
+    ids=["release", "candidate", "development", "post", "local", "unasked", "preset", "not this one", "mode"],
+)  # fmt: skip
 def test_a_bundle_says_whether_a_build_has_a_version_of_its_own(
-    clone: Path, dynamic: str, version: str, name: str
+    clone: Path, tmp_path: Path, preset: str, artifact: str, version: str, name: str
 ) -> None:
-    """As for the Databricks CLI; a version that tells builds apart already is left alone."""
-    (clone / "databricks.yml").write_text(BUNDLE.format(dynamic=dynamic))
+    """As for the Databricks CLI: the artifact says it, else the target; whatever the version, pip installs it."""
+    text = BUNDLE.format(preset=preset, artifact=artifact)
+    (clone / "databricks.yml").write_text(text)
     write(clone, "one", version)
 
-    assert re.fullmatch(name, build_wheel(render(read_bundle(clone))).name)
+    wheel = build_wheel(render(read_bundle(clone)))
+
+    assert re.fullmatch(name, wheel.name)
+    assert "one" == install(wheel, tmp_path / "venv")
