@@ -104,6 +104,10 @@ _COMMANDS: Mapping[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = make_parser().parse_args(argv)
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # a file's name may be no text: it is shown, as errors are
+        sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.ERROR,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",

@@ -70,7 +70,7 @@ class Poller:
         """Hand over what a run would apply; give the state that it would end in, and the files."""
         asked = Options(**options)
         journal = Journal(self.state, FOLDER.name)
-        history = History(journal)
+        history = History(journal, self.zone.url)
         tally = Tally(table=str(FOLDER.name), zone=self.zone.url)
         left = read_listed(journal.read_status())
         opened = open_folder(self.zone, FOLDER, history, look=Look(journal, asked, left, due=False))

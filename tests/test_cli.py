@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
+from little import child_environment
 from mirrorlib.cli import main, understand
 from mirrorlib.version import VERSION
 
@@ -43,6 +44,17 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     value = json.loads(capsys.readouterr().out)
     assert isinstance(value, dict)
     return value
+
+
+def test_what_is_no_text_can_be_said(tmp_path: Path) -> None:
+    """A file's name may be any bytes, and output is strict UTF-8 in most locales: it is shown as errors show it."""
+    program = r"import sys; from mirrorlib.cli import main; main(sys.argv[1:]); print('caf\udce9')"
+    strict = {**child_environment(), "PYTHONIOENCODING": "utf-8:strict"}
+
+    command = [sys.executable, "-c", program, "check", str(tmp_path)]
+    done = subprocess.run(command, env=strict, capture_output=True, text=True, check=False)
+
+    assert ("", "caf\\udce9") == (done.stderr, done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from mirrorlib.apply.choose import (
     bar_of,
     bars_of,
     bars_of_void,
-    cause_of,
+    causes_of,
     coming_files,
     idle_state,
     is_batch,
@@ -136,7 +136,7 @@ def _apply_batches(
             if coming.barred is not None:
                 return _end_idle(tally, opened, coming, bars, options)
             return tally.end("waiting", untyped, file=coming.files[0][1].name)
-        check_emptiness(work, entry, prepared, options)
+        check_emptiness(work, prepared, options, replaces=coming.replaces)
         plan = _write_plan(work, entry, standing, coming, prepared, opened, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
         entry = tally.entry = _end_plan(
@@ -200,7 +200,7 @@ def prepare_next(
         [file for _, file in coming.files],
         standing.columns,
         rewritable=standing.bytes <= options.rewrite_limit,
-        suspect=cause_of(entry).get("file"),
+        suspects={cause["file"] for cause in causes_of(entry)},
         divisible=divisible,
     )
 
@@ -312,14 +312,13 @@ def _end_plan(
     return Entry(plan=plan, done=done)
 
 
-def check_emptiness(work: Work, entry: Entry | None, prepared: Prepared, options: Options) -> None:
-    """See that a new life does not begin with nothing.
+def check_emptiness(work: Work, prepared: Prepared, options: Options, *, replaces: bool) -> None:
+    """See that a table is not replaced by nothing.
 
     Raises:
         MirrorError: it would empty its table, and nobody has said that it may.
 
     """
-    replaces = len(work.lives) > 1 and not (entry and entry.position)
     if replaces and prepared.rows == 0 and not options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"
         step = "Publish its rows, or accept an empty table with --allow-empty."

@@ -74,6 +74,6 @@ def carried_on(work: Work, newest: Entry | None, options: Options) -> Carried:
     try:
         prepared = prepare_again(work, plan)
     except FAULTS as fault:
-        void = replace(done, outcome="void", cause=cause_of_void(plan, fault))
+        void = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
         return Carried(entry=Entry(plan=plan, done=void), standing=standing)
     return Carried(entry=Entry(plan=plan, done=done), standing=standing, prepared=prepared)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.plan import Limits, first_position, is_young, next_run
+from mirrorlib.apply.record import every_cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,22 +74,22 @@ class Bar:
     error: str
 
 
-def cause_of(entry: Entry | None) -> Mapping[str, str]:
-    """Return what voided an earlier plan and still lies ahead: file, etag and reason; empty when nothing did."""
-    return (entry.done.cause if entry and entry.done else None) or {}
+def causes_of(entry: Entry | None) -> tuple[Mapping[str, str], ...]:
+    """Return what voided earlier plans and still lies ahead: file, etag and reason of each, the newest first."""
+    return every_cause(entry.done.cause if entry and entry.done else None)
 
 
 def bars_of(entry: Entry | None) -> dict[str, Bar]:
-    """Hold back the file that voided an earlier plan and still lies ahead, if there is one."""
-    cause = cause_of(entry)
-    if not cause.get("etag"):  # a file that was replaced is read as it is then
-        return {}
-    bar = Bar(etag=cause["etag"], reason=cause["reason"], error=cause["error"])
-    return {cause["file"]: bar}
+    """Hold back the files that voided earlier plans and still lie ahead."""
+    return {
+        cause["file"]: Bar(etag=cause["etag"], reason=cause["reason"], error=cause["error"])
+        for cause in causes_of(entry)
+        if cause.get("etag")  # a file that was replaced is read as it is then
+    }
 
 
 def bars_of_void(entry: Entry) -> dict[str, Bar]:
-    """Hold back the file that has just voided a plan."""
+    """Hold back the file that has just voided a plan, and those that did before."""
     void = entry.done is not None and entry.done.outcome == "void"
     return bars_of(entry) if void else {}
 

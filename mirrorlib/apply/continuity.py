@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.decode import count_rows
 from mirrorlib.apply.onboard import policies_of
 from mirrorlib.apply.plan import changed_files, placed_files, seen_until
+from mirrorlib.apply.target import settled
 from mirrorlib.errors import JournalError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.landing.names import WHOLE_FOLDER
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -39,7 +41,7 @@ def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
         raise JournalError(
             msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
         )
-    if entry.plan.zone == options.moved_from:
+    if options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone):
         return
     newest = entry.plan.files[-1]
     stored = zone.stat(f"{work.source.folder}/{newest.name}")
@@ -52,6 +54,11 @@ def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
     raise JournalError(
         msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
     )
+
+
+def _is_zone(told: str, zone: str) -> bool:
+    """Say whether a path or URL, however its user writes it, is a zone's."""
+    return told == zone or settled(open_store(told).url) == settled(zone)
 
 
 def check_keys(work: Work, entry: Entry | None) -> None:

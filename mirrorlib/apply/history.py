@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 
 _EVERY = 100  # batches
 _SCHEMA = pa.schema(
-    [("name", pa.string()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
+    [("name", pa.binary()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
 )
+_NAMES = (
+    "utf-8",
+    "surrogateescape",
+)  # as not every name on a disk is text; earlier versions took all for it
+_UNKNOWN = ""  # the etag of a file that was applied from where the zone was before
 
 
 def passed_files(files: Iterable[StoredFile]) -> bytes:
@@ -39,18 +44,29 @@ def passed_files(files: Iterable[StoredFile]) -> bytes:
 def _as_parquet(files: Mapping[str, tuple[str, datetime]], **told: str) -> bytes:
     """Write etag and time of each file by its name; *told* is said beside."""
     etags, modified = zip(*files.values(), strict=True) if files else ((), ())
-    table = pa.table([list(files), etags, modified], schema=_SCHEMA)
+    table = pa.table([[name.encode(*_NAMES) for name in files], etags, modified], schema=_SCHEMA)
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
     return sink.getvalue()
 
 
+def _columns(table: pa.Table) -> list[list[Any]]:
+    """Return names, etags and times of a file that `_as_parquet` has written."""
+    names, *others = (table.column(name).to_pylist() for name in _SCHEMA.names)
+    texts = [name.decode(*_NAMES) if isinstance(name, bytes) else name for name in names]
+    return [texts, *others]
+
+
 class History:
     """The applied files of a table's present life; reads each plan once."""
 
-    def __init__(self, journal: Journal, *, planned: bool = False) -> None:
-        """Take the journal; *planned* counts the files of a plan without an outcome too. Nothing is read yet."""
+    def __init__(self, journal: Journal, zone: str, *, planned: bool = False) -> None:
+        """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
+
+        Nothing is read yet. What identified a file's content elsewhere says nothing of the file that is here now.
+        """
         self._journal = journal
+        self._zone = zone
         self._planned = planned
         self._life: Life | None = None
         self._batch = 0
@@ -95,7 +111,7 @@ class History:
         data = self._journal.read_passed(lives[-1])
         try:
             table = pq.read_table(io.BytesIO(data or b""))
-            names, etags = (table.column(name).to_pylist() for name in _SCHEMA.names[:2])
+            names, etags, _ = _columns(table)
         except (pa.ArrowException, OSError, KeyError) as exc:
             msg = "the journal cannot say which files were there when the table was first seen"
             step = (
@@ -104,6 +120,8 @@ class History:
             raise JournalError(
                 msg, file=f"{lives[-1].ordinal:06d}.passed.parquet", next_step=step
             ) from exc
+        if lives[-1].zone != self._zone:
+            etags = [_UNKNOWN] * len(names)
         self._passed = (lives[-1], dict(zip(names, etags, strict=True)))
         return self._passed[1]
 
@@ -137,7 +155,7 @@ class History:
         """Write a checkpoint when it is time for one; whoever writes it writes the same."""
         if self._life is None or not self._batch or self._batch % _EVERY:
             return
-        data = _as_parquet(self._files, count=str(self._count))
+        data = _as_parquet(self._files, count=str(self._count), zone=self._zone)
         self._journal.write_checkpoint(self._life, self._batch, data)
 
     def _begin(self, life: Life) -> None:
@@ -150,20 +168,24 @@ class History:
         try:
             table = pq.read_table(io.BytesIO(data))
             self._count = int(table.schema.metadata[b"count"])
-            columns = (table.column(name).to_pylist() for name in _SCHEMA.names)
-            self._files = {name: (etag, at) for name, etag, at in zip(*columns, strict=True)}
+            columns = zip(*_columns(table), strict=True)
+            self._files = {name: (etag, at) for name, etag, at in columns}
+            zone = table.schema.metadata.get(b"zone", b"").decode()
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
             self._count, self._files = 0, {}  # the plans are the truth, and are all there
             return
         self._batch = batch
+        if (zone or self._journal.entry(life, batch).plan.zone) != self._zone:
+            self._files = {name: (_UNKNOWN, at) for name, (_, at) in self._files.items()}
 
     def _add(self, entry: Entry) -> None:
         self._batch = entry.plan.batch
         if entry.done is not None and entry.done.outcome != "applied":
             return
+        here = entry.plan.zone == self._zone
         for file in entry.plan.files:
             self._files[file.name] = (
-                file.etag,
+                file.etag if here else _UNKNOWN,
                 _moment(entry, file.modified or entry.plan.listed_at),
             )
         self._count += len(entry.plan.files)

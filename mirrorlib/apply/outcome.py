@@ -12,7 +12,7 @@ from mirrorlib.apply.columns import to_pairs
 from mirrorlib.apply.doubt import find_doubt
 from mirrorlib.apply.guard import life_is_over
 from mirrorlib.apply.keyed import KEYS_PROPERTY, keys_property, next_keys
-from mirrorlib.apply.record import Done, now
+from mirrorlib.apply.record import Done, every_cause, now
 from mirrorlib.apply.table import find_table
 from mirrorlib.apply.work import source_of
 from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
@@ -59,17 +59,22 @@ def outcome_of(
         kind=facts.get("kind", outcome),
         rows=facts.get("rows", {}),
         seconds=dict(clock),
-        cause=facts.get("cause") or standing_cause(plan),
+        cause=standing_cause(plan, facts.get("cause")),
         doubt=find_doubt(source_of(work, plan), plan) if facts.get(DIRECT) else None,
         finished_at=now(),
         keys=keys,
     )
 
 
-def standing_cause(plan: Plan) -> Mapping[str, Any] | None:
-    """Carry on what voided an earlier plan, until a batch has got past that file."""
-    cause = (plan.previous or {}).get("cause") or {}
-    return None if cause.get("file") in {file.name for file in plan.files} else cause or None
+def standing_cause(plan: Plan, voided: Mapping[str, Any] | None = None) -> Mapping[str, Any] | None:
+    """Put what voided a plan before what voided earlier ones, which is carried on until a batch is past those files."""
+    passed = {file.name for file in plan.files}
+    earlier = every_cause((plan.previous or {}).get("cause"))
+    standing = [cause for cause in earlier if cause["file"] not in passed]
+    causes = [voided, *standing] if voided else standing
+    if len(causes) < 2:  # noqa: PLR2004  # one stands alone
+        return next(iter(causes), None)
+    return {**causes[0], "others": causes[1:]}
 
 
 def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaEr
 from mirrorlib.landing.values import fit_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from mirrorlib.apply.columns import Columns
     from mirrorlib.apply.read import Landed
@@ -75,7 +75,7 @@ def prepare_files(
     before: Columns,
     *,
     rewritable: bool = True,
-    suspect: str | None = None,
+    suspects: Collection[str] = (),
     divisible: bool = False,
 ) -> Prepared:
     """Open files in order until one is at fault.
@@ -87,7 +87,7 @@ def prepare_files(
         files: their listings, in the order in which they count.
         before: the table's columns; empty when its content is to be replaced.
         rewritable: see `grow_columns`.
-        suspect: the file that damaged an earlier plan; decoded whole before it may enter another.
+        suspects: files that damaged earlier plans; decoded whole before they may enter another.
         divisible: the batch may end before a sound file, one that has to begin a batch.
 
     Raises:
@@ -99,7 +99,7 @@ def prepare_files(
     columns, decoded, fault = before, 0, None
     for file in files:
         try:
-            if not small and file.name == suspect:
+            if not small and file.name in suspects:
                 decode_whole(source, file)
             opened = read_landed(source, file, whole=small, room=SMALL_DECODED - decoded)
             columns = grow_columns(

@@ -180,7 +180,9 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:
         journal = Journal(job.state, folder.name)
-        opened = open_folder(job.zone, folder, History(journal, planned=True), options=job.options)
+        opened = open_folder(
+            job.zone, folder, History(journal, job.zone.url, planned=True), options=job.options
+        )
         if opened.waits_for:
             return PlannedTable(
                 table=table,
@@ -256,26 +258,12 @@ def _go_on(
             file = coming.files[0][1].name
             return replace(planned, state="waiting", reason=untyped, file=file)
         if not planned.batches:
-            _check_first(work, entry, standing, prepared, options)
+            check_emptiness(work, prepared, options, replaces=coming.replaces)
+            _check_place(work, standing)
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         taken = coming.files[: len(prepared.landed)]
         position = position_after(coming.position, taken, by_time=work.source.policies.by_time)
-
-
-def _check_first(
-    work: Work, entry: Entry | None, standing: Standing, prepared: Prepared, options: Options
-) -> None:
-    """See that the first batch may have the table, make it, or leave it empty.
-
-    Raises:
-        ForeignWriteError: the table is another's.
-        LandingZoneError: the table's folder holds something else.
-        MirrorError: a new life would begin with nothing.
-
-    """
-    check_emptiness(work, entry, prepared, options)
-    _check_place(work, standing)
 
 
 def _check_place(work: Work, standing: Standing) -> None:

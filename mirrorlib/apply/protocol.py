@@ -167,7 +167,9 @@ def _commit(
             "rows": _named(prepared),
             "bytes": staged.bytes,
         }
-        mark = mark_of(work, plan, facts if staged.private else {**facts, DIRECT: True})
+        if not staged.private:
+            facts |= {DIRECT: True, "bytes": plan.bytes}
+        mark = mark_of(work, plan, facts)
         with work.step("commit", clock, plan, len(plan.files), plan.rows):
             if replaces:
                 overwrite_rows(work.ref, staged.frame, mark, schema=ready.replaces_columns)

@@ -153,7 +153,8 @@ class Done:
         kind: append, matched-only, merge, overwrite or empty.
         rows: change rows by marker name.
         seconds: per stage.
-        cause: what voided it: file, etag, error and reason.
+        cause: what voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still
+            earlier ones and lie ahead too.
         doubt: a file that was replaced while the commit itself read it, so that it may be in the table
             either way; None when nothing casts doubt on it.
         finished_at: ISO 8601, UTC.
@@ -190,6 +191,16 @@ class Entry:
             if self.done is not None and self.done.outcome == "applied"
             else self.plan.before
         )
+
+
+def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
+    """Return each of the causes that an outcome tells."""
+    if not cause:
+        return ()
+    return (
+        {name: told for name, told in cause.items() if name != "others"},
+        *cause.get("others", ()),
+    )
 
 
 V = TypeVar("V", Life, Plan, Done)

@@ -270,7 +270,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
-    history = History(journal)
+    history = History(journal, job.zone.url)
     look = Look(journal, job.options, read_listed(journal.read_status()), due=False)
     opened = open_folder(job.zone, folder, history, look=look, options=job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))

@@ -79,7 +79,7 @@ class Applied:
     """What has been applied of a table whose files have no numbers.
 
     Attributes:
-        etags: what identified each file's content when it was applied, by name.
+        etags: what identified each file's content when it was applied, by name; "" where nobody can tell.
         newest: when the newest of them was written.
         count: how many there are, files that are gone included.
 
@@ -281,7 +281,7 @@ def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> Fol
             }
         },
         foreign=tuple(file.name for file in seen.files if file.name not in known),
-        changed=tuple(file.name for file in old if file.etag != applied.etags[file.name]),
+        changed=tuple(file.name for file in old if applied.etags[file.name] not in {"", file.etag}),
         unread=_unread(seen),
         late=sum(1 for file in new if newest is not None and file.modified < newest),
         by_time=True,

@@ -62,7 +62,7 @@ def order_plain(
     Args:
         seen: the files at every level, and the links.
         applied: what has been applied.
-        passed: what identified the content of each file that is passed over, by name.
+        passed: what identified the content of each file that is passed over, by name; "" where nobody can tell.
         overwrites: a file whose content has changed is as new as one that has come.
 
     Returns:
@@ -72,13 +72,13 @@ def order_plain(
 
     def is_passed(file: StoredFile) -> bool:
         known = file.name in passed and file.name not in applied.etags
-        return known and not (overwrites and passed[file.name] != file.etag)
+        return known and not (overwrites and passed[file.name] not in {"", file.etag})
 
     left = tuple(file for file in seen.files if is_passed(file))
     kept = tuple(file for file in seen.files if not is_passed(file))
     if overwrites:
         etags = {file.name: file.etag for file in kept}
-        same = {n: etag for n, etag in applied.etags.items() if etags.get(n, etag) == etag}
+        same = {n: etag for n, etag in applied.etags.items() if etag in {"", etags.get(n, etag)}}
         applied = replace(applied, etags=same)
     listing = order_by_time(replace(seen, files=kept), _ENDINGS, applied)
     return replace(listing, foreign=(*listing.foreign, *seen.links)), left

@@ -83,6 +83,8 @@ def widen_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:
         return file
     if table in INTEGERS and file in INTEGERS:
         return max(table, file, key=INTEGERS.index)
+    if pa.types.is_float32(table) and pa.types.is_decimal(file):
+        return pa.float64()  # whose values are looked at one by one
     if is_binary_float(table) or is_binary_float(file):
         numbers = all(is_binary_float(kind) or kind in INTEGERS for kind in (table, file))
         return pa.float64() if numbers else None

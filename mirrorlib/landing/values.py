@@ -22,8 +22,6 @@ from mirrorlib.landing.types import (
     is_binary_float,
 )
 
-_MOST_DIGITS = pa.decimal256(76, MAX_PRECISION)
-
 
 def canonical_values(values: pa.ChunkedArray, kind: pa.DataType, ntz: NtzPolicy) -> pa.ChunkedArray:
     """Cast what pyarrow read to its mirror type *kind*.
@@ -66,9 +64,17 @@ def fit_values(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
         msg = f"{values.type} values have no place in {target}"
         raise pa.ArrowInvalid(msg)
     cast = _cast(values, target)
-    back = _cast_back(cast, values.type)
+    if pa.types.is_decimal(values.type) and pa.types.is_float32(target):
+        # As doubles: the nearest single of 0.35 is written 0.35 too, and another number in a column that widens.
+        cast, values = cast.cast(pa.float64()), _cast(values, pa.float64())
+        return _kept(cast, cast, values).cast(target)
+    return _kept(cast, _cast(cast, values.type), values)
+
+
+def _kept(cast: pa.ChunkedArray, back: pa.ChunkedArray, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return what was cast if all of it comes back as it was."""
     same = pc.equal(back, values)
-    if is_binary_float(values.type) and is_binary_float(target):
+    if is_binary_float(values.type):
         same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(values)))
     if not pc.all(same).as_py():
         msg = "a value changes when it is cast"
@@ -140,7 +146,8 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_decimal(target) and values.type in INTEGERS:
         return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(_roomy(target)).cast(target)
     if pa.types.is_decimal(target) and is_binary_float(values.type):
-        return _shortest_digits(values.cast(pa.float64()), target)
+        # The digits that it is written with: Arrow's own cast makes 751.76 a little less.
+        return values.cast(pa.string()).cast(target)
     if pa.types.is_decimal(values.type) and is_binary_float(target):
         # Arrow's own cast is off by a bit: 0.35 becomes 0.35000000000000003.
         return values.cast(pa.string()).cast(target)
@@ -157,23 +164,6 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if is_binary_float(values.type) and is_binary_float(target):
         return values.cast(target, safe=False)
     return values.cast(target)
-
-
-def _cast_back(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast as `_cast` does, but for a single: it comes back to the decimal that its own digits say, 0.1 to 0.1."""
-    if pa.types.is_decimal(kind) and pa.types.is_float32(values.type):
-        return values.cast(pa.string()).cast(kind)
-    return _cast(values, kind)
-
-
-def _shortest_digits(values: pa.ChunkedArray, target: pa.Decimal128Type) -> pa.ChunkedArray:
-    """Cast doubles by the digits they are written with, as Spark does: Arrow's own cast makes 751.76 a little less."""
-    try:
-        return values.cast(pa.string()).cast(target)
-    except pa.ArrowInvalid:
-        # The digits of a single, 0.1 as 0.10000000149011612, are more than its column may have.
-        digits = values.cast(pa.string()).cast(_MOST_DIGITS)
-        return pc.round(digits, target.scale, round_mode="half_towards_infinity").cast(target)
 
 
 def _roomy(target: pa.Decimal128Type) -> pa.DataType:

@@ -196,7 +196,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:
         look = Look(journal, Options(), read_listed(word), due=False)
-        opened = _open(status, name, History(journal), look)
+        opened = _open(status, name, journal, look)
         if opened is not None and not opened.listing.count and _is_absent(status, name):
             return _absent(status, begun=bool(lives))
     except MirrorError as exc:
@@ -230,12 +230,12 @@ def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
     )
 
 
-def _open(status: TableStatus, name: TableName, history: History, look: Look) -> Folder | None:
+def _open(status: TableStatus, name: TableName, journal: Journal, look: Look) -> Folder | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
-    return open_folder(zone, folder, history, look=look)
+    return open_folder(zone, folder, History(journal, zone.url), look=look)
 
 
 def _with_listing(

@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.apply.history import History, passed_files
@@ -59,17 +61,20 @@ def end(journal: Journal, life: Life, batch: int, outcome: str = "applied") -> N
 
 def test_nothing_is_applied_before_the_first_plan(journal: Journal) -> None:
     """Neither without a life nor at its begin."""
-    assert (0, None) == (History(journal).applied().count, History(journal).applied().newest)
+    assert (0, None) == (
+        History(journal, "/zone").applied().count,
+        History(journal, "/zone").applied().newest,
+    )
 
     journal.begin_life("first seen", "/zone", 1)
 
-    assert {} == History(journal).applied().etags
+    assert {} == History(journal, "/zone").applied().etags
 
 
 def test_applied_batches_count_and_voided_ones_do_not(journal: Journal) -> None:
     """A plan without an outcome only where it is asked for."""
     life = journal.begin_life("first seen", "/zone", 1)
-    history = History(journal)
+    history = History(journal, "/zone")
     end(journal, life, 1)
     assert ["1a.parquet", "1b.parquet"] == list(history.applied().etags)
     end(journal, life, 2, outcome="void")
@@ -85,14 +90,14 @@ def test_applied_batches_count_and_voided_ones_do_not(journal: Journal) -> None:
         "3b.parquet": "e3",
     } == found.etags
     assert ("2026-01-01T00:03:00+00:00", 4) == (str(found.newest).replace(" ", "T"), found.count)
-    assert found == History(journal).applied()
-    assert 6 == History(journal, planned=True).applied().count
+    assert found == History(journal, "/zone").applied()
+    assert 6 == History(journal, "/zone", planned=True).applied().count
 
 
 def test_a_new_life_has_applied_nothing(journal: Journal) -> None:
     """Its files are all new, the same names too."""
     end(journal, journal.begin_life("first seen", "/zone", 1), 1)
-    history = History(journal)
+    history = History(journal, "/zone")
     assert 2 == history.applied().count
 
     journal.begin_life("reset", "/zone", 2)
@@ -103,7 +108,7 @@ def test_a_new_life_has_applied_nothing(journal: Journal) -> None:
 def test_a_checkpoint_stands_for_the_plans_before_it(journal: Journal, tmp_path: Path) -> None:
     """Every hundred batches; a start then reads what came after, and a damaged one is no loss."""
     life = journal.begin_life("first seen", "/zone", 1)
-    history = History(journal)
+    history = History(journal, "/zone")
     for batch in range(1, 204):
         end(journal, life, batch)
         history.applied()
@@ -120,12 +125,12 @@ def test_a_checkpoint_stands_for_the_plans_before_it(journal: Journal, tmp_path:
         return kept(life, batch)
 
     journal.entry = entry  # type: ignore[method-assign,assignment]  # to see what is read
-    assert whole == History(journal).applied()
+    assert whole == History(journal, "/zone").applied()
     assert ["201", "202"] == reads
 
     checkpoints[0].write_bytes(b"damaged")
 
-    assert whole == History(journal).applied()
+    assert whole == History(journal, "/zone").applied()
 
 
 def test_what_a_life_passes_over_is_written_before_it_begins(
@@ -136,15 +141,15 @@ def test_what_a_life_passes_over_is_written_before_it_begins(
     files = [StoredFile(path=f"t/{n}", size=1, modified=moment, etag=f"e{n}") for n in "ab"]
     journal.write_passed(1, passed_files(files))
     journal.write_passed(1, passed_files([]))
-    assert {} == History(journal).passed()
+    assert {} == History(journal, "/zone").passed()
     journal.begin_life("first seen", "/zone", 1, include_existing=False)
 
-    history = History(journal)
+    history = History(journal, "/zone")
 
     assert {"a": "ea", "b": "eb"} == history.passed() == history.passed()
     (tmp_path / "journal" / "t" / "000001.passed.parquet").unlink()
     with pytest.raises(JournalError, match="cannot say which files were there"):
-        History(journal).passed()
+        History(journal, "/zone").passed()
     journal.begin_life("reset", "/zone", 2)
     assert {} == history.passed()
     journal.write_passed(3, passed_files([]))
@@ -152,19 +157,78 @@ def test_what_a_life_passes_over_is_written_before_it_begins(
     assert {} == history.passed()
 
 
+def test_what_identified_a_file_elsewhere_says_nothing_of_it_here(
+    journal: Journal, tmp_path: Path
+) -> None:
+    """A copy has other times and nodes: after a move no file is taken for a changed one, whatever was compacted."""
+    life = journal.begin_life("first seen", "/zone", 1, include_existing=False)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    journal.write_passed(
+        1, passed_files([StoredFile(path="t/p", size=1, modified=moment, etag="e")])
+    )
+    history = History(journal, "/zone")
+    for batch in range(1, 101):
+        end(journal, life, batch)
+        history.applied()
+        history.compact()
+    journal.write_plan(life, replace(planned(101), zone="/moved"))
+    journal.write_done(life, 101, DONE)
+
+    moved = History(journal, "/moved")
+
+    known = {name: etag for name, etag in moved.applied().etags.items() if etag}
+    assert {"101a.parquet": "e101", "101b.parquet": "e101"} == known
+    assert 202 == len(moved.applied().etags) == moved.applied().count
+    assert {"p": ""} == moved.passed()
+    assert {"p": "e"} == history.passed()
+    (checkpoint,) = (tmp_path / "journal" / "t" / "000001.applied").iterdir()
+    as_earlier_versions_did(checkpoint)
+    assert moved.applied() == History(journal, "/moved").applied()
+    assert "e100" == History(journal, "/zone").applied().etags["100a.parquet"]
+
+
+def as_earlier_versions_did(checkpoint: Path) -> None:
+    """Write a checkpoint again, with names as text and without its zone."""
+    table = pq.read_table(checkpoint)
+    names = table.column("name").cast(pa.string())
+    count = {"count": table.schema.metadata[b"count"]}
+    pq.write_table(table.set_column(0, "name", names).replace_schema_metadata(count), checkpoint)
+
+
+def test_names_that_are_no_text_are_remembered(journal: Journal) -> None:
+    """A disk takes any bytes; they come back as Python shows them, and as they were."""
+    name = b"caf\xe9.csv".decode(errors="surrogateescape")
+    life = journal.begin_life("first seen", "/zone", 1, include_existing=False)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    file = StoredFile(path=f"t/{name}", size=1, modified=moment, etag="e")
+    journal.write_passed(1, passed_files([file]))
+    history = History(journal, "/zone")
+    for batch in range(1, 101):
+        plan = planned(batch)
+        files = tuple(replace(one, name=f"{batch}{name}") for one in plan.files[:1])
+        journal.write_plan(life, replace(plan, files=files))
+        journal.write_done(life, batch, DONE)
+        history.applied()
+    history.compact()
+
+    assert history.applied() == History(journal, "/zone").applied()
+    assert f"100{name}" in history.applied().etags
+    assert {name: "e"} == history.passed()
+
+
 @pytest.mark.parametrize("plain, expected", [("add", True), (None, False)])
 def test_a_lifes_files_are_all_of_one_kind(
     journal: Journal, plain: str | None, expected: object
 ) -> None:
     """Its newest plan tells, once it has applied something or may yet do so."""
-    assert History(journal).is_plain() is None
+    assert History(journal, "/zone").is_plain() is None
     life = journal.begin_life("first seen", "/zone", 1)
     plan = replace(planned(1), policies=replace(PLAN.policies, plain=plain))  # type: ignore[arg-type]  # a word
     journal.write_plan(life, plan)
-    assert expected == History(journal).is_plain()
+    assert expected == History(journal, "/zone").is_plain()
     journal.write_done(life, 1, replace(DONE, outcome="void"))
-    assert History(journal).is_plain() is None
+    assert History(journal, "/zone").is_plain() is None
     journal.write_plan(life, replace(plan, batch=2, after={"": 2}))
     journal.write_done(life, 2, DONE)
 
-    assert expected == History(journal).is_plain()
+    assert expected == History(journal, "/zone").is_plain()

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import mirrorlib
@@ -248,6 +249,26 @@ def test_a_table_takes_the_place_of_one_that_was_dropped(
     assert ("gone", "failed") == (first["orders"].state, first["orders/items"].state)
     assert "was dropped" in first["orders"].reason
     assert "current" == second["orders/items"].state
+
+
+@pytest.mark.thorough
+def test_a_table_that_comes_back_after_it_was_dropped_may_begin_without_rows(
+    spark: SparkSession, zone: ZoneWriter, target: str, orders: TableWriter
+) -> None:
+    """There is nothing that it would empty."""
+    shutil.rmtree(orders.folder)
+    apply(spark, zone, target, on_gone="drop")
+    again = zone.table("orders", keys=["id"])
+    again.file(columns=pa.schema([("id", pa.int64())]), markers=[])
+
+    planned = mirrorlib.plan(spark, str(zone), target)
+    found = apply(spark, zone, target)["orders"]
+
+    assert ("orders", "behind", "") in {
+        (one.table, one.state, one.reason) for one in planned.tables
+    }
+    assert ("current", 1) == (found.state, found.position), found.reason
+    assert 0 == spark.read.format("delta").load(f"{target}/orders").count()
 
 
 @pytest.mark.thorough

@@ -80,6 +80,17 @@ def test_q26_a_declared_column_may_be_missing_and_in_another_place() -> None:
     assert [(7, "2")] == rows(b"id,__rowMarker__\n7,2\n", ID)
 
 
+@pytest.mark.parametrize("block_bytes", [16, 1 << 20])
+def test_a_byte_order_mark_inside_of_a_file_is_part_of_a_value(block_bytes: int) -> None:
+    """Wherever a block begins: only the first character of a file is none."""
+    values = ["\ufeffA1", "\ufeff\ufeffA2", "A3", "\ufeff", "\ufeffA4"]
+    data = "v\r\n" + "".join(f"{value}\r\n" for value in values)
+
+    assert [(value,) for value in values] == rows(
+        data.encode("utf-8-sig"), ID, block_bytes=block_bytes
+    )
+
+
 def test_q34_a_file_of_a_header_alone_has_no_rows() -> None:
     """Its one table is empty, and typed."""
     for data in (b"id,v", b"id,v\n", b"id,v\r\n\r\n\r\n", b"\xef\xbb\xbfid,v\r"):

@@ -7,6 +7,7 @@ is named by its line, and its column, never shown.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -123,6 +124,10 @@ def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
     if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
         return pa.table([pa.array([], pa.string())] * len(names), names=names)
     text, escape = reading.opened.grammar.for_arrow(piece.text)
+    if text.startswith(
+        BOM_UTF8
+    ):  # part of a value: the file's own is gone, and pyarrow takes one from every buffer
+        text = BOM_UTF8 + text
     try:
         return csv.read_csv(
             pa.BufferReader(text),
