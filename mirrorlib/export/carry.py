@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mirrorlib.apply.record import new_attempt, now
-from mirrorlib.errors import FeedError, FeedExpiredError, MirrorError
+from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.export.courier import check_table, tell_step
 from mirrorlib.export.record import Done
 from mirrorlib.export.sink import Delivery
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.export.courier import Courier
-    from mirrorlib.export.record import Outcome, Plan, Stream
+    from mirrorlib.export.record import Entry, Outcome, Plan, Stream
     from mirrorlib.feed.place import FeedTable
     from mirrorlib.feed.window import Window
 
@@ -42,8 +42,9 @@ def carry_out(
     tell_step(courier, plan, "deliver", "before")
     rows: int | None = None
     lost: FeedExpiredError | None = None
+    given = courier.registry.given_before(stream, plan.number)
     try:
-        if courier.sink.position(stream) < plan.number:
+        if not _is_delivered(courier, stream, plan, given):
             rows = _deliver_whole(courier, spark, stream, plan)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
@@ -56,7 +57,8 @@ def carry_out(
     outcome: Outcome = "delivered" if lost is None else "void"
     rows = rows if lost is None else None
     seconds = round(time.perf_counter() - began, 3)
-    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
+    given = plan.number if outcome == "delivered" and rows != 0 else given
+    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now(), given=given)
     tell_step(courier, plan, "done", "before")
     done = courier.registry.write_done(stream, plan.number, done)
     tell_step(courier, plan, "done", "after")
@@ -65,6 +67,42 @@ def carry_out(
         if plan.kind == "snapshot" and _is_newest(courier, plan):
             raise lost  # another snapshot would be the same one
     return done, courier
+
+
+def _is_delivered(courier: Courier, stream: Stream, plan: Plan, given: int | None) -> bool:
+    """Say whether the receiver has a window already.
+
+    Raises:
+        JournalError: it has less than it was given: it was set back, by a backup or a standby that had not all.
+
+    """
+    position = courier.sink.position(stream)
+    if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
+        msg = "the receiver was set back: it does not hold what it was given before this window"
+        found = f"window {position} of the stream in place of {given}"
+        raise JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
+    return position >= plan.number
+
+
+def check_registry(courier: Courier, stream: Stream, entry: Entry | None) -> None:
+    """See that the receiver has no window that the registry does not know, before another is planned.
+
+    Raises:
+        JournalError: it has: the registry was set back, and the receiver's next windows would be taken for others.
+
+    """
+    known = 0 if entry is None else entry.plan.number
+    position = courier.sink.position(stream)
+    if position <= known or courier.registry.newest(stream) != entry:
+        return
+    msg = "the consumer's registry was set back: the receiver holds windows that it does not know"
+    found = f"window {position} of the stream, {known} in the registry"
+    raise JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
+
+
+def begin_anew(stream: Stream) -> str:
+    """Say how a consumer is given a snapshot."""
+    return f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
 
 
 def refuse_void(stream: Stream, plan: Plan) -> None:
@@ -77,8 +115,7 @@ def refuse_void(stream: Stream, plan: Plan) -> None:
     if plan.kind == "changes" and stream.on_expired == "fail":
         msg = "versions left the log while they were delivered, so the receiver may lack some of their changes"
         found = f"the window after version {plan.after} up to version {plan.until}"
-        step = f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
-        raise FeedExpiredError(msg, table=stream.table, found=found, next_step=step)
+        raise FeedExpiredError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
 def _lost_meanwhile(courier: Courier, stream: Stream, plan: Plan) -> FeedExpiredError | None:
@@ -155,7 +192,7 @@ def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
 
 def _scratch(courier: Courier, plan: Plan) -> str:
     """Return the folder, in the state's store, of what deliveries of a window write before it counts."""
-    return f"staged/exports/{courier.registry.folder}/{plan.attempt}"
+    return f"{courier.registry.scratch}/{plan.attempt}"
 
 
 def _read(
@@ -196,6 +233,10 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         folder=folder,
         few=few,
         told_rows=told_rows,
+        # What began with a snapshot needs no telling.
+        given=None
+        if stream.start_at is None
+        else courier.registry.given_before(stream, plan.number),
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
     )
     try:

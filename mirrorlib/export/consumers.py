@@ -218,6 +218,7 @@ def _begin_again(registry: Registry, start_at: int | None, table_id: str) -> Non
         return
     kept = {name: getattr(stream, name) for name in ("to", "mode", "net", "on_expired")}
     registry.begin({**kept, "start_at": start_at, "table_id": table_id}, stream.ordinal + 1)
+    registry.forget_scratch()
     registry.forget_status()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.record import new_attempt, now
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
-from mirrorlib.export.carry import carry_out, refuse_void
+from mirrorlib.export.carry import carry_out, check_registry, refuse_void
 from mirrorlib.export.courier import OtherWishesError, check_table, tell_step
 from mirrorlib.export.lease import hold_stream
 from mirrorlib.export.record import Entry, Plan, position_of, table_id_of
@@ -44,6 +44,8 @@ def bring_up_to_date(courier: Courier, tally: Tally) -> None:
     with hold_stream(courier.registry) as lease, lend_session(courier.spark) as spark:
         _check_still(courier, stream)
         entry = courier.registry.newest(stream)
+        if entry is not None and entry.done is not None:
+            check_registry(courier, stream, entry)
         while not courier.stop():
             plan = _planned(courier, stream, entry)
             if plan is None:

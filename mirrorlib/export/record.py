@@ -105,6 +105,8 @@ class Done:
         rows: how many rows the receiver was given; None where a former runner's delivery was found.
         seconds: how long that took.
         finished_at: ISO 8601, UTC.
+        given: the number of the last window, up to this one, whose rows the receiver was given, 0 for none; None
+            where earlier versions have not written it down.
 
     """
 
@@ -112,6 +114,7 @@ class Done:
     rows: int | None
     seconds: float
     finished_at: str
+    given: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,15 @@ class Registry:
         self.state.put_new(path, to_json(done))
         return self._value(Done, path)
 
+    def given_before(self, stream: Stream, number: int) -> int | None:
+        """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
+        if number == 1:
+            return 0
+        done = self._value(Done, self._path(stream, number - 1, "done"))
+        if done.given is None and done.outcome == "delivered" and done.rows != 0:
+            return number - 1
+        return done.given
+
     def read_status(self) -> dict[str, Any]:
         """Return the last word about the stream; empty when there is none that can be read: nothing rests on it."""
         path = f"{self.folder}/status.json"
@@ -141,11 +150,21 @@ class Registry:
             told = {"format": FORMAT, "ordinal": int(PurePosixPath(names[-1]).stem)}
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
         self.state.delete_folder(f"{self.folder}/streams")
+        self.forget_scratch()
         listed = self.state.list_folder(self.folder)
         for name in listed.folders if listed else ():
             if name != LEASE:
                 self.state.delete_folder(f"{self.folder}/{name}")
         self.forget_status()
+
+    @property
+    def scratch(self) -> str:
+        """Name the folder, in the state's store, of what deliveries write before it counts."""
+        return f"staged/exports/{self.folder}"
+
+    def forget_scratch(self) -> None:
+        """Remove what killed runners left there; who holds the stream may."""
+        self.state.delete_folder(self.scratch)
 
     def forget_lease(self) -> None:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""

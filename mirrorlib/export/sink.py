@@ -40,6 +40,8 @@ class Delivery:
         folder: the folder there that is this delivery's.
         few: the rows of `frame` in this process, where they are few and were read so.
         told_rows: how many rows the source's commits say that they change; None where one does not say.
+        given: the number of the stream's last window whose rows the receiver was given, 0 for none; None where
+            nobody has written it down.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
 
@@ -53,6 +55,7 @@ class Delivery:
     folder: str
     few: pa.Table | None = None
     told_rows: int | None = None
+    given: int | None = None
     unchanged_since: Callable[[int], bool] = _not_known
 
     @property
@@ -61,7 +64,9 @@ class Delivery:
         start = self.stream.start_at
         if self.plan.kind == "snapshot":
             return False
-        return start is None or (self.plan.number > 1 and not self.unchanged_since(start))
+        if start is None or self.given is not None:
+            return start is None or self.given != 0
+        return self.plan.number > 1 and not self.unchanged_since(start)
 
 
 def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:

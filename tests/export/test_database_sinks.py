@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import types
 
 import mirrorlib
 from export.postgres import PASSWORD, Cluster, running_cluster
@@ -40,7 +41,7 @@ from mirrorlib.errors import (
 from mirrorlib.export.record import Plan, Stream
 from mirrorlib.export.sink import Delivery
 from mirrorlib.export.sinks.jdbc import open_sink
-from mirrorlib.export.sinks.jdbc.kinds import widens
+from mirrorlib.export.sinks.jdbc.kinds import kind_of, widens
 from mirrorlib.export.sinks.jdbc.postgres import PostgresSession
 from mirrorlib.export.sinks.jdbc.sqlite import SqliteSession
 from mirrorlib.store import open_store
@@ -1010,6 +1011,42 @@ def test_decimals_have_all_their_digits_as_text(
     assert Counter(expected) == receiver.rows()
 
 
+@pytest.mark.parametrize("key", ["Date", "Timestamp", "Binary", "Decimal", "Double"])
+def test_a_map_whose_keys_json_does_not_have_is_kept_nowhere(key: str) -> None:
+    """Spark would write them as it holds them: a day as a count of days."""
+    bad = types.MapType(getattr(types, f"{key}Type")(), types.IntegerType())
+    good = types.MapType(types.IntegerType(), types.StringType())
+
+    inside = (
+        types.ArrayType(bad),
+        types.StructType().add("m", bad),
+        types.MapType(types.StringType(), bad),
+    )
+    assert [None] * 4 == [kind_of(kind) for kind in (bad, *inside)]
+    assert ["json"] * 2 == [kind_of(kind) for kind in (good, types.ArrayType(good))]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+def test_columns_that_would_be_lost_when_others_widen_stop_the_stream(
+    receiver: Receiver, feed: Feed
+) -> None:
+    """SQLite changes no types: the table is made anew, and what somebody has added says more than a type."""
+    receiver.sink.deliver(feed.next("id int, a int", [(1, 2, "insert")], snapshot=True))
+    table = receiver.run("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'dbo%'")
+    name = table[0][0]
+    receiver.run(f"ALTER TABLE {name} ADD COLUMN theirs TEXT DEFAULT 'x'")
+    wider = feed.next("id int, a bigint", [(2, 2**40, "insert")])
+
+    with pytest.raises(
+        SchemaError, match="somebody has added a column that would be lost"
+    ) as error:
+        receiver.sink.deliver(wider)
+
+    assert "theirs" == error.value.column
+    receiver.run(f"ALTER TABLE {name} DROP COLUMN theirs")
+    assert 1 == receiver.sink.deliver(wider)
+
+
 def test_whole_numbers_fit_decimals_that_have_as_many_digits() -> None:
     """Delta widens an int to decimal(10,0) first; nothing is widened back."""
     for narrow, wide in (("smallint", "decimal(5,0)"), ("int", "decimal(10,0)"), ("int", "bigint")):
@@ -1365,6 +1402,14 @@ def test_servers_that_are_not_there_and_addresses_that_are_wrong(
         with pytest.raises(StoreError, match=words) as error:
             open_sink(address, "current").deliver(delivery)
         told.append(error.value)
+    for address in (
+        "postgresql://u:secret/w@h/d",
+        "postgresql://u:secret@w@h/d",
+        "postgresql://u@h:secret@h/d",
+    ):
+        with pytest.raises(LandingZoneError, match="Write @ as %40") as wrong:
+            open_sink(address, "current")
+        told.append(wrong.value)
     for address in (
         "postgresql://h/d?password=%zzsecret",
         "postgresql://h/d?currentSchema=x&password=secret",

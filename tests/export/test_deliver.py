@@ -39,8 +39,9 @@ class Kept:
         self.calls = 0
 
     def position(self, stream: Stream) -> int:
-        """Count the files of a stream."""
-        return len(list(self.folder.glob(f"{stream.uuid}-*"))) if self.tells else 0
+        """Find the last file of a stream."""
+        files = self.folder.glob(f"{stream.uuid}-*") if self.tells else ()
+        return max((int(file.name.rpartition("-")[2]) for file in files), default=0)
 
     def deliver(self, delivery: Delivery) -> int:
         """Write one file, whole."""
@@ -221,6 +222,83 @@ def test_what_a_killed_runner_staged_goes_with_its_window(source: Source) -> Non
     left.write_bytes(b"rows")
     assert source.export().state == "current"
     assert [] == [path for path in staged.rglob("*") if path.is_file()]
+    for let_go in (
+        lambda: mirrorlib.rewind_consumer(source.target, "lake", "snapshot"),
+        lambda: mirrorlib.drop_consumer(source.target, "lake"),
+    ):
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"rows")
+        let_go()
+        assert [] == [path for path in staged.rglob("*") if path.is_file()]
+
+
+def test_a_receiver_that_was_set_back_is_not_given_what_comes_later(source: Source) -> None:
+    """A backup of it was put back: the windows in between would be missing in it without a word."""
+    for value in "ab":
+        source.export()
+        source.run(f"INSERT INTO {{t}} VALUES (7, '{value}')")
+    source.export()
+    received = sorted(source.sink.folder.iterdir())
+    assert 3 == len(received)
+    source.run("OPTIMIZE {t}")  # a window without rows is delivered to nobody
+    assert "current" == source.export().state
+    received[2].unlink()
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+
+    stopped = source.export()
+
+    assert "failed" == stopped.state
+    assert "found window 2 of the stream in place of 3" in stopped.reason
+    assert "--rewind lake --to snapshot" in stopped.reason
+    assert 2 == len(source.sink.windows())
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert "current" == source.export().state
+
+
+def test_a_registry_that_was_set_back_does_not_pass_windows_over(source: Source) -> None:
+    """A backup of the state was put back: what it plans next has the number of another window that the receiver has."""
+    source.export()
+    kept = source.root / "kept"
+    shutil.copytree(Path(source.target, "_mirrorlib"), kept)
+    for value in "ab":
+        source.run(f"INSERT INTO {{t}} VALUES (7, '{value}')")
+        source.export()
+    shutil.rmtree(Path(source.target, "_mirrorlib"))
+    shutil.copytree(kept, Path(source.target, "_mirrorlib"))
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+
+    for _ in range(2):
+        stopped = source.export()
+        assert "failed" == stopped.state
+        assert "found window 3 of the stream, 1 in the registry" in stopped.reason
+    assert 3 == len(source.sink.windows())
+
+
+def test_a_receiver_that_was_never_given_anything_was_not_emptied(source: Source) -> None:
+    """Though the log does not tell any more that nothing has changed since the stream began; the registry does."""
+    source.export(start="now")
+    for _ in range(3):
+        source.run("ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')")
+        assert "current" == source.export(start="now").state
+    given = [source.registry.given_before(stream_of(source), number) for number in (1, 2, 3, 4)]
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+    told: list[tuple[bool, int | None]] = []
+    deliver = source.sink.deliver
+    source.sink.deliver = lambda one: told.append((one.continues, one.given)) or deliver(one)  # type: ignore[method-assign,func-returns-value]  # to see what it is told
+
+    source.export(start="now")
+    source.run("INSERT INTO {t} VALUES (9, 'd')")
+    source.export(start="now")
+
+    assert [0, 0, 0, 0] == given
+    assert [(False, 0), (True, 4)] == told
+
+
+def stream_of(source: Source) -> Stream:
+    """Give the consumer's stream."""
+    stream = source.registry.newest_stream()
+    assert stream is not None
+    return stream
 
 
 def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) -> None:

@@ -34,6 +34,21 @@ def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:
     return leaf(kind)
 
 
+def map_keys_in(kind: DataType) -> Iterator[DataType]:
+    """Give the types of the keys of all maps, on every level."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            yield from map_keys_in(field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        yield from map_keys_in(kind.elementType)
+    elif isinstance(kind, t.MapType):
+        yield kind.keyType
+        yield from map_keys_in(kind.keyType)
+        yield from map_keys_in(kind.valueType)
+
+
 def names_in(kind: DataType) -> Iterator[str]:
     """Give the names of all fields, on every level."""
     from pyspark.sql import types as t

@@ -26,7 +26,9 @@ stream's position are committed in one transaction.
   equality is the same under every one that PostgreSQL takes as a default, and a column of another collation
   cannot be joined with the user's own.
 
-`values` says what becomes of the types, `layout` what is refused, `fold` what of a window counts.
+- Maps become JSON where their keys are text or whole numbers; other maps are refused.
+
+`kinds` says what becomes of the types, `layout` what is refused, `fold` what of a window counts.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.export.sinks.nested import write_type
+from mirrorlib.export.sinks.nested import map_keys_in, write_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -55,7 +55,9 @@ def kind_of(data_type: DataType) -> str | None:
     """Return the kind of a Spark type; None when no database has it."""
     name = data_type.simpleString()
     if name.startswith(("struct<", "array<", "map<")) or name == "variant":
-        return JSON
+        # Spark's JSON has a map's keys as it holds them: a date is a count of days, bytes are nothing at all.
+        known = (kind_of(key) in {"string", *_INTEGERS} for key in map_keys_in(data_type))
+        return JSON if all(known) else None
     if name.startswith(("string", "char(", "varchar(")):  # "string collate …" among them
         return "string"
     if name == "tinyint":

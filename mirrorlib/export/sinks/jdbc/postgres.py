@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import LandingZoneError, TableNameError
@@ -63,6 +64,8 @@ _CONNECTION = {  # a server that is gone without a word is noticed within a minu
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
+# Where libpq takes a part of a password for the host or the database.
+_SPLIT = re.compile(r"@.*@|//[^@]*/.*@")
 _SETTINGS = (
     "SET LOCAL TimeZone = 'UTC'; SET LOCAL DateStyle = 'ISO, YMD'; SET LOCAL synchronous_commit = on;"
     " SET LOCAL lock_timeout = '60s'; SET LOCAL statement_timeout = 0;"
@@ -90,6 +93,10 @@ class Postgres:
             msg = "the address is no PostgreSQL URL, or has an option that libpq does not know"
             step = "Give postgresql://HOST:PORT/DATABASE?user=NAME, special characters as %XX."
             raise LandingZoneError(msg, next_step=step) from None
+        if _SPLIT.search(url.partition("?")[0]):
+            msg = "the address has a character in its user, password or database that has a meaning there"
+            step = "Write @ as %40, / as %2F and : as %3A, or leave the password to PGPASSWORD or .pgpass."
+            raise LandingZoneError(msg, next_step=step)
         self._options = {**_CONNECTION, **told}
         if "PGCONNECT_TIMEOUT" not in os.environ:
             self._options.setdefault("connect_timeout", "10")

@@ -25,6 +25,7 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.export.sinks.jdbc.database import (
+    BEGIN_ANEW,
     LATER_COLUMNS,
     MAKE_POSITIONS,
     MAKE_TABLES,
@@ -191,7 +192,13 @@ class SqliteSession:
         return max(done.rowcount, 0)
 
     def widen(self, place: Place, wider: Sequence[Field]) -> None:
-        """Make the table anew, as SQLite changes no types; its indexes and triggers too."""
+        """Make the table anew, as SQLite changes no types; its indexes and triggers too.
+
+        Raises:
+            SchemaError: somebody has added a column that says more than a name and a type, which would be lost.
+
+        """
+        self._check_plain(place)
         columns = self.columns(place) or ()
         types = dict(columns) | {field.name: _TYPES.of(field.kind) for field in wider}
         values = {name: quote(name) for name, _ in columns}
@@ -216,6 +223,17 @@ class SqliteSession:
         self.run(f"ALTER TABLE {new} RENAME TO {place.sql}")
         for (statement,) in made:
             self.run(statement)
+
+    def _check_plain(self, place: Place) -> None:
+        """See that a table's columns have nothing but names and types, as ours."""
+        found = self.run(
+            "SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 0 OR dflt_value IS NOT NULL",
+            place.table,
+        )
+        if found:
+            msg = "somebody has added a column that would be lost: types widen, for which SQLite makes the table anew"
+            step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
+            raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
     def take_out(self, place: Place, fields: Sequence[Field]) -> int:
         """Compare column by column, as `IS` holds NULL for equal to NULL."""

@@ -23,6 +23,7 @@ LONGEST_TRANSACTION = (
     15 * 60 * 1000
 )  # milliseconds: what a broker allows unless it is told otherwise
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+MESSAGE_BYTES = "message.max.bytes"
 _PASSED = ("broker.address.", "client.", "sasl.", "security.", "socket.", "ssl.")
 _PASSED_TOO = ("enable.ssl.certificate.verification", "metadata.max.age.ms", "retry.backoff.ms")
 _PRODUCER = (
@@ -30,7 +31,7 @@ _PRODUCER = (
     "compression.level",
     "compression.type",
     "linger.ms",
-    "message.max.bytes",
+    MESSAGE_BYTES,
     TRANSACTION_TIMEOUT,
 )
 _FREE_TEXT = "sasl.oauthbearer.config"  # librdkafka quotes it in errors, secrets and all
@@ -121,7 +122,8 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
     passed = {**_from(os.environ if environment is None else environment), **options}
     producer = {TRANSACTION_TIMEOUT: str(LONGEST_TRANSACTION), "compression.type": "lz4"}
     producer |= {name: value for name, value in passed.items() if name in _PRODUCER}
-    _count(producer, TRANSACTION_TIMEOUT)
+    for number in (TRANSACTION_TIMEOUT, MESSAGE_BYTES):
+        _count(producer, number)
     return Address(
         brokers=brokers,
         topic=topic,

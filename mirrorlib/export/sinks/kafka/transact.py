@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mirrorlib.errors import StoreError
+from mirrorlib.export.sinks.kafka.address import MESSAGE_BYTES
 from mirrorlib.export.sinks.kafka.cluster import client_conf
 from mirrorlib.export.sinks.kafka.messages import Message
 from mirrorlib.export.sinks.kafka.trouble import FENCED, TOO_LARGE, Scene, error_of, told
@@ -110,6 +111,7 @@ class Transactions:
         self._sent = 0
         self._began = 0.0
         self._committing = False
+        largest = int(address.producer.get(MESSAGE_BYTES, 0)) >> 10
         with told(scene, "connect"):
             self._producer = Producer(
                 {
@@ -117,7 +119,9 @@ class Transactions:
                     **address.producer,
                     "transactional.id": name,
                     "partitioner": "murmur2_random",  # where Java's producers put the same key
-                    "queue.buffering.max.kbytes": _QUEUE_KB,
+                    "queue.buffering.max.kbytes": max(
+                        _QUEUE_KB, 2 * largest
+                    ),  # or it waits for ever
                     "delivery.report.only.error": True,
                     "on_delivery": self._heard.refusal_of,
                 }
