@@ -11,17 +11,20 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.columns import needs_mapping, to_columns
+from mirrorlib.apply.columns import needs_mapping
 from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, keys_property, stored_keys
 from mirrorlib.apply.properties import MAPPING, feed_properties, to_sql
 from mirrorlib.apply.table import find_location, open_log
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
+from mirrorlib.export.sinks.nested import names_in, to_ddl
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import timedelta
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField
 
     from mirrorlib.apply.log import Commit, TableLog
     from mirrorlib.derive.place import Place
@@ -71,12 +74,14 @@ def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
         SchemaError: its columns are.
 
     """
-    fields = [(field.name, field.dataType.simpleString()) for field in rows.schema.fields]
+    from pyspark.sql.types import StructField, TimestampType
+
+    fields = list(rows.schema.fields)
     if DELETED_AT in rows.columns:
         msg = "a column has a name that the current view needs"
         raise KeysError(msg, table=view.place.shown, column=DELETED_AT, next_step="Rename it.")
     if view.keys.deleted is not None:
-        fields.append((DELETED_AT, "timestamp"))
+        fields.append(StructField(DELETED_AT, TimestampType()))
     _make_table(session, view, fields)
     detail = session.sql(f"DESCRIBE DETAIL {view.sql}").collect()[0]
     properties = dict(detail["properties"])
@@ -88,18 +93,27 @@ def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     return str(detail["id"])
 
 
-def _make_table(session: SparkSession, view: View, fields: list[tuple[str, str]]) -> None:
-    columns = to_columns(fields)
+def _make_table(session: SparkSession, view: View, fields: Sequence[StructField]) -> None:
     properties = {
         **feed_properties(_FEED_DAYS),
         **keys_property(view.keys),
         **_view_property(view),
     }
-    if any(needs_mapping(column.name) for column in columns):
+    if _need_mapping(fields):
         properties[MAPPING] = "name"
-    ddl = ", ".join(column.ddl for column in columns)
     told = to_sql(properties)
-    session.sql(f"CREATE TABLE IF NOT EXISTS {view.sql} ({ddl}) USING delta TBLPROPERTIES ({told})")
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS {view.sql} ({_ddl(fields)}) USING delta TBLPROPERTIES ({told})"
+    )
+
+
+def _need_mapping(fields: Sequence[StructField]) -> bool:
+    """Say whether a name, on any level, can be carried by column mapping alone."""
+    return any(needs_mapping(n) for f in fields for n in (f.name, *names_in(f.dataType)))
+
+
+def _ddl(fields: Sequence[StructField]) -> str:
+    return ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
 
 
 def _view_property(view: View) -> dict[str, str]:
@@ -143,7 +157,7 @@ def _read_arrival(told: str, table: str) -> tuple[str, ...]:
 def _fit_columns(
     session: SparkSession,
     view: View,
-    fields: list[tuple[str, str]],
+    fields: Sequence[StructField],
     properties: Mapping[str, str],
 ) -> None:
     """Add the columns that a changelog has got since.
@@ -153,25 +167,24 @@ def _fit_columns(
 
     """
     there = {f.name: f.dataType.simpleString() for f in session.table(view.sql).schema.fields}
-    wants = dict(fields)
-    new = {name: kind for name, kind in fields if name not in there}
+    wants = {field.name: field.dataType.simpleString() for field in fields}
+    new = [field for field in fields if field.name not in there]
     odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
     if odd is not None:
         found = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
         raise SchemaError(msg, table=view.place.shown, column=odd, found=found, next_step=step)
-    columns = to_columns(new.items())
-    if not columns:
+    if not new:
         return
     wanted = {}
-    if MAPPING not in properties and any(needs_mapping(column.name) for column in columns):
+    if MAPPING not in properties and _need_mapping(new):
         wanted[MAPPING] = "name"
-    if any(column.sql_type == "timestamp_ntz" for column in columns):
+    if any("timestamp_ntz" in wants[field.name] for field in new):
         wanted["delta.feature.timestampNtz"] = "supported"
     if wanted:
         session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-    session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({', '.join(c.ddl for c in columns)})")
+    session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({_ddl(new)})")
 
 
 def check_owner(session: SparkSession, view: View) -> int:

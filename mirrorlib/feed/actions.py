@@ -144,7 +144,7 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         and merge
         and {inserted, updated, deleted} == {"0"}
         and (bool(images) or not _is_copy(actions)),  # every change but a plain append has images
-        rows=_rows(metrics) if changes else 0,
+        rows=_rows(metrics, replaces=_replaces(info, actions)) if changes else 0,
         pairs=changes
         and not (merge and "0" in {inserted, deleted})
         and info.get("operation") not in _ONE_KIND
@@ -249,9 +249,19 @@ def _here(paths: Sequence[str] | Iterator[str]) -> Iterator[str]:
     return (unquote(path) for path in paths if not _ELSEWHERE.match(path))
 
 
-def _rows(metrics: Mapping[str, Any]) -> int | None:
-    """Add up the rows that a commit says it changed: a MERGE tells three kinds, all others one."""
-    for names in (_MERGED, ("numUpdatedRows",), ("numDeletedRows",), ("numOutputRows",)):
+def _replaces(info: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> bool:
+    """Say whether a commit took files away whose rows it does not tell one by one, as an overwrite does."""
+    told = info.get("operation") in {"MERGE", "UPDATE", "DELETE"}
+    return not told and any("remove" in action for action in actions)
+
+
+def _rows(metrics: Mapping[str, Any], *, replaces: bool) -> int | None:
+    """Add up the rows that a commit says it changed: a MERGE tells three kinds, all others one.
+
+    What replaces rows has to tell those that went and those that came; most say the latter alone.
+    """
+    each = (_MERGED, ("numUpdatedRows",), ("numDeletedRows",), ("numOutputRows",))
+    for names in (("numDeletedRows", "numOutputRows"),) if replaces else each:
         if all(str(metrics.get(name, "")).isdecimal() for name in names):
             return sum(int(metrics[name]) for name in names)
     return None

@@ -42,9 +42,14 @@ def physical_name(column: Mapping[str, Any]) -> str:
 
 
 def spans(before: Metadata, became: Metadata) -> bool:
-    """Say whether rows of both can be read in one go: all that was there still is, under its name and type."""
+    """Say whether rows of both can be read in one go: all that was there still is, under its name and type.
+
+    And in files or their folders as it was: Delta takes the newest partition columns for those of every file.
+    """
     return before is became or (
-        before.mapped == became.mapped and _holds(before.schema, became.schema)
+        before.mapped == became.mapped
+        and before.partitions == became.partitions
+        and _holds(before.schema, became.schema)
     )
 
 
@@ -57,6 +62,8 @@ def widens(before: Metadata, became: Metadata) -> bool:
 
 def keeps(before: Metadata, became: Metadata) -> bool:
     """Say whether rows that nobody has touched read as before: all columns that were there are the very same."""
+    if before.partitions != became.partitions:
+        return False
     now = {fold_name(field["name"]): field for field in became.schema["fields"]}
     return all(
         (field := now.get(fold_name(was["name"]))) is not None

@@ -44,7 +44,8 @@ def stream_feed(
         after: begin with what came after this version or moment, as for `read_feed`: the version that
             the target has, when a checkpoint is lost. Without it the table's rows come first, as inserts.
         checkpoint: the location that the query keeps its progress in, its `checkpointLocation`. Where it has any,
-            *after* counts for nothing, and what is proven is what the query has still to read.
+            *after* counts for nothing, and what is proven is what the query has still to read. A query that is
+            begun again with a later *after* needs it: without it Delta refuses to go on.
         max_files: files a micro-batch; a commit is taken whole, however many it has.
         max_bytes: bytes a micro-batch; the same.
 
@@ -76,7 +77,11 @@ def stream_feed(
         before = _prove_from(found, after)
         # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
         first = min(before + 1, commits.newest)
-        rows = found.load(reader.option("startingVersion", first)).where(f"{VERSION} > {before}")
+        rows = found.load(reader.option("startingVersion", first))
+        if (
+            first == before
+        ):  # no more than this one is left out: a query may have progress that is older
+            rows = rows.where(f"{VERSION} <> {before}")
     else:
         before = commits.newest
         rows = found.load(reader)

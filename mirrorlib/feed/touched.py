@@ -32,6 +32,7 @@ FIRST, LAST = "_mirror_first", "_mirror_last"
 NOWHERE = -1  # the place of what an update that changes nothing took and gave
 _MOST_BYTES = 256 << 20  # of files: each is read here
 _MOST_KEPT = 256 << 20  # bytes of rows that are put in order
+_MOST_VALUES = 32_000_000  # of the rows that are read a second time: files that compress well are many times their size
 _AT_ONCE = 4  # files
 _PLACE = "_mirror_place"
 _COUNT = "count_all"
@@ -59,7 +60,10 @@ def find_touched(
     if floating or sum(file.size for file in files) > _MOST_BYTES:
         return None
     try:
-        several = _touched_in_several(_read(commits, files, narrow, _things), keys)
+        things = _read(commits, files, narrow, _things)
+        if len(things) * len(columns) > _MOST_VALUES:
+            return None
+        several = _touched_in_several(things, keys)
         suspects = partial(_suspects, several=several)
         rows = _read(commits, files, columns, suspects)
         return None if rows.nbytes > _MOST_KEPT else _ends(rows.combine_chunks(), keys)
@@ -113,8 +117,11 @@ def _things(rows: pa.Table) -> pa.ChunkedArray:
 
 def _touched_in_several(things: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Name the keys that several things happened to."""
-    found = things.select(keys).group_by(keys).aggregate([([], _COUNT)])
-    return found.filter(pc.greater(found.column(_COUNT), 1)).drop_columns([_COUNT])
+    numbered = [str(place) for place in range(len(keys))]  # a key may have the name of the count
+    found = things.select(keys).rename_columns(numbered).group_by(numbered)
+    counted = found.aggregate([([], _COUNT)])
+    several = counted.filter(pc.greater(counted.column(_COUNT), 1)).select(numbered)
+    return several.rename_columns(keys)
 
 
 def _pairs(rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:

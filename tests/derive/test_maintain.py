@@ -525,3 +525,24 @@ def test_only_a_feed_is_taken_for_one(spark: SparkSession) -> None:
         KeysError, match="column _mirror_deleted: a column has a name that is needed"
     ):
         key_feed(feed, "id")
+
+
+def test_nested_columns_are_kept(spark: SparkSession, view: str) -> None:
+    """Those that the table is made with, and those that come later."""
+    columns = (
+        "id int, gone boolean, at int, tags array<string>, s struct<`a b`:int,c:timestamp_ntz>"
+    )
+    keys = {"cdc": True, "deleted": "gone", "order_by": "at"}
+    first = spark.createDataFrame([(1, False, 1, ["x"], (2, None))], columns)
+    maintain_current_view(key_by(first, "id", **keys), view)
+    later = spark.createDataFrame(
+        [(2, False, 2, [], (3, None), {"k": 4})], f"{columns}, m map<string,int>"
+    )
+
+    maintain_current_view(key_by(later, "id", **keys), view)
+
+    found = {
+        row["id"]: (row["tags"], row["s"][0], row["m"])
+        for row in read_current_view(spark, view).collect()
+    }
+    assert {1: (["x"], 2, None), 2: ([], 3, {"k": 4})} == found

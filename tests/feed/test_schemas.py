@@ -8,6 +8,8 @@ import pytest
 
 import mirrorlib
 from feeds import FEED, Table, told
+from mirrorlib.errors import FeedError
+from mirrorlib.feed.place import find_feed_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,3 +108,48 @@ def test_a_widened_table_is_found_by_the_names_that_the_session_uses(
         spark.sql("USE default")
         spark.sql("DROP TABLE default.wide")
         spark.sql("DROP DATABASE `2feeds` CASCADE")
+
+
+def test_files_of_another_partition_are_read_as_they_were_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Delta would take the newest partition columns for those of every file, and tell the older ones as NULL."""
+    table = str(tmp_path / "t")
+    spark.sql(
+        f"CREATE TABLE delta.`{table}` (id bigint, day string, region string) USING delta PARTITIONED BY (day) "
+        "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    rows = spark.createDataFrame(
+        [(1, "mon", "x"), (2, "tue", "y")], "id bigint, day string, region string"
+    )
+    rows.write.format("delta").mode("append").save(table)
+    again = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    again.partitionBy("region").save(table)
+    rows.where("id = 2").write.format("delta").mode("append").save(table)
+
+    first = mirrorlib.read_feed(spark, table, after=0, until=1)
+    last = mirrorlib.read_feed(spark, table, after=2)
+
+    assert {(1, "mon", "x"), (2, "tue", "y")} == {tuple(row)[:3] for row in first.collect()}
+    assert [(2, "tue", "y")] == [tuple(row)[:3] for row in last.collect()]
+    with pytest.raises(FeedError, match="version 2"):
+        mirrorlib.read_feed(spark, table, after=0)
+
+
+def test_what_an_overwrite_took_away_is_not_counted_as_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its metrics tell what it wrote; a receiver that took that for all would take a table for a few rows."""
+    table = str(tmp_path / "t")
+    feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    for statement in (
+        f"CREATE TABLE delta.`{table}` (id bigint, v string) USING delta {feed}",
+        f"INSERT INTO delta.`{table}` SELECT id, 'a' FROM range(100)",
+        f"INSERT OVERWRITE delta.`{table}` VALUES (1, 'b')",
+        f"DELETE FROM delta.`{table}` WHERE id = 1",
+    ):
+        spark.sql(statement)
+
+    commits = find_feed_table(spark, table).commits
+
+    assert [100, None, 1] == [commits.read(version).rows for version in (1, 2, 3)]
