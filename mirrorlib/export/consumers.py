@@ -217,7 +217,8 @@ def _begin_again(registry: Registry, start_at: int | None, table_id: str) -> Non
     if stream is None:  # dropped a moment ago
         return
     kept = {name: getattr(stream, name) for name in ("to", "mode", "net", "on_expired")}
-    registry.begin({**kept, "start_at": start_at, "table_id": table_id}, stream.ordinal + 1)
+    told = {"start_at": start_at, "table_id": table_id, "first_table_id": stream.lineage}
+    registry.begin({**kept, **told}, stream.ordinal + 1)
     registry.forget_scratch()
     registry.forget_status()
 

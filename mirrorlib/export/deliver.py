@@ -96,6 +96,7 @@ def _register(courier: Courier) -> Stream:
             "start_at": start_at,
             "table_id": commits.metadata_at(commits.newest).id,
             "on_expired": wishes.on_expired,
+            "first_table_id": courier.registry.forgotten_lineage(),
         },
         courier.registry.forgotten() + 1,
     )

@@ -48,6 +48,7 @@ class Stream:
         table_id: the Delta table's id when it began.
         on_expired: what happens when changes that it has not read are gone.
         began_at: ISO 8601, UTC.
+        first_table_id: the Delta table's id when the first stream began; "" where that is *table_id*.
 
     """
 
@@ -62,6 +63,12 @@ class Stream:
     table_id: str
     on_expired: OnExpired
     began_at: str
+    first_table_id: str = ""
+
+    @property
+    def lineage(self) -> str:
+        """Return what streams of one consumer and table share, and those of another target's table do not."""
+        return self.first_table_id or self.table_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ reads what the first has written.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -55,15 +56,22 @@ class Registry:
 
     def forgotten(self) -> int:
         """Return how many streams there were before the consumer was dropped; 0 when it never was."""
-        path = f"{self.folder}/{_FORGOTTEN}"
-        data = self.state.read(path)
-        if data is None:
-            return 0
-        count = check_format(data, path, self.table).get("ordinal")
+        told = self._forgotten()
+        count = told.get("ordinal") if told else 0
         if isinstance(count, int):
             return count
         msg = "the registry lacks a value"
+        path = f"{self.folder}/{_FORGOTTEN}"
         raise JournalError(msg, table=self.table, file=path, found="ordinal")
+
+    def forgotten_lineage(self) -> str:
+        """Return the lineage of the streams before the consumer was dropped; "" where that is not known."""
+        return str(self._forgotten().get("lineage", ""))
+
+    def _forgotten(self) -> Mapping[str, Any]:
+        path = f"{self.folder}/{_FORGOTTEN}"
+        data = self.state.read(path)
+        return {} if data is None else check_format(data, path, self.table)
 
     @property
     def is_registered(self) -> bool:
@@ -143,11 +151,14 @@ class Registry:
     def forget(self) -> None:
         """Remove all but the lease; the streams go first: what is left without them is nobody's.
 
-        How many there were stays: receivers know by a stream's number whether it is a late one.
+        How many there were stays, and their lineage: receivers know by them whether a stream is a late one.
         """
         names = self._streams()
         if names:  # of the name, as what it holds may be damaged
-            told = {"format": FORMAT, "ordinal": int(PurePosixPath(names[-1]).stem)}
+            told: dict[str, Any] = {"format": FORMAT}
+            told["ordinal"] = int(PurePosixPath(names[-1]).stem)
+            with contextlib.suppress(JournalError):
+                told["lineage"] = self._value(Stream, names[-1]).lineage
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()

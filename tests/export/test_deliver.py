@@ -527,6 +527,21 @@ def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
     assert 4 == again.ordinal  # one more than it had come to: receivers go by it
 
 
+def test_streams_of_a_consumer_share_their_lineage(source: Source) -> None:
+    """Though the table was made anew, or the consumer dropped since: receivers know a late runner by it."""
+    wanted = {"to": "", "mode": "", "net": False, "start_at": None, "on_expired": "fail"}
+    source.registry.begin({**wanted, "table_id": "of a table that was there before"}, 1)
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    rewound = source.registry.newest_stream()
+    mirrorlib.drop_consumer(source.target, "lake")
+    assert source.export().state == "current"
+    again = source.registry.newest_stream()
+    for ordinal, stream in ((2, rewound), (3, again)):
+        assert stream is not None
+        assert (ordinal, "of a table that was there before") == (stream.ordinal, stream.lineage)
+        assert stream.table_id != stream.lineage
+
+
 def test_a_stream_comes_after_another_by_its_number() -> None:
     """A late runner's clock makes it no newer; the moment tells where the consumer's numbers were lost."""
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from export import kafka_broker
 from little import child_environment
+from mirrorlib.apply.sessions import lend_session
 from mirrorlib.errors import (
     LandingZoneError,
     SchemaError,
@@ -36,9 +38,10 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.export.consumers import drop_consumer, rewind_consumer
-from mirrorlib.export.record import Stream
+from mirrorlib.export.record import Plan, Stream
 from mirrorlib.export.registry import Registry
 from mirrorlib.export.run import export_tables
+from mirrorlib.export.sink import Delivery
 from mirrorlib.export.sinks.kafka import open_sink
 from mirrorlib.export.sinks.kafka.address import parse_address
 from mirrorlib.export.sinks.kafka.messages import Message
@@ -48,7 +51,7 @@ from mirrorlib.export.sinks.kafka.transact import Headers, Transactions, transac
 from mirrorlib.export.sinks.open import shown_url
 from mirrorlib.keys.value import Keys
 from mirrorlib.landing.names import TableName, parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import LocalStore, open_store
 from servers import lack
 
 if TYPE_CHECKING:
@@ -504,6 +507,108 @@ def wait_for_refusal(producer: Producer, topic: str) -> None:
         pytest.fail("nobody fenced it off")
 
 
+class Runner:
+    """Delivers windows of a row to a topic as a runner does, with a receiver of its own."""
+
+    def __init__(self, spark: SparkSession, scratch: Path, address: str) -> None:
+        self._spark, self._scratch = spark, scratch
+        self.sink: Any = open_sink(address, "")
+
+    def deliver(self, stream: Stream, window: int) -> int:
+        """Deliver a window: the first is a snapshot, later ones insert."""
+        kind = "snapshot" if window == 1 else "changes"
+        told = {"attempt": "a", "table_id": stream.table_id, "keys": ("id",), "reset": False}
+        moments = {"until_at": "2026-01-01T00:00:00+00:00", "planned_at": ""}
+        bounds = {"kind": kind, "after": window - 1, "until": window}
+        plan: Any = {"stream": stream.uuid, "number": window, **told, **moments, **bounds}
+        columns = "id int, _change_type string, _commit_version bigint, _commit_timestamp timestamp"
+        rows = [(window, "insert", window, datetime(2026, 1, 1, tzinfo=UTC))]
+        with lend_session(self._spark) as spark:
+            delivery = Delivery(
+                spark=spark,
+                stream=stream,
+                plan=Plan(**plan),
+                frame=spark.createDataFrame(rows, columns),
+                scratch=LocalStore(self._scratch),
+                folder="a",
+            )
+            delivered: int = self.sink.deliver(delivery)
+            return delivered
+
+
+def rewound(stream: Stream, **facts: Any) -> Stream:
+    """Begin the stream that follows on one whose consumer was rewound."""
+    told = {"ordinal": stream.ordinal + 1, "first_table_id": stream.lineage, **facts}
+    return replace(stream, **{"uuid": f"{stream.uuid}+", **told})
+
+
+LATER = "began later writes to topic"
+
+
+def test_a_late_runner_that_begins_last_delivers_nothing(
+    broker: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nobody fences it off, so the records tell it; the table was made anew before the consumer was rewound."""
+    address = f"//{broker.address}/begins-last"
+    early, late, later = (Runner(spark, tmp_path, address) for _ in "abc")
+    first = a_stream("begins last")
+    second = rewound(first, table_id="made anew", began_at="2026-01-02T00:00:00+00:00")
+    assert 1 == early.deliver(first, 1)
+    assert 1 == later.deliver(second, 1)
+
+    with pytest.raises(TableBusyError, match="another runner has taken over"):
+        early.deliver(first, 2)
+    for runner in (early, late, late):
+        with pytest.raises(TableBusyError, match=LATER):
+            runner.deliver(first, 2)
+    with pytest.raises(TableBusyError, match=LATER):
+        late.sink.position(first)
+    with pytest.raises(TableBusyError, match="another runner has taken over"):
+        later.deliver(second, 2)  # the late one has begun, no more
+    assert 1 == later.deliver(second, 2)
+    assert 0 == later.deliver(second, 2)
+    assert {first.uuid: 1, second.uuid: 2} == check_windows(read(broker, "begins-last"))
+
+
+@pytest.mark.thorough
+def test_records_tell_streams_apart_by_number_and_table(
+    broker: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whatever clocks say; the same names in another target are another table; state that was lost begins with 1."""
+    address = f"//{broker.address}/by-number"
+    first = replace(a_stream("by number"), began_at="2099-01-01T00:00:00+00:00", ordinal=4)
+    second = rewound(first, began_at="2026-01-02T00:00:00+00:00")
+    elsewhere = replace(first, uuid="elsewhere", table_id="of another target", ordinal=1)
+    anew = replace(first, uuid="anew", ordinal=1, began_at="2099-01-03T00:00:00+00:00")
+    again = rewound(anew)
+    for stream in (first, second, elsewhere, anew, again):
+        assert 1 == Runner(spark, tmp_path, address).deliver(stream, 1)
+        if stream is second:
+            with pytest.raises(TableBusyError, match=LATER):
+                Runner(spark, tmp_path, address).deliver(first, 2)
+    for stream in (elsewhere, again):
+        assert 1 == Runner(spark, tmp_path, address).deliver(stream, 2)
+    with pytest.raises(TableBusyError, match=LATER):
+        Runner(spark, tmp_path, address).deliver(anew, 2)
+
+
+@pytest.mark.thorough
+def test_records_of_an_older_version_say_nothing_of_order(
+    broker: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Streams go on from them; with its next window a stream is known."""
+    address = f"//{broker.address}/older"
+    first = a_stream("older")
+    second = rewound(first, began_at="2026-01-02T00:00:00+00:00")
+    for stream in (first, second):
+        deliver_nothing(address, stream, window=1)
+    assert (1, 1) == tuple(open_sink(address, "").position(stream) for stream in (first, second))
+    assert 1 == Runner(spark, tmp_path, address).deliver(first, 2)
+    assert 1 == Runner(spark, tmp_path, address).deliver(second, 2)
+    with pytest.raises(TableBusyError, match=LATER):
+        Runner(spark, tmp_path, address).deliver(first, 3)
+
+
 @pytest.mark.thorough
 def test_a_reset_is_told_to_every_partition(
     broker: Any, spark: SparkSession, history: Path, tmp_path: Path
@@ -936,6 +1041,7 @@ def test_fencing_is_by_table_consumer_and_topic() -> None:
         replace(stream, table_id="another"),
     ):
         names.add(transactional_id(other, "t"))
+    names.add(transactional_id(rewound(stream, table_id="made anew"), "t"))
     names.add(transactional_id(stream, "u"))
     assert 5 == len(names)
     assert all(name.startswith("mirrorlib.") for name in names)

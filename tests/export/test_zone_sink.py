@@ -6,6 +6,7 @@ import io
 import json
 import random
 from collections import Counter
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -27,6 +28,7 @@ from mirrorlib.export.sinks.zone import ZoneSink, known
 from mirrorlib.export.sinks.zone.batch import Batch
 from mirrorlib.export.sinks.zone.changes import change_rows
 from mirrorlib.export.sinks.zone.counts import COUNT, check_whole
+from mirrorlib.landing.publish.claims import Place
 from mirrorlib.store import LocalStore, Store
 from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay
 from publishing import memory_store
@@ -386,6 +388,94 @@ def test_two_runners_of_one_reset_publish_it_once(windows: Windows) -> None:
             break
         met += 1
     assert met >= 6  # keys, content, claim, record, name, former keys
+
+
+CLAIM, NAME = 4, 6  # what a delivery writes to the zone: keys, schema, content, claim, record, name
+
+
+def begin_twice(windows: Windows) -> Windows:
+    """Publish a snapshot by a stream, and begin the one that its consumer was rewound to."""
+    windows.deliver((1, INSERT, 1, "a"), (1, INSERT, 2, "b"), kind="snapshot")
+    return windows.follower("two", "2026-01-02", ordinal=2)
+
+
+@pytest.mark.parametrize(
+    "at",
+    [1, *(pytest.param(at, marks=pytest.mark.thorough) for at in range(2, NAME + 1))],
+)
+def test_a_late_runner_publishes_nothing_behind_a_later_stream(windows: Windows, at: int) -> None:
+    """The new stream's snapshot comes before the n-th write of the old one's runner, which has collected its window."""
+    later = begin_twice(windows)
+    claimed = at > CLAIM
+
+    def rewound() -> None:
+        later.deliver((2, INSERT, 1, "a"), (2, INSERT, 7, "x"), kind="snapshot")
+
+    late = ZoneSink(Dying(windows.zone, at, rewound))  # type: ignore[arg-type]
+    with pytest.raises(TableBusyError, match="began later") if not claimed else nullcontext():
+        windows.deliver((2, INSERT, 7, "x"), (2, DELETE, 1, "a"), sink=late)
+    assert [(1, "a"), (7, "x")] == windows.rows()
+    assert (3 if claimed else 2) == len(change_files(windows.zone))
+    later.deliver((3, PRE, 7, "x"), (3, POST, 7, "y"), (3, INSERT, 3, "c"))
+    assert [(1, "a"), (3, "c"), (7, "y")] == windows.rows()
+    later.deliver((4, INSERT, 9, "z"), kind="snapshot", reset=True)
+    assert [(9, "z")] == windows.rows()
+
+
+def test_what_was_noted_is_not_written_over_by_a_late_runner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the same window, which another runner has folded since, or of another window."""
+    monkeypatch.setattr(known, "_MOST_FILES", 1)
+    zone, place = memory_store(), Place(table=TABLE, folder=FOLDER)
+    table = mirrorlib.LandingZoneWriter(zone).table(TABLE, keys=["id"])
+    facts: dict[str, Any] = {"consumer": "lake", "table": TABLE, "stream": "one", "table_id": "T"}
+    facts |= {"began_at": "2026-01-01", "keys": ("id",)}
+    batches = [Batch(number=number, until=number, **facts) for number in (1, 2)]
+    windows = [feed([(number, INSERT, {"id": number, "v": "a"})]) for number in (1, 2)]
+
+    def note(batch: Batch, window: pa.Table, number: int) -> known.KnownKeys:
+        keys = known.KnownKeys(zone, place, ["id"], batch)
+        keys.note(number, window, change_rows(window, ["id"], "t"), replaces=False)
+        return keys
+
+    for number, (batch, window) in enumerate(zip(batches, windows, strict=True), 1):
+        keys = note(batch, window, number)
+        table.write(change_rows(window, ["id"], "t"), batch_id=batch.id, follows=number - 1)
+        keys.compact(number)
+    listed = zone.list_folder(f"{FOLDER}/_mirrorlib/export/keys")
+    assert listed is not None
+    assert [f"{2:020d}.parquet"] == [file.name for file in listed.files]
+    other = Batch(number=9, until=9, **facts)
+    for batch, window in ((batches[1], windows[1]), (other, feed([(9, DELETE, {"id": 1})]))):
+        note(batch, window, 2)
+        assert [1, 2] == keys.read(2)["id"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "at",
+    [1, *(pytest.param(at, marks=pytest.mark.thorough) for at in range(2, NAME + 1))],
+)
+def test_a_snapshot_deletes_what_a_late_runner_has_published_meanwhile(
+    windows: Windows, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new stream's runner looks again, and makes its file anew; keys that were folded are known too."""
+    monkeypatch.setattr(known, "_MOST_FILES", 1)
+    later = begin_twice(windows)
+
+    def late() -> None:
+        with suppress(TableBusyError):
+            windows.deliver((2, INSERT, 7, "x"), (2, DELETE, 1, "a"))
+
+    snapshot = [(2, INSERT, 2, "b"), (2, INSERT, 7, "x")]
+    first = ZoneSink(Dying(windows.zone, at, late))  # type: ignore[arg-type]
+    later.deliver(*snapshot, sink=first, kind="snapshot")
+    assert [(2, "b"), (7, "x")] == windows.rows()
+    assert (3 if at <= CLAIM else 2) == len(change_files(windows.zone))
+    later.deliver((3, DELETE, 7, "x"), (3, INSERT, 3, "c"))
+    assert [(2, "b"), (3, "c")] == windows.rows()
+    later.deliver((4, INSERT, 9, "z"), kind="snapshot", reset=True)
+    assert [(9, "z")] == windows.rows()
 
 
 @pytest.mark.thorough

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
 from mirrorlib.landing.footer import open_parquet
 from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
 from mirrorlib.landing.publish.claims import (
@@ -81,6 +81,7 @@ def publish_next(
         ChangeFileError: what was published is not what was sent.
         FileChangedError: the batch's id was used for other content.
         StoreError: the store failed; repeat the call.
+        TableBusyError: the number that it has to be is another batch's.
 
     """
     number = newest_number(zone, place) if after is None else after
@@ -89,6 +90,10 @@ def publish_next(
         _sweep(zone, place)
     claim = None
     while (found := _find(zone, place, call)) is None:
+        if call.follows not in {None, number}:
+            if claim is not None:
+                zone.delete(claim.staged)
+            raise _overtaken(place, number)
         if claim is None:
             claim = _staged(zone, place, call, content, number + 1)
         claim = _numbered(claim, number + 1)
@@ -267,6 +272,13 @@ def _damaged(place: Place, claim: Claim, size: int) -> ChangeFileError:
     return ChangeFileError(
         msg, table=place.table, file=claim.file, found=f"{size:,} bytes", next_step=step
     )
+
+
+def _overtaken(place: Place, number: int) -> TableBusyError:
+    msg = "another batch was published since the caller looked at the table folder"
+    found = sequence_name(number) if number else "no file"
+    step = "See what follows on it, and publish that."
+    return TableBusyError(msg, table=place.table, found=found, next_step=step)
 
 
 def _sweep(zone: Store, place: Place) -> None:

@@ -121,6 +121,7 @@ class Call:
         note: the path of the note that the call has returned; None for a batch with an id, which is
             the same batch for ever.
         token: random; tells whose note it is.
+        follows: the number that its file has to follow on; None where any that is free will do.
 
     """
 
@@ -129,6 +130,7 @@ class Call:
     fingerprint: str
     note: str | None = None
     token: str = ""
+    follows: int | None = None
 
     def following(self, fingerprint: str) -> Call:
         """Give the next batch of the same call, for calls that bring several: they return together, by one note."""

@@ -57,6 +57,7 @@ class LandingTable:
         batch_id: str | None = None,
         *,
         force: bool = False,
+        follows: int | None = None,
     ) -> Published:
         """Publish rows as one change file, or one for each partition.
 
@@ -70,6 +71,8 @@ class LandingTable:
                 content until a call with them has returned; of calls with equal rows that several
                 writers make at the same moment, each one that returns has a file of its own.
             force: Publish although it changes the schema in a way that stops a Fabric table.
+            follows: Publish behind the file of this number (0: as the first), or not at all: for rows that are
+                right there only. Partition folders count each for itself. None: behind what there is.
 
         Raises:
             ChangeFileError: a file cannot be read, or what was published is not what was sent.
@@ -78,10 +81,12 @@ class LandingTable:
             MetadataError: the table was declared otherwise before.
             SchemaError: the rows do not go with the format, or with what was published before.
             StoreError: the store failed; call again with the same rows.
+            TableBusyError: another file follows there; nothing was published.
 
         """
         with _naming(data):
-            return self._publish(self._take(data, marker), batch_id, force=force)
+            rows = self._take(data, marker)
+            return self._publish(rows, batch_id, force=force, follows=follows)
 
     def write_files(
         self,
@@ -205,12 +210,14 @@ class LandingTable:
         names = dict.fromkeys((*self._keys(rows.data), *by))
         return replace(rows, data=rows.data.select(list(names)))
 
-    def _publish(self, rows: Rows, batch_id: str | None, *, force: bool) -> Published:
+    def _publish(
+        self, rows: Rows, batch_id: str | None, *, force: bool, follows: int | None = None
+    ) -> Published:
         """Check and encode everything, declare the table, then publish lane by lane."""
         draft = self._declared(rows, force=force)
         fingerprint = fingerprint_rows(rows)
         while True:
-            call = self._call(fingerprint, batch_id)
+            call = replace(self._call(fingerprint, batch_id), follows=follows)
             published = self._landed(draft, call)
             if self._returns(call):
                 return published

@@ -22,9 +22,11 @@ from mirrorlib.errors import (
     MirrorError,
     SchemaError,
     StoreError,
+    TableBusyError,
     TableNameError,
 )
 from mirrorlib.landing.listing import list_tables, order_by_number, see_folder
+from mirrorlib.landing.publish import allocate
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.store import LocalStore, Store
 from publishing import FOLDER, TABLE, batch, batches, publish, rows_of, stores, visible
@@ -113,6 +115,42 @@ def test_a_batch_id_is_published_once_for_ever(store: Store) -> None:
     assert (first.number, False) == (1, first.repeated)
     assert (again.number, True) == (1, again.repeated)
     assert ["a", "b"] == batches(store)
+
+
+def test_a_batch_that_has_to_follow_on_a_file_follows_on_it_or_is_not_published(
+    store: Store,
+) -> None:
+    """Whoever has published meanwhile; a batch that is there already is said to be there."""
+    orders, other = (LandingZoneWriter(store).table(TABLE) for _ in "ab")
+    assert 1 == orders.write(batch("a"), batch_id="one", follows=0).number
+    assert 2 == other.write(batch("b"), batch_id="two").number
+    with pytest.raises(
+        TableBusyError, match=r"another batch was published .*found 0{19}2\.parquet"
+    ):
+        orders.write(batch("c"), batch_id="three", follows=1)
+    assert orders.write(batch("b"), batch_id="two", follows=1).repeated
+    assert 3 == orders.write(batch("c"), batch_id="three", follows=2).number
+    assert ["a", "b", "c"] == batches(store)
+
+
+def test_a_batch_that_is_overtaken_before_its_claim_leaves_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its content was staged by then."""
+    orders, other = (LandingZoneWriter(store).table(TABLE) for _ in "ab")
+    claimed = allocate.write_claim
+
+    def late(*arguments: Any) -> bool:
+        monkeypatch.setattr(allocate, "write_claim", claimed)
+        other.write(batch("b"))
+        return claimed(*arguments)
+
+    monkeypatch.setattr(allocate, "write_claim", late)
+    with pytest.raises(TableBusyError, match="another batch was published"):
+        orders.write(batch("a"), follows=0)
+    assert ["b"] == batches(store)
+    staged = store.list_folder(f"{FOLDER}/_mirrorlib/staged")
+    assert staged is None or () == staged.files
 
 
 def test_a_batch_id_stands_for_one_content(store: Store) -> None:

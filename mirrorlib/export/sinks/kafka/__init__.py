@@ -25,8 +25,9 @@ Infinity, -Infinity) are strings, binary is base64, moments are ISO 8601 in UTC 
 Delivery: exactly once for consumers that read committed messages, each window as a whole; changes of one
 key in the order of their commits, as they lie in one partition. A window's transaction also carries its
 number to a compacted topic, `_mirrorlib_positions`, and has the stream's transactional id, so a runner
-that wakes up late is fenced off. A window has to be sent within `transaction.timeout.ms` (15 minutes,
-the most that brokers allow unless told otherwise); where it is too large for that, nothing of it is seen.
+that wakes up late is fenced off; one that begins late finds there that a later stream has delivered. A
+window has to be sent within `transaction.timeout.ms` (15 minutes, the most that brokers allow unless told
+otherwise); where it is too large for that, nothing of it is seen.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from mirrorlib.export.sink import comes_after
 from mirrorlib.export.sinks.kafka.cluster import client_conf
 from mirrorlib.export.sinks.kafka.trouble import Scene, told
 
@@ -42,29 +43,44 @@ class Position:
     Attributes:
         window: the number of its last committed window; 0 for none.
         begun: some stream of its consumer has delivered the table to the topic.
+        turn: its place among the streams of its lineage, by when each delivered first; from 1.
+        overtaken: the last one to deliver is a later stream.
 
     """
 
     window: int
     begun: bool
+    turn: int
+    overtaken: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What a record tells: a window's number; and whose it is, with "" for a topic that older versions did not name."""
+    """What a record tells: a window's number; and whose it is, with "" for a topic that older versions did not name.
+
+    Nor did they say which stream it is among others: then its turn is 0.
+    """
 
     window: int
     lane: tuple[str, str, str]
+    lineage: str = ""
+    turn: int = 0
+    ordinal: int = 0
+    began_at: str = ""
 
 
-def position_record(stream: Stream, plan: Plan, topic: str) -> tuple[bytes, bytes]:
-    """Write a window's number as key and value of a message."""
+def position_record(stream: Stream, plan: Plan, topic: str, turn: int) -> tuple[bytes, bytes]:
+    """Write a window's number, and whose it is, as key and value of a message."""
     told = {
         "window": plan.number,
         "version": plan.until,
         "consumer": stream.consumer,
         "table": stream.table,
         "topic": topic,
+        "lineage": stream.lineage,
+        "turn": turn,
+        "ordinal": stream.ordinal,
+        "began_at": stream.began_at,
     }
     return stream.uuid.encode(), json.dumps(told, ensure_ascii=False).encode()
 
@@ -77,7 +93,7 @@ class Positions:
         self._topic = cluster.address.positions
         self._lock = threading.Lock()
         self._read_to: dict[int, int] = {}  # by partition
-        self._windows: dict[str, int] = {}  # by stream
+        self._records: dict[str, _Record] = {}  # the last of each stream
         self._lanes: set[tuple[str, str, str]] = set()
 
     def find(self, stream: Stream, scene: Scene) -> Position:
@@ -95,9 +111,26 @@ class Positions:
             with contextlib.closing(_Reader(self._cluster, starts, scene)) as reader:
                 reader.read_to(ends)
             self._remember(reader)
-        known = {(stream.consumer, stream.table, topic) for topic in ("", scene.topic)}
-        window = self._windows.get(stream.uuid, 0)
-        return Position(window=window, begun=not known.isdisjoint(self._lanes))
+        with self._lock:
+            return self._position(stream, scene.topic)
+
+    def _position(self, stream: Stream, topic: str) -> Position:
+        """Say what the records tell; a record of an older version tells of no order."""
+        lane = (stream.consumer, stream.table, topic)
+        told = self._records.get(stream.uuid)
+        turns = {
+            record.turn: (uuid, record)
+            for uuid, record in self._records.items()
+            if record.turn and (record.lane, record.lineage) == (lane, stream.lineage)
+        }
+        uuid, last = turns[max(turns)] if turns else (stream.uuid, None)
+        later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
+        return Position(
+            window=told.window if told else 0,
+            begun=not self._lanes.isdisjoint({lane, (*lane[:2], "")}),
+            turn=(told.turn if told else 0) or max(turns, default=0) + 1,
+            overtaken=uuid != stream.uuid and later,
+        )
 
     def _remember(self, reader: _Reader) -> None:
         """Keep what was read; another thread may have read further."""
@@ -105,7 +138,8 @@ class Positions:
             for number, offset in reader.reached.items():
                 self._read_to[number] = max(offset, self._read_to.get(number, 0))
             for stream, record in reader.records:
-                self._windows[stream] = max(record.window, self._windows.get(stream, 0))
+                if record.window >= self._records.get(stream, record).window:
+                    self._records[stream] = record
                 self._lanes.add(record.lane)
 
 
@@ -190,4 +224,7 @@ def _read(value: bytes) -> _Record | None:
     except (ValueError, KeyError, TypeError):
         return None
     lane = (told.get("consumer", ""), told.get("table", ""), told.get("topic", ""))
-    return _Record(window, lane) if isinstance(window, int) else None
+    order = (told.get("turn", 0), told.get("ordinal", 0), told.get("began_at", ""))
+    return (
+        _Record(window, lane, told.get("lineage", ""), *order) if isinstance(window, int) else None
+    )

@@ -2,7 +2,8 @@
 
 In: an `Address`. Out: a `Sink`. Delivery: exactly once, as a window's number is committed with it. What
 makes it true is an order that is never left: begin for the stream, which fences off all others and
-settles what they left; then read its position; then send. Whoever begins in between makes the sending fail.
+settles what they left; then read its position, and whether a later stream of the consumer has delivered, which
+the table is left to; then send. Whoever begins in between makes the sending fail.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirrorlib.errors import TableBusyError
 from mirrorlib.export.sinks.kafka.cluster import Cluster
 from mirrorlib.export.sinks.kafka.messages import Message, reset_messages, resets, row_messages
 from mirrorlib.export.sinks.kafka.positions import Positions, position_record
@@ -39,12 +41,14 @@ class _Line:
         transactions: sends, unless somebody else has begun.
         position: the last window that is committed, as of the beginning or by this very line.
         begun: the topic has something of the table by the consumer, as of the beginning or by this very line.
+        turn: see `Position`.
 
     """
 
     transactions: Transactions
     position: int
     begun: bool
+    turn: int
 
 
 class KafkaSink:
@@ -67,6 +71,7 @@ class KafkaSink:
 
         Raises:
             StoreError: no broker answers, or it does not allow it.
+            TableBusyError: a later stream of the consumer delivers the table.
             TableNameError: no topic can be named by the table.
 
         """
@@ -78,7 +83,7 @@ class KafkaSink:
         """Send a window's messages and its number, all or nothing; return how many rows it has.
 
         Raises:
-            TableBusyError: another runner has begun to deliver the stream.
+            TableBusyError: another runner has begun to deliver the stream, or a later stream delivers the table.
             StoreError: nothing of the window is visible; or, where it says so, nobody knows.
             SchemaError: a column cannot be told in JSON.
 
@@ -92,7 +97,7 @@ class KafkaSink:
         headers = Headers(stream.uuid, plan.number, plan.kind)
         if not line.position and delivery.continues:
             raise _emptied(scene)
-        record = Message(*position_record(stream, plan, scene.topic), 0)
+        record = Message(*position_record(stream, plan, scene.topic, line.turn), 0)
         messages = self._messages(delivery, scene, begun=line.begun)
         rows = line.transactions.send_window(
             scene.topic, messages, headers, record, self._address.positions
@@ -119,10 +124,13 @@ class KafkaSink:
         transactions = Transactions(self._address, scene, name)
         transactions.begin()  # first: a commit that is under way has to be settled
         found = self._positions.find(stream, scene)
+        if found.overtaken:
+            msg = f"a stream of {stream.consumer} that began later writes to topic {scene.topic}"
+            raise TableBusyError(msg, table=stream.table, next_step="Leave the table to it.")
         if found.window and not self._cluster.has(scene.topic, scene):
             raise _emptied(scene)
         self._cluster.topic(scene.topic, scene)
-        return _Line(transactions, found.window, found.begun)
+        return _Line(transactions, found.window, found.begun, found.turn)
 
     def _scene(self, stream: Stream) -> Scene:
         address = self._address

@@ -66,9 +66,10 @@ class Headers:
 def transactional_id(stream: Stream, topic: str) -> str:
     """Name who sends: a consumer's way of one Delta table into a topic.
 
-    Not by the stream's uuid: when a stream is rewound, the new one has to fence off a late runner of the old one.
+    Not by the stream's uuid, nor by the id of a table that was made anew: when a stream is rewound, the new one has
+    to fence off a late runner of the old one.
     """
-    lane = json.dumps([stream.consumer, stream.table, stream.table_id, topic]).encode()
+    lane = json.dumps([stream.consumer, stream.table, stream.lineage, topic]).encode()
     names = (TableName(None, stream.consumer).segment, parse_name(stream.table).segment)
     return ".".join(("mirrorlib", *names, hashlib.sha256(lane).hexdigest()[:16]))
 

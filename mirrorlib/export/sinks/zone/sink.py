@@ -11,7 +11,9 @@ says how to begin anew. Versions that an earlier stream has published are not pu
 consumer is rewound to one of them, as an insert would stand there twice.
 
 Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
-what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id.
+what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
+becomes the file that follows on the one that it was made for, or none: a runner that was overtaken looks again,
+and leaves the table to a later stream.
 
 Bound: a window's rows are in this process's memory, three times over while they are encoded. Spark hands
 them over as files, not through its driver. `max_versions` makes windows smaller, but for the snapshot. A
@@ -26,7 +28,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.apply.record import new_attempt
-from mirrorlib.errors import LandingZoneError, SchemaError, StoreError
+from mirrorlib.errors import (
+    FileChangedError,
+    LandingZoneError,
+    MarkerError,
+    SchemaError,
+    StoreError,
+    TableBusyError,
+)
 from mirrorlib.export.sinks.apart import check_no_table
 from mirrorlib.export.sinks.files.parts import spelled_keys, write_parts
 from mirrorlib.export.sinks.files.shape import check_plain
@@ -54,6 +63,7 @@ if TYPE_CHECKING:
     from mirrorlib.export.sink import Delivery
     from mirrorlib.landing.publish.table import LandingTable
 
+_ATTEMPTS = 20  # runners of an earlier stream may publish until this one has
 _SOURCE = "Delta Lake"  # what `_partnerEvents.json` says is mirrored
 
 
@@ -92,16 +102,40 @@ class ZoneSink:
         stream, plan = delivery.stream, delivery.plan
         place, batch = _place(stream), Batch.of(stream, plan)
         table = self._table(stream, plan)
-        newest = self._newest(place)
-        if newest.claim is not None and newest.batch is not None and newest.batch.is_same(batch):
-            settle(self._zone, place, newest.claim)
-            return newest.claim.rows
-        check_successor(newest, batch, place, delivery)
-        if is_passed(newest, batch, plan):
-            return 0
-        keys = spelled_keys(delivery)
-        known = KnownKeys(self._zone, place, keys, batch)
-        data = self._data(delivery, newest)
+        data: pa.Table | None = None
+        for _ in range(_ATTEMPTS):
+            newest = self._newest(place)
+            if newest.claim and newest.batch and newest.batch.is_same(batch):
+                settle(self._zone, place, newest.claim)
+                return newest.claim.rows
+            check_successor(newest, batch, place, delivery)
+            if is_passed(newest, batch, plan):
+                return 0
+            data = _collect(delivery) if data is None else data
+            try:
+                return self._publish(delivery, data, newest, table)
+            except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
+                # Another runner may have published meanwhile: then nothing that was made of the older state counts.
+                self._numbers.pop(place.table, None)
+                if self._newest(place).number == newest.number:
+                    raise
+        msg = "other runners keep publishing to the landing zone"
+        raise TableBusyError(msg, table=place.table, found=place.folder)
+
+    def _publish(
+        self, delivery: Delivery, collected: pa.Table, newest: Newest, table: LandingTable
+    ) -> int:
+        """Publish the window as the file that follows on the newest, and as no other.
+
+        Raises:
+            MirrorError: as `deliver`.
+            TableBusyError: another file follows there since.
+
+        """
+        stream, plan = delivery.stream, delivery.plan
+        batch, keys = Batch.of(stream, plan), spelled_keys(delivery)
+        known = KnownKeys(self._zone, _place(stream), keys, batch)
+        data = _unpublished(collected, plan, newest)
         if keys and plan.kind == "changes" and tells_rows(data):
             check_whole(data, keys, known.count(newest.number, data), stream.table)
         rows = self._rows(delivery, data, newest, keys, known)
@@ -109,11 +143,11 @@ class ZoneSink:
             return 0
         if keys:
             known.note(newest.number + 1, data, rows, replaces=plan.kind == "snapshot")
-        published = table.write(rows, batch_id=batch.id)
+        published = table.write(rows, batch_id=batch.id, follows=newest.number)
         if keys and plan.kind == "snapshot":
-            known.forget_earlier()
+            known.forget_earlier(newest.number + 1)
         elif keys:
-            known.compact(published.number or 0)
+            known.compact(newest.number + 1)
         return published.rows
 
     def _table(self, stream: Stream, plan: Plan) -> LandingTable:
@@ -127,14 +161,6 @@ class ZoneSink:
         newest = read_newest(self._zone, place, self._numbers.get(place.table, 0))
         self._numbers[place.table] = newest.number
         return newest
-
-    @staticmethod
-    def _data(delivery: Delivery, newest: Newest) -> pa.Table:
-        """Bring a window into memory, without what an earlier stream has published."""
-        data = _collect(delivery)
-        if delivery.plan.kind == "changes" and newest.batch is not None:
-            data = data.filter(pc.greater(data[VERSION], newest.batch.until))
-        return data
 
     @staticmethod
     def _rows(
@@ -169,6 +195,13 @@ def open_sink(address: str, mode: str) -> ZoneSink:
 
 def _place(stream: Stream) -> Place:
     return Place(table=stream.table, folder=parse_name(stream.table).folder)
+
+
+def _unpublished(data: pa.Table, plan: Plan, newest: Newest) -> pa.Table:
+    """Leave out what an earlier stream has published."""
+    if plan.kind == "changes" and newest.batch is not None:
+        return data.filter(pc.greater(data[VERSION], newest.batch.until))
+    return data
 
 
 def _collect(delivery: Delivery) -> pa.Table:
