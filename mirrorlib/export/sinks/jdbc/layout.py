@@ -13,6 +13,7 @@ from mirrorlib.export.sinks.jdbc.books import Record
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.export.sinks.jdbc.owned import check_follows, check_owner
+from mirrorlib.export.sinks.renamed import check_renamed
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.names import printable
@@ -269,11 +270,8 @@ def _with_returned(shape: Shape, record: Record, table: str) -> Shape:
     known = set(record.columns)
     new = [column for column in shape.columns if column.name not in known]
     gone = [name for name in record.columns if name not in shape.known]
-    if new and gone:
-        msg = "columns went and came at once, so one may have been renamed, and its values are not told"
-        found = f"gone: {first_few(gone)}; new: {first_few(column.name for column in new)}"
-        step = f"Let the consumer {BEGIN_ANEW}"
-        raise SchemaError(msg, table=table, found=found, next_step=step)
+    came = [column.name for column in new]
+    check_renamed(gone, came, table, f"Let the consumer {BEGIN_ANEW}")
     return replace(shape, clear=tuple(column for column in new if column not in shape.add))
 
 
