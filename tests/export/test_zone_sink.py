@@ -536,7 +536,7 @@ def test_a_window_that_an_older_version_has_published_is_recognized(
 
 def older_id(batch: Batch) -> str:
     """Name a window as it was named before streams told their numbers, and windows their columns."""
-    later = {"ordinal", "columns"}
+    later = {"ordinal", "columns", "physical"}
     told = {name: value for name, value in asdict(batch).items() if name not in later}
     return json.dumps({"mirrorlib_export": 1, **told}, ensure_ascii=False)
 

@@ -13,7 +13,7 @@ from mirrorlib.export.sinks.jdbc.books import Record
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.export.sinks.jdbc.owned import check_follows, check_owner
-from mirrorlib.export.sinks.renamed import check_renamed
+from mirrorlib.export.sinks.renamed import check_physical, check_renamed
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.names import printable
@@ -70,6 +70,7 @@ class Shape:
         after: only what was committed later than this version counts; None for all.
         known: what is remembered as the source's columns.
         nested: what is remembered of those that are nested.
+        physical: what is remembered as the physical columns that the source's names stand for.
         version: what is remembered as the newest version.
 
     """
@@ -85,6 +86,7 @@ class Shape:
     after: int | None
     known: tuple[str, ...]
     nested: Mapping[str, str]
+    physical: Mapping[str, str]
     version: int
 
     @property
@@ -109,6 +111,7 @@ class Shape:
             version=self.version,
             columns=self.known,
             nested=self.nested,
+            physical=self.physical,
             keys=self.keys,
         )
 
@@ -191,6 +194,7 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
         after=None,
         known=tuple(column.name for column in columns),
         nested=_nested(columns),
+        physical=delivery.physical,
         version=plan.until,
     )
     if held.columns is None or held.record is None:
@@ -205,6 +209,9 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
     if not shape.keys and plan.after < record.version:
         shape = _later(shape, record, plan)
     _check_nested(shape, record, stream.table)
+    if delivery.mapped:
+        step = f"Let the consumer {BEGIN_ANEW}"
+        check_physical(record.physical, shape.physical, stream.table, step)
     return shape
 
 
@@ -291,4 +298,6 @@ def _later(shape: Shape, record: Record, plan: Plan) -> Shape:
     shape = replace(shape, after=record.version)
     if plan.until > record.version:
         return shape
-    return replace(shape, clear=(), known=record.columns, nested=record.nested)
+    return replace(
+        shape, clear=(), known=record.columns, nested=record.nested, physical=record.physical
+    )

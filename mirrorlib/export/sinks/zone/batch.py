@@ -8,18 +8,20 @@ tells the truth about what was published, whatever crashed; nothing else has to 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.export.sink import comes_after
-from mirrorlib.export.sinks.renamed import check_renamed
+from mirrorlib.export.sinks.renamed import check_physical, check_renamed
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.publish.allocate import newest_number, publish_next
 from mirrorlib.landing.publish.claims import Call, Content, read_claim
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.export.record import Plan
     from mirrorlib.export.sink import Delivery
     from mirrorlib.landing.publish.claims import Claim, Place
@@ -42,6 +44,7 @@ class Batch:
         began_at: when the stream began.
         ordinal: its number among the consumer's; 0 where an older version has not said it.
         columns: the source's; empty likewise.
+        physical: which physical column each name stands for; empty likewise.
         number: the window's number in it.
         table_id: the Delta table's id.
         until: the window's last version.
@@ -59,6 +62,7 @@ class Batch:
     keys: tuple[str, ...]
     ordinal: int = 0
     columns: tuple[str, ...] = ()
+    physical: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, delivery: Delivery) -> Batch:
@@ -75,6 +79,7 @@ class Batch:
             keys=plan.keys,
             ordinal=stream.ordinal,
             columns=_columns_of(delivery),
+            physical=delivery.physical,
         )
 
     def is_same(self, other: Batch) -> bool:
@@ -169,11 +174,11 @@ def _check_changes(last: Batch, batch: Batch, place: Place, delivery: Delivery) 
         raise _misplaced(place, what, step)
 
 
-def check_columns(last: Batch | None, batch: Batch) -> None:
+def check_columns(last: Batch | None, batch: Batch, *, mapped: bool) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again.
 
     Raises:
-        SchemaError: one may have been renamed.
+        SchemaError: one may have been renamed, or stands for another one under its name.
 
     """
     if last is None or not last.columns:  # an older version did not say
@@ -184,6 +189,8 @@ def check_columns(last: Batch | None, batch: Batch) -> None:
     command = f"mirrorlib consumers TARGET --rewind {batch.consumer} --to snapshot"
     step = f"Rewind the consumer to a snapshot: {command}" if batch.keys else ANEW
     check_renamed(gone, new, batch.table, step)
+    if mapped:
+        check_physical(last.physical, batch.physical, batch.table, step)
 
 
 def is_passed(newest: Newest, batch: Batch, plan: Plan) -> bool:

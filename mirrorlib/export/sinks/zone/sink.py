@@ -11,7 +11,8 @@ says how to begin anew. Versions that an earlier stream has published are not pu
 consumer is rewound to one of them, as an insert would stand there twice.
 
 Columns that are added are new to readers, those that were dropped are NULL in rows that come. Where columns
-go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot.
+go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot; as it
+does where a name stands for another column than in the file before.
 
 Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
 what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id.
@@ -108,7 +109,7 @@ class ZoneSink:
         known = KnownKeys(self._zone, place, keys, batch)
         data = self._data(delivery, newest)
         if plan.kind == "changes" and data.num_rows:
-            check_columns(newest.batch, batch)
+            check_columns(newest.batch, batch, mapped=delivery.mapped)
         if keys and plan.kind == "changes" and tells_rows(data):
             check_whole(data, keys, known.count(newest.number, data), stream.table)
         rows = self._rows(delivery, data, newest, keys, known)
