@@ -17,6 +17,7 @@ from mirrorlib.export.sink import Delivery
 from mirrorlib.feed.few import frame_of, read_few
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
+from mirrorlib.feed.schemas import physical_names
 from mirrorlib.feed.window import open_window
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         pairs = getattr(courier.sink, "pairs", True)
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
         few, told_rows = few if frame is rows else None, window.rows
-    state = courier.registry.state
+    state, metadata = courier.registry.state, source.commits.metadata_at(plan.until)
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"{_scratch(courier, plan)}/{new_attempt()}"
     delivery = Delivery(
@@ -238,6 +239,8 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         if stream.start_at is None
         else courier.registry.given_before(stream, plan.number),
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
+        physical=physical_names(metadata),
+        mapped=metadata.mapped,
     )
     try:
         return courier.sink.deliver(delivery)

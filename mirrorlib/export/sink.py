@@ -5,11 +5,11 @@ A receiver of one's own is a class with these two methods; `examples/own_sink.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +44,9 @@ class Delivery:
             nobody has written it down.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
             log does not tell any more. Windows without a change are delivered to nobody.
+        physical: which column of the source's data files each name stands for, at the window's end and at any
+            depth. Another one under a name of before holds other values in rows that no change tells of.
+        mapped: the source has column mapping, without which a name stands for one column for ever.
 
     """
 
@@ -57,6 +60,8 @@ class Delivery:
     told_rows: int | None = None
     given: int | None = None
     unchanged_since: Callable[[int], bool] = _not_known
+    physical: Mapping[str, str] = field(default_factory=dict)
+    mapped: bool = False
 
     @property
     def continues(self) -> bool:

@@ -6,7 +6,7 @@ follows its name in the data files, at any depth; one that a row has not is NULL
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.table import EXACT_IN_DOUBLE
@@ -39,6 +39,23 @@ def physical_name(column: Mapping[str, Any]) -> str:
     """Return the name that a column has in the data files, which renaming it leaves as it is."""
     found: str = column.get("metadata", {}).get("delta.columnMapping.physicalName", column["name"])
     return found.lower()
+
+
+def physical_names(metadata: Metadata) -> dict[str, str]:
+    """Say which column of the data files each name stands for, at any depth: without column mapping its own."""
+    return dict(_physical_names(metadata.schema, ""))
+
+
+def _physical_names(kind: object, place: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(kind, Mapping):
+        return
+    for field in kind.get("fields", ()):
+        # A column is called by its name alone, a field of one by its way there.
+        name = f"{place}.{quote(field['name'])}" if place else field["name"]
+        yield name, physical_name(field)
+        yield from _physical_names(field["type"], place=name if place else quote(name))
+    for part in _INNER:
+        yield from _physical_names(kind.get(part), f"{place}.{part}")
 
 
 def spans(before: Metadata, became: Metadata) -> bool:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 TOLD = "'insert' AS _change_type, 1L AS _commit_version, timestamp'2024-01-01' AS _commit_timestamp"
-LATER_COLUMNS = ("stream_ordinal", "stream_began_at", "nested")  # of our own table of tables
+LATER_COLUMNS = ("stream_ordinal", "stream_began_at", "nested", "physical")  # of our tables
 SECRET = "secret"  # noqa: S105  # of nobody
 BOTH = pytest.mark.parametrize("kind", ["postgres", "sqlite"])
 

@@ -20,6 +20,7 @@ import pytest
 import mirrorlib
 from mirrorlib.apply.sessions import lend_session
 from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
+from mirrorlib.export.consumers import rewind_consumer
 from mirrorlib.export.record import Plan, Stream
 from mirrorlib.export.run import export_tables
 from mirrorlib.export.sink import Delivery
@@ -624,8 +625,9 @@ def test_a_window_that_an_older_version_has_published_is_recognized(
 
 
 def older_id(batch: Batch) -> str:
-    """Name a window as it was named before streams told their numbers."""
-    told = {name: value for name, value in asdict(batch).items() if name != "ordinal"}
+    """Name a window as it was named before streams told their numbers, and windows their columns."""
+    later = {"ordinal", "columns", "physical"}
+    told = {name: value for name, value in asdict(batch).items() if name not in later}
     return json.dumps({"mirrorlib_export": 1, **told}, ensure_ascii=False)
 
 
@@ -808,6 +810,31 @@ class Source:
         rows = replay(found, keys=["id"]).rows
         assert len({row["id"] for row in rows}) == len(rows)
         return {row["id"]: row["v"] for row in rows}
+
+
+def test_a_renamed_column_asks_for_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows that nothing touches would lack its values; columns that only come, or only go, are followed."""
+    source = Source(spark, tmp_path)
+    source.run("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    source.run("INSERT INTO {t} VALUES (1, 'one'), (2, 'two')")
+    assert "current" == source.export().state
+    source.run("ALTER TABLE {t} RENAME COLUMN v TO name")
+    source.run("UPDATE {t} SET name = 'zwei' WHERE id = 2")
+    report = source.export()
+    assert "failed" == report.state
+    for words in ("columns went and came at once", "gone: v; new: name", "--rewind lake --to snap"):
+        assert words in report.reason
+    assert 1 == len(change_files(source.zone, "orders"))
+    rewind_consumer(source.target, "lake", "snapshot")
+    steps = ("ADD COLUMNS (w INT)", "DROP COLUMN w", "ADD COLUMNS (x INT)")
+    for number, step in enumerate(("", *steps)):
+        if step:
+            source.run(f"ALTER TABLE {{t}} {step}")
+            source.run(f"UPDATE {{t}} SET name = '{number}' WHERE id = 2")
+        report = source.export()
+        assert "current" == report.state, report.reason
+    rows = replay(change_files(source.zone, "orders"), keys=["id"]).rows
+    assert {1: "one", 2: "3"} == {row["id"]: row["name"] for row in rows}
 
 
 @pytest.mark.thorough

@@ -14,8 +14,8 @@ scd2     A history: `valid_from`, `valid_to` (NULL while it is current) and `is_
 
 In copies and histories a column that the source has dropped stays, and is NULL in rows that come; one
 that was added is NULL in rows that were there. Where the feed alone cannot tell a renamed column from
-a dropped and an added one, or a type does not widen in place, the window is refused and a snapshot
-is asked for.
+a dropped and an added one, or a name stands for another column than with the window before, or a type
+does not widen in place, the window is refused and a snapshot is asked for.
 """
 
 from __future__ import annotations

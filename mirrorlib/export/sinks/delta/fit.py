@@ -28,6 +28,7 @@ from mirrorlib.export.sinks.delta.types import (
 )
 from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.export.sinks.nested import names_in
+from mirrorlib.export.sinks.renamed import check_physical
 from mirrorlib.identifiers import fold_name
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
     """Make a window's target hold the wanted columns.
 
     Raises:
-        SchemaError: a column's type does not widen to the wanted one, or may be another one renamed.
+        SchemaError: a column's type does not widen to the wanted one, or may be another one renamed, or is another
+            one under its name.
 
     """
     if work.mode == "current" and work.plan.kind == "snapshot":
@@ -58,6 +60,9 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
     gone = tuple(field.name for name, field in has.items() if name not in names)
     if work.plan.kind == "changes" and work.mode != "changes":
         _check_renamed(work, names, added, gone)
+        if work.delivery.mapped:
+            step = f"Let a snapshot copy its values: {snapshot_command(work.stream)}"
+            check_physical(work.physical_before, work.physical, work.table, step)
     nested = _change_types(work, wanted, has)
     if added or nested:
         _add_columns(work, [*added, *nested])

@@ -17,7 +17,7 @@ from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.landing.columns import OURS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -111,6 +111,22 @@ class Work:
         return self.plan.kind == "changes" and self.upto > self.plan.after
 
     @property
+    def physical(self) -> Mapping[str, str]:
+        """Return which physical columns the names stand for, as the target holds them after the window."""
+        if self.mode == "changes":
+            return {}
+        once = self.mode == "scd2" or not self.keys  # versions that the target has are left out
+        passed = once and self.overlaps and self.plan.until <= self.upto
+        return self.physical_before if passed else self.delivery.physical
+
+    @property
+    def physical_before(self) -> Mapping[str, str]:
+        """Return what they stood for before; older versions have not said it."""
+        facts = self.seen.facts or {}
+        same = facts.get("table_id") == self.plan.table_id
+        return facts.get("physical", {}) if same else {}
+
+    @property
     def known(self) -> bool:
         """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
         return self.exact or self.seen.facts is not None or self.seen.whole
@@ -152,6 +168,7 @@ class Work:
             "table_id": plan.table_id,
             "keys": list(plan.keys),
             "dropped": list(self.dropped),
+            "physical": dict(self.physical),
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
         return Mark(app_id=app_id, version=(self.epoch << _WINDOWS) + plan.number, facts=facts)

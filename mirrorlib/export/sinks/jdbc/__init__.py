@@ -20,6 +20,7 @@ stream's position are committed in one transaction.
 - New columns are added, wider types are followed. A column that the source has no more stays, with what it
   held, and is NULL in rows that come later; when one of its name comes again, it begins as NULL. Where columns go
   and come in one window, nobody can tell whether one was renamed, so the stream stops and asks for a snapshot.
+  So it does where a name stands for another column than with the last window that had rows.
   So it does where a nested column gets other fields or types inside, but for whole numbers, which look alike.
 - Columns that somebody adds to a table are left alone, until a snapshot replaces its rows.
 - Text is compared byte by byte, as the source does. Keys have the database's own collation nevertheless:

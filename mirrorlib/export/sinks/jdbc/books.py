@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 # What is written down of a table, and what says nothing yet.
 _TOLD: dict[str, str | int] = {
     "source_table": "", "consumer": "", "stream": "", "stream_ordinal": 0, "stream_began_at": "",
-    "table_id": "", "delta_version": 0, "columns": "[]", "nested": "{}", "keys": "[]",
+    "table_id": "", "delta_version": 0, "columns": "[]", "nested": "{}", "physical": "{}",
+    "keys": "[]",
 }  # fmt: skip
 
 
@@ -40,6 +41,8 @@ class Record:
         version: the newest Delta version whose changes it has.
         columns: those that the source had then, as the database spells them.
         nested: what those of them look like that are nested; older versions have not said it.
+        physical: which physical column each of the source's names stands for; older versions have not
+            said it.
         keys: its key columns, as the database spells them.
 
     """
@@ -53,6 +56,7 @@ class Record:
     version: int
     columns: tuple[str, ...]
     nested: Mapping[str, str]
+    physical: Mapping[str, str]
     keys: tuple[str, ...]
 
 
@@ -112,6 +116,7 @@ def _record(session: Session, place: Place) -> Record | None:
         version=int(told["delta_version"]),
         columns=tuple(json.loads(told["columns"])),
         nested=json.loads(told["nested"]),
+        physical=json.loads(told["physical"]),
         keys=tuple(json.loads(told["keys"])),
     )
 
@@ -139,6 +144,7 @@ def write(session: Session, place: Place, record: Record, plan: Plan) -> None:
         "delta_version": record.version,
         "columns": json.dumps(record.columns),
         "nested": json.dumps(record.nested),
+        "physical": json.dumps(record.physical),
         "keys": json.dumps(record.keys),
     }
     told = ", ".join(f"{name} = {session.mark}" for name in (*values, "updated_at"))

@@ -37,6 +37,7 @@ LATER_COLUMNS = {  # what the first versions did not write down of a table
     "stream_ordinal": "bigint NOT NULL DEFAULT 0",
     "stream_began_at": "text NOT NULL DEFAULT ''",
     "nested": "text NOT NULL DEFAULT '{}'",
+    "physical": "text NOT NULL DEFAULT '{}'",
 }
 MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
     stream text NOT NULL PRIMARY KEY,

@@ -13,6 +13,7 @@ from mirrorlib.export.sinks.jdbc.books import Record
 from mirrorlib.export.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.export.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.export.sinks.jdbc.owned import check_follows, check_owner
+from mirrorlib.export.sinks.renamed import check_physical, check_renamed
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.names import printable
@@ -69,6 +70,7 @@ class Shape:
         after: only what was committed later than this version counts; None for all.
         known: what is remembered as the source's columns.
         nested: what is remembered of those that are nested.
+        physical: what is remembered as the physical columns that the source's names stand for.
         version: what is remembered as the newest version.
 
     """
@@ -84,6 +86,7 @@ class Shape:
     after: int | None
     known: tuple[str, ...]
     nested: Mapping[str, str]
+    physical: Mapping[str, str]
     version: int
 
     @property
@@ -108,6 +111,7 @@ class Shape:
             version=self.version,
             columns=self.known,
             nested=self.nested,
+            physical=self.physical,
             keys=self.keys,
         )
 
@@ -190,6 +194,7 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
         after=None,
         known=tuple(column.name for column in columns),
         nested=_nested(columns),
+        physical=delivery.physical,
         version=plan.until,
     )
     if held.columns is None or held.record is None:
@@ -204,6 +209,9 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
     if not shape.keys and plan.after < record.version:
         shape = _later(shape, record, plan)
     _check_nested(shape, record, stream.table)
+    if delivery.mapped:
+        step = f"Let the consumer {BEGIN_ANEW}"
+        check_physical(record.physical, shape.physical, stream.table, step)
     return shape
 
 
@@ -269,11 +277,8 @@ def _with_returned(shape: Shape, record: Record, table: str) -> Shape:
     known = set(record.columns)
     new = [column for column in shape.columns if column.name not in known]
     gone = [name for name in record.columns if name not in shape.known]
-    if new and gone:
-        msg = "columns went and came at once, so one may have been renamed, and its values are not told"
-        found = f"gone: {first_few(gone)}; new: {first_few(column.name for column in new)}"
-        step = f"Let the consumer {BEGIN_ANEW}"
-        raise SchemaError(msg, table=table, found=found, next_step=step)
+    came = [column.name for column in new]
+    check_renamed(gone, came, table, f"Let the consumer {BEGIN_ANEW}")
     return replace(shape, clear=tuple(column for column in new if column not in shape.add))
 
 
@@ -293,4 +298,6 @@ def _later(shape: Shape, record: Record, plan: Plan) -> Shape:
     shape = replace(shape, after=record.version)
     if plan.until > record.version:
         return shape
-    return replace(shape, clear=(), known=record.columns, nested=record.nested)
+    return replace(
+        shape, clear=(), known=record.columns, nested=record.nested, physical=record.physical
+    )

@@ -8,17 +8,21 @@ tells the truth about what was published, whatever crashed; nothing else has to 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.export.sink import comes_after
+from mirrorlib.export.sinks.renamed import check_physical, check_renamed
+from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.publish.allocate import newest_number, publish_next
 from mirrorlib.landing.publish.claims import Call, Content, read_claim
 
 if TYPE_CHECKING:
-    from mirrorlib.export.record import Plan, Stream
+    from collections.abc import Mapping
+
+    from mirrorlib.export.record import Plan
     from mirrorlib.export.sink import Delivery
     from mirrorlib.landing.publish.claims import Claim, Place
     from mirrorlib.store import Store
@@ -39,6 +43,8 @@ class Batch:
         stream: the stream's uuid.
         began_at: when the stream began.
         ordinal: its number among the consumer's; 0 where an older version has not said it.
+        columns: the source's; empty likewise.
+        physical: which physical column each name stands for; empty likewise.
         number: the window's number in it.
         table_id: the Delta table's id.
         until: the window's last version.
@@ -55,10 +61,13 @@ class Batch:
     until: int
     keys: tuple[str, ...]
     ordinal: int = 0
+    columns: tuple[str, ...] = ()
+    physical: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stream: Stream, plan: Plan) -> Batch:
+    def of(cls, delivery: Delivery) -> Batch:
         """Name a window."""
+        stream, plan = delivery.stream, delivery.plan
         return cls(
             consumer=stream.consumer,
             table=stream.table,
@@ -69,6 +78,8 @@ class Batch:
             until=plan.until,
             keys=plan.keys,
             ordinal=stream.ordinal,
+            columns=_columns_of(delivery),
+            physical=delivery.physical,
         )
 
     def is_same(self, other: Batch) -> bool:
@@ -163,6 +174,25 @@ def _check_changes(last: Batch, batch: Batch, place: Place, delivery: Delivery) 
         raise _misplaced(place, what, step)
 
 
+def check_columns(last: Batch | None, batch: Batch, *, mapped: bool) -> None:
+    """See that changes have the columns that readers hold rows of: those that stay are not told again.
+
+    Raises:
+        SchemaError: one may have been renamed, or stands for another one under its name.
+
+    """
+    if last is None or not last.columns:  # an older version did not say
+        return
+    before, now = _folded(last.columns), _folded(batch.columns)
+    gone = [name for name in last.columns if fold_name(name) not in now]
+    new = [name for name in batch.columns if fold_name(name) not in before]
+    command = f"mirrorlib consumers TARGET --rewind {batch.consumer} --to snapshot"
+    step = f"Rewind the consumer to a snapshot: {command}" if batch.keys else ANEW
+    check_renamed(gone, new, batch.table, step)
+    if mapped:
+        check_physical(last.physical, batch.physical, batch.table, step)
+
+
 def is_passed(newest: Newest, batch: Batch, plan: Plan) -> bool:
     """Say whether what a window brings was published before: by its stream, which has gone on, or by an earlier one."""
     last = newest.batch
@@ -186,6 +216,7 @@ def _read(claim: Claim | None) -> Batch | None:
         if not isinstance(value, dict) or value.pop("mirrorlib_export", None) != 1:
             return None
         value["keys"] = tuple(value["keys"])
+        value["columns"] = tuple(value.get("columns", ()))
         return Batch(**value)
     except (ValueError, KeyError, TypeError):
         return None
@@ -196,6 +227,10 @@ def _misplaced(
 ) -> LandingZoneError:
     msg = f"the landing zone's folder {place.folder} {what}"
     return LandingZoneError(msg, table=place.table, found=found, next_step=step)
+
+
+def _columns_of(delivery: Delivery) -> tuple[str, ...]:
+    return tuple(name for name in delivery.frame.columns if name not in FEED_COLUMNS)
 
 
 def _folded(names: tuple[str, ...]) -> frozenset[str]:

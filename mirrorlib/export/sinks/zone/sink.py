@@ -10,6 +10,10 @@ lost, or the consumer was rewound to a snapshot) is one file that deletes every 
 says how to begin anew. Versions that an earlier stream has published are not published again when the
 consumer is rewound to one of them, as an insert would stand there twice.
 
+Columns that are added are new to readers, those that were dropped are NULL in rows that come. Where columns
+go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot; as it
+does where a name stands for another column than in the file before.
+
 Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
 what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
 becomes the file that follows on the one that it was made for, or none: a runner that was overtaken looks again,
@@ -42,6 +46,7 @@ from mirrorlib.export.sinks.files.shape import check_plain
 from mirrorlib.export.sinks.zone.batch import (
     Batch,
     Newest,
+    check_columns,
     check_successor,
     is_passed,
     read_newest,
@@ -93,14 +98,15 @@ class ZoneSink:
             LandingZoneError: the table's folder is somebody else's, a Delta table's too, or the window cannot follow
                 on it.
             MarkerError: rows without keys were updated or deleted, or only some rows of a key.
-            SchemaError: a column has no place in the format, or cannot change as it did; a key is NULL.
+            SchemaError: a column has no place in the format, cannot change as it did, or may have been renamed; a key
+                is NULL.
             StoreError: the store failed.
             TableBusyError: a later stream of the consumer writes there.
             TableNameError: the table's name cannot be a folder's.
 
         """
         stream, plan = delivery.stream, delivery.plan
-        place, batch = _place(stream), Batch.of(stream, plan)
+        place, batch = _place(stream), Batch.of(delivery)
         table = self._table(stream, plan)
         data: pa.Table | None = None
         for _ in range(_ATTEMPTS):
@@ -133,9 +139,11 @@ class ZoneSink:
 
         """
         stream, plan = delivery.stream, delivery.plan
-        batch, keys = Batch.of(stream, plan), spelled_keys(delivery)
+        batch, keys = Batch.of(delivery), spelled_keys(delivery)
         known = KnownKeys(self._zone, _place(stream), keys, batch)
         data = _unpublished(collected, plan, newest)
+        if plan.kind == "changes" and data.num_rows:
+            check_columns(newest.batch, batch, mapped=delivery.mapped)
         if keys and plan.kind == "changes" and tells_rows(data):
             check_whole(data, keys, known.count(newest.number, data), stream.table)
         rows = self._rows(delivery, data, newest, keys, known)

@@ -1,0 +1,58 @@
+"""Refuse windows after which a kept copy would have values of one column under the name of another.
+
+In: the names that a copy has, and those of a window. Out: nothing, or a refusal. A feed tells nothing of rows that
+stay when a column gets another name, so only a snapshot can say what they hold under it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import SchemaError, first_few
+from mirrorlib.identifiers import fold_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+def check_renamed(gone: Sequence[str], new: Iterable[str], table: str, step: str) -> None:
+    """See that columns have only gone, or only come.
+
+    Args:
+        gone: those that were there with the last window, and are no more.
+        new: those that were not.
+        table: the source.
+        step: how a snapshot is asked for.
+
+    Raises:
+        SchemaError: some have gone as others came, so one may have been renamed.
+
+    """
+    came = list(new)
+    if gone and came:
+        msg = "columns went and came at once, so one may have been renamed, and its values are not told"
+        found = f"gone: {first_few(gone)}; new: {first_few(came)}"
+        raise SchemaError(msg, table=table, found=found, next_step=step)
+
+
+def check_physical(was: Mapping[str, str], now: Mapping[str, str], table: str, step: str) -> None:
+    """See that every name stands for the column that it stood for.
+
+    Args:
+        was: by name, the physical columns with the last window; what is not named there is not known.
+        now: those of this window.
+        table: the source.
+        step: how a snapshot is asked for.
+
+    Raises:
+        SchemaError: a column was dropped and added again, or columns have exchanged their names.
+
+    """
+    before = {fold_name(name): physical for name, physical in was.items()}
+    others = [
+        name for name, physical in now.items() if before.get(fold_name(name), physical) != physical
+    ]
+    if others:
+        msg = "the name stands for another column than before, and its values are not told"
+        found = f"{now[others[0]]}, was {before[fold_name(others[0])]}"
+        raise SchemaError(msg, table=table, column=first_few(others), found=found, next_step=step)
