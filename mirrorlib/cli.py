@@ -104,9 +104,8 @@ _COMMANDS: Mapping[str, Command] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = make_parser().parse_args(argv)
-    if isinstance(
-        sys.stdout, io.TextIOWrapper
-    ):  # a file's name may be no text: it is shown, as errors are
+    # A file's name may be no text: it is shown as errors are.
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.ERROR,

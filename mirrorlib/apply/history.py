@@ -29,10 +29,8 @@ _EVERY = 100  # batches
 _SCHEMA = pa.schema(
     [("name", pa.binary()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
 )
-_NAMES = (
-    "utf-8",
-    "surrogateescape",
-)  # as not every name on a disk is text; earlier versions took all for it
+# Not every name on a disk is text; earlier versions took all for it.
+_NAMES = ("utf-8", "surrogateescape")
 _UNKNOWN = ""  # the etag of a file that was applied from where the zone was before
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.deploy.read import LOCAL
 from mirrorlib.deploy.references import all_tasks, texts_of
 from mirrorlib.errors import BundleError
 
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 _OURS = "mirrorlib"
 _BUILT = "dist"
 _FILES = {"whl", "jar", "egg", "requirements", "python_file"}  # keys whose values are paths
-_HERE = ("./", "../")
-_OPTION = re.compile(
-    r"\s*(-[rce]|--(requirement|constraint|editable))[\s=]+"
-)  # of pip, before a path
+# Options of pip, before a path.
+_OPTION = re.compile(r"\s*(-[rce]|--(requirement|constraint|editable))[\s=]+")
 # The name with extras, versions and markers; behind an @ there is an address, whose package is what it says.
 _STRANGER = re.compile(r"\s*mirrorlib\s*(\[[^]]*\]\s*)?([=<>!~;,(].*)?", re.IGNORECASE)
 
@@ -78,7 +77,7 @@ def _local_files(value: object, key: str = "") -> Iterator[str]:
     elif isinstance(value, str) and (key in _FILES or key == "dependencies"):
         option = _OPTION.match(value)
         path = value[option.end() :] if option else value
-        is_file = key in _FILES or option is not None or path.startswith(_HERE)
+        is_file = key in _FILES or option is not None or path.startswith(LOCAL)
         if (is_file or is_local_wheel(path)) and not path.startswith("/") and ":/" not in path:
             yield value
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Tree: TypeAlias = dict[str, Any]
 MAIN = "databricks.yml"
 _PATHS = {"notebook_path", "whl", "file_path"}  # keys whose values are paths
-_LOCAL = ("./", "../")
+LOCAL = ("./", "../")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _placed(value: object, folder: str, key: str = "") -> object:
 def _is_local(value: str, key: str) -> bool:
     """Say whether a text is a path beside the file that says it; of dependencies, whether it is one of a wheel."""
     if key == "dependencies":
-        return value.startswith(_LOCAL) and value.endswith(".whl")
+        return value.startswith(LOCAL) and value.endswith(".whl")
     return key in _PATHS and ":/" not in value and not value.startswith(("/", "${"))
 
 

@@ -16,8 +16,7 @@ from mirrorlib.apply.keyed import ON, VIEW_PROPERTY, keys_property, stored_keys
 from mirrorlib.apply.properties import MAPPING, feed_properties, to_sql
 from mirrorlib.apply.table import find_location, open_log
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
-from mirrorlib.export.sinks.nested import names_in, to_ddl
-from mirrorlib.identifiers import quote
+from mirrorlib.export.sinks.nested import fields_ddl, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,17 +102,13 @@ def _make_table(session: SparkSession, view: View, fields: Sequence[StructField]
         properties[MAPPING] = "name"
     told = to_sql(properties)
     session.sql(
-        f"CREATE TABLE IF NOT EXISTS {view.sql} ({_ddl(fields)}) USING delta TBLPROPERTIES ({told})"
+        f"CREATE TABLE IF NOT EXISTS {view.sql} ({fields_ddl(fields)}) USING delta TBLPROPERTIES ({told})"
     )
 
 
 def _need_mapping(fields: Sequence[StructField]) -> bool:
     """Say whether a name, on any level, can be carried by column mapping alone."""
     return any(needs_mapping(n) for f in fields for n in (f.name, *names_in(f.dataType)))
-
-
-def _ddl(fields: Sequence[StructField]) -> str:
-    return ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
 
 
 def _view_property(view: View) -> dict[str, str]:
@@ -184,7 +179,7 @@ def _fit_columns(
         wanted["delta.feature.timestampNtz"] = "supported"
     if wanted:
         session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-    session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({_ddl(new)})")
+    session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({fields_ddl(new)})")
 
 
 def check_owner(session: SparkSession, view: View) -> int:

@@ -23,7 +23,7 @@ from mirrorlib.apply.sessions import file_reader
 from mirrorlib.apply.stage import Staged
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.export.sinks.delta.types import is_same, sized_column
-from mirrorlib.export.sinks.nested import names_in, to_ddl
+from mirrorlib.export.sinks.nested import fields_ddl, names_in
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import fold_name, folds_of, quote
 from mirrorlib.keys.tags import untag
@@ -111,8 +111,7 @@ def make_table(spark: SparkSession, place: Place, rows: DataFrame, name: str, ke
     }
     if any(needs_mapping(name) for name in names_in(schema)):
         properties[MAPPING] = "name"
-    ddl = ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in schema.fields)
-    told = f"({ddl}) USING delta TBLPROPERTIES ({to_sql(properties)})"
+    told = f"({fields_ddl(schema.fields)}) USING delta TBLPROPERTIES ({to_sql(properties)})"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} {told}")
 
 
@@ -140,8 +139,7 @@ def add_columns(
         wanted["delta.feature.timestampNtz"] = "supported"
     if wanted:
         spark.sql(f"ALTER TABLE {place.ref.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-    ddl = ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
-    spark.sql(f"ALTER TABLE {place.ref.sql} ADD COLUMNS ({ddl})")
+    spark.sql(f"ALTER TABLE {place.ref.sql} ADD COLUMNS ({fields_ddl(fields)})")
 
 
 def replace_rows(place: Place, found: Found, rows: DataFrame, mark: Mark, *, schema: bool) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.apply.record import new_attempt, now
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.export.courier import check_table, tell_step
-from mirrorlib.export.record import Done
+from mirrorlib.export.record import Done, snapshot_command
 from mirrorlib.export.sink import Delivery
 from mirrorlib.feed.few import frame_of, read_few
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
@@ -103,7 +103,7 @@ def check_registry(courier: Courier, stream: Stream, entry: Entry | None) -> Non
 
 def begin_anew(stream: Stream) -> str:
     """Say how a consumer is given a snapshot."""
-    return f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
+    return f"Begin anew: {snapshot_command(stream.consumer)}"
 
 
 def refuse_void(stream: Stream, plan: Plan) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.apply.report import Event
 from mirrorlib.errors import FeedExpiredError, JournalError
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.feed.proof import first_readable
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def check_table(courier: Courier, stream: Stream, table_id: str, position: int) 
     commits = courier.source.commits
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
-        step = f"Begin anew: mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"
+        step = f"Begin anew: {snapshot_command(stream.consumer)}"
         found = f"its first version is {commits.made_at}"
         first = first_readable(commits, commits.made_at)
         raise FeedExpiredError(

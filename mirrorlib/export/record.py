@@ -155,6 +155,11 @@ def table_id_of(stream: Stream, entry: Entry | None) -> str:
     return stream.table_id if entry is None else entry.plan.table_id
 
 
+def snapshot_command(consumer: str) -> str:
+    """Return the command by which a consumer is given a snapshot."""
+    return f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot"
+
+
 V = TypeVar("V", Stream, Plan, Done)
 
 

@@ -1402,20 +1402,15 @@ def test_servers_that_are_not_there_and_addresses_that_are_wrong(
         with pytest.raises(StoreError, match=words) as error:
             open_sink(address, "current").deliver(delivery)
         told.append(error.value)
-    for address in (
-        "postgresql://u:secret/w@h/d",
-        "postgresql://u:secret@w@h/d",
-        "postgresql://u@h:secret@h/d",
+    for address, words in (
+        ("postgresql://u:secret/w@h/d", "Write @ as %40"),
+        ("postgresql://u:secret@w@h/d", "Write @ as %40"),
+        ("postgresql://u@h:secret@h/d", "Write @ as %40"),
+        ("postgresql://h/d?password=%zzsecret", "postgresql://HOST"),
+        ("postgresql://h/d?currentSchema=x&password=secret", "postgresql://HOST"),
+        ("oracle:secret@x", "postgresql://HOST"),
     ):
-        with pytest.raises(LandingZoneError, match="Write @ as %40") as wrong:
-            open_sink(address, "current")
-        told.append(wrong.value)
-    for address in (
-        "postgresql://h/d?password=%zzsecret",
-        "postgresql://h/d?currentSchema=x&password=secret",
-        "oracle:secret@x",
-    ):
-        with pytest.raises(LandingZoneError, match="postgresql://HOST") as wrong:
+        with pytest.raises(LandingZoneError, match=words) as wrong:
             open_sink(address, "current")
         told.append(wrong.value)
     with monkeypatch.context() as within:

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructField
 
 
 def to_ddl(kind: DataType) -> str:
     """Write a type for SQL, whatever names it has in it."""
     return write_type(kind, lambda leaf: leaf.simpleString())
+
+
+def fields_ddl(fields: Iterable[StructField]) -> str:
+    """Write columns, or fields, for SQL."""
+    return ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
 
 
 def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:

@@ -18,6 +18,7 @@ from mirrorlib.apply.options import REWRITE_LIMIT
 from mirrorlib.apply.properties import FEED, MAPPING, to_sql
 from mirrorlib.apply.table import rewritten_rows, widen_columns
 from mirrorlib.errors import FeedExpiredError, SchemaError
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.export.sinks.delta.target import find_target
 from mirrorlib.export.sinks.delta.types import (
     extends,
@@ -26,7 +27,6 @@ from mirrorlib.export.sinks.delta.types import (
     is_same,
     widens,
 )
-from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.export.sinks.nested import names_in
 from mirrorlib.export.sinks.renamed import check_physical
 from mirrorlib.identifiers import fold_name
@@ -61,7 +61,7 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
     if work.plan.kind == "changes" and work.mode != "changes":
         _check_renamed(work, names, added, gone)
         if work.delivery.mapped:
-            step = f"Let a snapshot copy its values: {snapshot_command(work.stream)}"
+            step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
             check_physical(work.physical_before, work.physical, work.table, step)
     nested = _change_types(work, wanted, has)
     if added or nested:
@@ -84,7 +84,7 @@ def _check_renamed(
         if back:
             msg, found = "a column that had been dropped is back", ", ".join(back)
         column = (back or new)[0]
-        step = f"Let a snapshot copy its values: {snapshot_command(work.stream)}"
+        step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
         raise SchemaError(msg, table=work.table, column=column, found=found, next_step=step)
 
 
@@ -145,7 +145,7 @@ def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorErro
     step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
     if work.mode == "current":
         step = "Let a snapshot replace the table"
-    step = f"{step}: {snapshot_command(work.stream)}"
+    step = f"{step}: {snapshot_command(work.stream.consumer)}"
     kind = FeedExpiredError if why and work.mode == "current" else SchemaError
     return kind(msg, table=work.table, column=old.name, found=found, next_step=step)
 

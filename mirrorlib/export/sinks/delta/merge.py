@@ -13,9 +13,9 @@ from mirrorlib.apply.fold import ADD, DROP, OP, PUT
 from mirrorlib.apply.merge import changes_of, mark_conf, merge_conf
 from mirrorlib.apply.sessions import configured
 from mirrorlib.errors import SchemaError
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.export.sink import KEY_OPTIONS
 from mirrorlib.export.sinks.delta.types import sized_column
-from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def twice(work: Work, keys: Sequence[str]) -> SchemaError:
     msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
     step = (
         f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
-        f"so begin anew: {snapshot_command(work.stream)}"
+        f"so begin anew: {snapshot_command(work.stream.consumer)}"
     )
     return SchemaError(msg, table=work.table, column=", ".join(keys), next_step=step)
 

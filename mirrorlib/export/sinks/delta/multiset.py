@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.apply.fold import ADD, DROP, OP
 from mirrorlib.errors import ForeignWriteError
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.export.sinks.delta.stage import stage_rows
-from mirrorlib.export.sinks.delta.work import snapshot_command
 from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import quote
 
@@ -84,5 +84,5 @@ def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> Dat
 def unlike(work: Work) -> ForeignWriteError:
     """Say that the target lacks rows that the source has removed."""
     msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
-    step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+    step = f"Let a snapshot set it right: {snapshot_command(work.stream.consumer)}"
     return ForeignWriteError(msg, table=work.table, next_step=step)

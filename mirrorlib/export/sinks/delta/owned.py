@@ -12,8 +12,9 @@ from mirrorlib.apply.columns import needs_mapping
 from mirrorlib.apply.keyed import KEYS_PROPERTY, keep_keys, keys_property
 from mirrorlib.apply.properties import FEED, MAPPING, to_sql
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
-from mirrorlib.export.sinks.delta.work import Work, snapshot_command
-from mirrorlib.export.sinks.nested import names_in, to_ddl
+from mirrorlib.export.record import snapshot_command
+from mirrorlib.export.sinks.delta.work import Work
+from mirrorlib.export.sinks.nested import fields_ddl, names_in
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
@@ -57,7 +58,7 @@ def create_table(
         properties[FEED] = "false"
     if any(needs_mapping(name) for name in names_in(columns)):
         properties[MAPPING] = "name"
-    ddl = ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in columns.fields)
+    ddl = fields_ddl(columns.fields)
     if ref.path is None:
         _check_schema(spark, ref, stream.table)
     told = f"({ddl}) USING delta TBLPROPERTIES ({to_sql(properties)})"
@@ -154,7 +155,7 @@ def check_continuous(work: Work) -> None:
         return
     reason, found = _discontinuity(work)
     if reason:
-        step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+        step = f"Let a snapshot set it right: {snapshot_command(work.stream.consumer)}"
         raise ForeignWriteError(reason, table=work.table, found=found, next_step=step)
 
 
@@ -166,7 +167,7 @@ def check_kept(work: Work) -> None:
 
     """
     if _is_emptied(work):
-        step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+        step = f"Let a snapshot set it right: {snapshot_command(work.stream.consumer)}"
         raise ForeignWriteError(_REMOVED, table=work.table, next_step=step)
 
 

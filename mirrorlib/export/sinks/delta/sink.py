@@ -22,6 +22,7 @@ from mirrorlib.errors import (
     StoreError,
     TableBusyError,
 )
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.export.sink import comes_after
 from mirrorlib.export.sinks.delta.changes import append_window, check_log, log_columns
 from mirrorlib.export.sinks.delta.current import check_copy, copy_columns, keep_copy
@@ -38,7 +39,7 @@ from mirrorlib.export.sinks.delta.place import Place, open_place
 from mirrorlib.export.sinks.delta.scd2 import check_history, history_columns, keep_history
 from mirrorlib.export.sinks.delta.seen import look_back, rows_written
 from mirrorlib.export.sinks.delta.target import find_target
-from mirrorlib.export.sinks.delta.work import Work, keys_of, snapshot_command
+from mirrorlib.export.sinks.delta.work import Work, keys_of
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _written(work: Work) -> int | None:
         msg = (
             f"Delta skipped window {work.plan.number} as one that it knows, but no commit names it"
         )
-        step = f"Let a snapshot set it right: {snapshot_command(work.stream)}"
+        step = f"Let a snapshot set it right: {snapshot_command(work.stream.consumer)}"
         raise OutcomeUnknownError(msg, table=work.table, next_step=step)
     return None
 

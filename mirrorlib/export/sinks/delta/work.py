@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.apply.commit import Mark
 from mirrorlib.errors import SchemaError
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.export.sink import KEY_OPTIONS
 from mirrorlib.feed.few import frame_of
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
@@ -196,7 +197,7 @@ def keys_of(delivery: Delivery) -> list[str]:
             msg = "the key is no column of the source"
             step = (
                 f"Name its key columns, or none ({KEY_OPTIONS}); the window was planned with these, so begin anew: "
-                f"{snapshot_command(delivery.stream)}"
+                f"{snapshot_command(delivery.stream.consumer)}"
             )
             raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
     return [names[fold_name(key)] for key in delivery.plan.keys]
@@ -230,8 +231,3 @@ def check_comparable(delivery: Delivery) -> None:
             step = "Choose mode changes, or mode current with keys."
             table = delivery.stream.table
             raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
-
-
-def snapshot_command(stream: Stream) -> str:
-    """Say how a consumer is given a snapshot."""
-    return f"mirrorlib consumers TARGET --rewind {stream.consumer} --to snapshot"

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.export.record import snapshot_command
 from mirrorlib.export.sink import comes_after
 from mirrorlib.export.sinks.renamed import check_physical, check_renamed
 from mirrorlib.feed.net import FEED_COLUMNS
@@ -186,8 +187,8 @@ def check_columns(last: Batch | None, batch: Batch, *, mapped: bool) -> None:
     before, now = _folded(last.columns), _folded(batch.columns)
     gone = [name for name in last.columns if fold_name(name) not in now]
     new = [name for name in batch.columns if fold_name(name) not in before]
-    command = f"mirrorlib consumers TARGET --rewind {batch.consumer} --to snapshot"
-    step = f"Rewind the consumer to a snapshot: {command}" if batch.keys else ANEW
+    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(batch.consumer)}"
+    step = rewind if batch.keys else ANEW
     check_renamed(gone, new, batch.table, step)
     if mapped:
         check_physical(last.physical, batch.physical, batch.table, step)
