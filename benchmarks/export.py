@@ -28,13 +28,13 @@ from recipe import default_session
 
 import mirrorlib
 from mirrorlib import local_spark
-from mirrorlib.export.run import export_tables
+from mirrorlib.delivery.run import export_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.export.record import Stream
-    from mirrorlib.export.sink import Delivery, Sink
+    from mirrorlib.delivery.sink import Delivery, Sink
+    from mirrorlib.journal.streams import Stream
 
 _FILES = 10
 _VERSIONS = 20

@@ -21,15 +21,15 @@ from typing import Any, cast
 
 import obstore.store
 
-from mirrorlib.apply.history import History
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.look import Look, read_listed
-from mirrorlib.apply.onboard import open_folder, policies_of
-from mirrorlib.apply.options import Options
-from mirrorlib.apply.record import Done, Entry, Plan, PlannedFile, new_attempt, now
-from mirrorlib.apply.tally import Tally, record_status
+from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.table_folder import open_folder, policies_of
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.progress import Tally, record_status
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done, Entry, Plan, PlannedFile, new_attempt, now
 from mirrorlib.landing.listing import TableFolder
-from mirrorlib.landing.names import TableName, sequence_name
+from mirrorlib.names import TableName, sequence_name
 from mirrorlib.store import Folder, ObjectStore, Store, open_store
 
 _METADATA = json.dumps({"keyColumns": ["id"]}).encode()

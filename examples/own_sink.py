@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import mirrorlib
 
 if TYPE_CHECKING:
-    from mirrorlib.export.record import Stream
+    from mirrorlib.journal.streams import Stream
 
 _TABLE = "CREATE TABLE IF NOT EXISTS changes (source TEXT, stream TEXT, number INT, line TEXT)"
 _LINE = """to_json(struct(*), map('ignoreNullFields', 'false',

@@ -20,21 +20,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.preview import plan_zone as plan
-    from mirrorlib.apply.report import (
-        ApplyReport,
-        BatchReport,
-        Event,
-        PlanReport,
-        TableReport,
-    )
-    from mirrorlib.apply.reset import reset_table as reset
-    from mirrorlib.apply.run import apply_zone as apply
-    from mirrorlib.derive.feed import key_feed
-    from mirrorlib.derive.lineage import LineageReport, lineage
-    from mirrorlib.derive.maintain import maintain_current_view, read_current_view
-    from mirrorlib.derive.report import DeriveReport
-    from mirrorlib.derive.run import derive_table as derive
+    from mirrorlib.delivery.consumers import ConsumersReport, drop_consumer, rewind_consumer
+    from mirrorlib.delivery.consumers import list_consumers as consumers
+    from mirrorlib.delivery.report import ExportReport
+    from mirrorlib.delivery.run import export_tables as export
+    from mirrorlib.delivery.sink import Delivery, Sink
+    from mirrorlib.derived.changelog import key_feed
+    from mirrorlib.derived.report import DeriveReport
+    from mirrorlib.derived.run import derive_table as derive
+    from mirrorlib.derived.views.maintain import maintain_current_view, read_current_view
     from mirrorlib.errors import (
         BundleError,
         ChangeFileError,
@@ -59,16 +53,21 @@ if TYPE_CHECKING:
         TableBusyError,
         TableNameError,
     )
-    from mirrorlib.export.consumers import ConsumersReport, drop_consumer, rewind_consumer
-    from mirrorlib.export.consumers import list_consumers as consumers
-    from mirrorlib.export.report import ExportReport
-    from mirrorlib.export.run import export_tables as export
-    from mirrorlib.export.sink import Delivery, Sink
     from mirrorlib.feed.enable import enable_by_default, enable_feed
     from mirrorlib.feed.keyed import read_table
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.statements import key_statements
     from mirrorlib.feed.stream import stream_feed
+    from mirrorlib.ingest.preview import plan_zone as plan
+    from mirrorlib.ingest.report import (
+        ApplyReport,
+        BatchReport,
+        Event,
+        PlanReport,
+        TableReport,
+    )
+    from mirrorlib.ingest.reset import reset_table as reset
+    from mirrorlib.ingest.run import apply_zone as apply
     from mirrorlib.keys.declare import key_by, propagate, union_keyed
     from mirrorlib.keys.foundry import FoundrySchema, from_foundry_schema, to_foundry_schema
     from mirrorlib.keys.read import KeysReport, explain_keys, keys_of, require_keys
@@ -83,14 +82,15 @@ if TYPE_CHECKING:
     from mirrorlib.operate.book import write_ledger
     from mirrorlib.operate.ledger import LedgerReport
     from mirrorlib.operate.ledger import read_ledger as ledger
+    from mirrorlib.operate.lineage import LineageReport, lineage
+    from mirrorlib.operate.overview import Overview
+    from mirrorlib.operate.overview import read_overview as overview
+    from mirrorlib.operate.plots import plot_ledger
     from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
-    from mirrorlib.overview import Overview
-    from mirrorlib.overview import read_overview as overview
-    from mirrorlib.plots import plot_ledger
-    from mirrorlib.session import local_spark
+    from mirrorlib.platform.session import local_spark
     from mirrorlib.version import VERSION as __version__
 
 __all__ = [
@@ -179,39 +179,39 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "ApplyReport": "mirrorlib.apply.report:ApplyReport",
-    "BatchReport": "mirrorlib.apply.report:BatchReport",
+    "ApplyReport": "mirrorlib.ingest.report:ApplyReport",
+    "BatchReport": "mirrorlib.ingest.report:BatchReport",
     "CheckReport": "mirrorlib.landing.check.report:CheckReport",
-    "DeriveReport": "mirrorlib.derive.report:DeriveReport",
-    "Event": "mirrorlib.apply.report:Event",
+    "DeriveReport": "mirrorlib.derived.report:DeriveReport",
+    "Event": "mirrorlib.ingest.report:Event",
     "Finding": "mirrorlib.landing.check.report:Finding",
-    "ConsumersReport": "mirrorlib.export.consumers:ConsumersReport",
-    "Delivery": "mirrorlib.export.sink:Delivery",
-    "ExportReport": "mirrorlib.export.report:ExportReport",
+    "ConsumersReport": "mirrorlib.delivery.consumers:ConsumersReport",
+    "Delivery": "mirrorlib.delivery.sink:Delivery",
+    "ExportReport": "mirrorlib.delivery.report:ExportReport",
     "LedgerReport": "mirrorlib.operate.ledger:LedgerReport",
     "LandingTable": "mirrorlib.landing.publish.table:LandingTable",
     "LandingZoneWriter": "mirrorlib.landing.publish.writer:LandingZoneWriter",
-    "Overview": "mirrorlib.overview:Overview",
-    "PlanReport": "mirrorlib.apply.report:PlanReport",
+    "Overview": "mirrorlib.operate.overview:Overview",
+    "PlanReport": "mirrorlib.ingest.report:PlanReport",
     "Published": "mirrorlib.landing.publish.published:Published",
-    "Sink": "mirrorlib.export.sink:Sink",
+    "Sink": "mirrorlib.delivery.sink:Sink",
     "StatusReport": "mirrorlib.operate.status:StatusReport",
-    "TableReport": "mirrorlib.apply.report:TableReport",
+    "TableReport": "mirrorlib.ingest.report:TableReport",
     "__version__": "mirrorlib.version:VERSION",
     "check": "mirrorlib.landing.check.zone:check_zone",
-    "consumers": "mirrorlib.export.consumers:list_consumers",
-    "drop_consumer": "mirrorlib.export.consumers:drop_consumer",
+    "consumers": "mirrorlib.delivery.consumers:list_consumers",
+    "drop_consumer": "mirrorlib.delivery.consumers:drop_consumer",
     "enable_by_default": "mirrorlib.feed.enable:enable_by_default",
     "enable_feed": "mirrorlib.feed.enable:enable_feed",
     "ledger": "mirrorlib.operate.ledger:read_ledger",
-    "local_spark": "mirrorlib.session:local_spark",
-    "overview": "mirrorlib.overview:read_overview",
-    "plan": "mirrorlib.apply.preview:plan_zone",
-    "plot_ledger": "mirrorlib.plots:plot_ledger",
+    "local_spark": "mirrorlib.platform.session:local_spark",
+    "overview": "mirrorlib.operate.overview:read_overview",
+    "plan": "mirrorlib.ingest.preview:plan_zone",
+    "plot_ledger": "mirrorlib.operate.plots:plot_ledger",
     "read_feed": "mirrorlib.feed.read:read_feed",
     "read_table": "mirrorlib.feed.keyed:read_table",
-    "reset": "mirrorlib.apply.reset:reset_table",
-    "rewind_consumer": "mirrorlib.export.consumers:rewind_consumer",
+    "reset": "mirrorlib.ingest.reset:reset_table",
+    "rewind_consumer": "mirrorlib.delivery.consumers:rewind_consumer",
     "status": "mirrorlib.operate.status:read_status",
     "stream_feed": "mirrorlib.feed.stream:stream_feed",
     "vacuum": "mirrorlib.operate.vacuum:vacuum_tables",
@@ -224,14 +224,14 @@ _ELSEWHERE = {
     "explain_keys": "mirrorlib.keys.read:explain_keys",
     "from_foundry_schema": "mirrorlib.keys.foundry:from_foundry_schema",
     "key_by": "mirrorlib.keys.declare:key_by",
-    "LineageReport": "mirrorlib.derive.lineage:LineageReport",
-    "key_feed": "mirrorlib.derive.feed:key_feed",
+    "LineageReport": "mirrorlib.operate.lineage:LineageReport",
+    "key_feed": "mirrorlib.derived.changelog:key_feed",
     "key_statements": "mirrorlib.feed.statements:key_statements",
-    "lineage": "mirrorlib.derive.lineage:lineage",
+    "lineage": "mirrorlib.operate.lineage:lineage",
     "keys_of": "mirrorlib.keys.read:keys_of",
-    "maintain_current_view": "mirrorlib.derive.maintain:maintain_current_view",
+    "maintain_current_view": "mirrorlib.derived.views.maintain:maintain_current_view",
     "propagate": "mirrorlib.keys.declare:propagate",
-    "read_current_view": "mirrorlib.derive.maintain:read_current_view",
+    "read_current_view": "mirrorlib.derived.views.maintain:read_current_view",
     "require_keys": "mirrorlib.keys.read:require_keys",
     "to_foundry_schema": "mirrorlib.keys.foundry:to_foundry_schema",
     "union_keyed": "mirrorlib.keys.declare:union_keyed",

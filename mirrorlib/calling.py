@@ -1,6 +1,6 @@
 """Let a package be called, where a function of the same name is what users look for.
 
-Whoever imports `mirrorlib.apply.journal` makes Python set `mirrorlib.apply` to that package,
+Whoever imports `mirrorlib.journal.disk` makes Python set `mirrorlib.apply` to that package,
 whatever it was before. So the function cannot have that name; the package has to act for it.
 """
 

@@ -82,7 +82,7 @@ def main(task: dict[str, Any]) -> int:
     conf = {**LITTLE, "spark.driver.extraJavaOptions": task["java"]}
     spark = attach(shared) if shared else mirrorlib.local_spark(cores=2, memory="2g", conf=conf)
     if task.get("large"):
-        from mirrorlib.apply import prepare
+        from mirrorlib.ingest.batch import open_batch as prepare
 
         vars(prepare)["SMALL_BYTES"] = -1  # no option, and should not be one
     tell("ready")

@@ -53,7 +53,7 @@ class Watched:
         return partial(self._write, real) if name in WRITES else real
 
     def _write(self, real: Callable[..., Any], *arguments: Any) -> Any:
-        from mirrorlib.apply.report import Event
+        from mirrorlib.ingest.report import Event
 
         table = self._real.url.rpartition("/")[2]
         event = Event(table=table, step="write", when="before", batch=None)
@@ -65,8 +65,8 @@ class Watched:
 
 def watch_writes(observe: Callable[[Any], None]) -> None:
     """Watch the stores of all receivers that are files."""
-    from mirrorlib.export.sinks.files import sink as files
-    from mirrorlib.export.sinks.zone import sink as zone
+    from mirrorlib.delivery.sinks.files import sink as files
+    from mirrorlib.delivery.sinks.zone import sink as zone
 
     for module in (files, zone):
         opened = vars(module)["open_store"]

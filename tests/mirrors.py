@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
-from mirrorlib.apply.job import open_job, open_work
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.options import Options
-from mirrorlib.apply.report import ApplyReport, Event, TableReport
-from mirrorlib.apply.target import Target
+from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.job import open_job, open_work
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.report import ApplyReport, Event, TableReport
+from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay, replay_feed
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.record import Plan
-    from mirrorlib.apply.work import Work
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Plan
     from zones import TableWriter
 
 KEYS = ["id"]

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from mirrorlib.apply.history import History
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.look import Look, read_listed
-from mirrorlib.apply.onboard import Folder, open_folder, policies_of
-from mirrorlib.apply.options import Options
-from mirrorlib.apply.plan import next_run, position_after
-from mirrorlib.apply.record import Done, Entry, Life, Plan, PlannedFile, new_attempt, now
-from mirrorlib.apply.tally import Tally, record_status
+from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.plan import next_run, position_after
+from mirrorlib.ingest.files.table_folder import Folder, open_folder, policies_of
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.progress import Tally, record_status
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done, Entry, Life, Plan, PlannedFile, new_attempt, now
 from mirrorlib.landing.listing import TableFolder
-from mirrorlib.landing.names import TableName
+from mirrorlib.names import TableName
 from mirrorlib.store import Store, StoredFile
 
 FOLDER = TableFolder(name=TableName(None, "orders"), path="orders")

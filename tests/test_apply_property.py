@@ -100,7 +100,7 @@ def test_table_and_change_feed_are_what_the_oracle_says(
     """Every log, in every cut, ends as its rows replayed one by one; its feed replays to it, version by version."""
     cut = CUTS[number % len(CUTS)]
     if cut.large:  # the size from which Spark folds is no option, and should not be one
-        monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", -1)
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     logs = all_logs()[number * LOGS_PER_ZONE :][:LOGS_PER_ZONE]
     failures = failures_of(spark, tmp_path, cut, logs, every_version=number % 2 == 0)
     if failures and os.environ.get("MIRRORLIB_SHRINK"):

@@ -17,13 +17,13 @@ import pytest
 
 import mirrorlib
 from little import child_environment
-from mirrorlib.cli import main, understand
+from mirrorlib.cli.main import main, understand
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.report import ApplyReport
+    from mirrorlib.ingest.report import ApplyReport
     from tests.zones import ZoneWriter
 
 pytestmark = pytest.mark.usefixtures("signals")
@@ -48,7 +48,9 @@ def said(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def test_what_is_no_text_can_be_said(tmp_path: Path) -> None:
     """A file's name may be any bytes, and output is strict UTF-8 in most locales: it is shown as errors show it."""
-    program = r"import sys; from mirrorlib.cli import main; main(sys.argv[1:]); print('caf\udce9')"
+    program = (
+        r"import sys; from mirrorlib.cli.main import main; main(sys.argv[1:]); print('caf\udce9')"
+    )
     strict = {**child_environment(), "PYTHONIOENCODING": "utf-8:strict"}
 
     command = [sys.executable, "-c", program, "check", str(tmp_path)]

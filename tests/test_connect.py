@@ -13,9 +13,9 @@ import pytest
 import mirrorlib
 from connecting import CONNECT_MODE, connect
 from feeds import Table, told
-from mirrorlib.apply import sessions
+from mirrorlib.delta import sessions
+from mirrorlib.delta.address import find_feed_table
 from mirrorlib.errors import FeedExpiredError
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.read import read_snapshot, read_window
 from mirrorlib.feed.window import open_window
 from mirrors import Mirror

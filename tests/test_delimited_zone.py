@@ -25,7 +25,7 @@ from tests.zones import MARKER, TableWriter, ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.report import TableReport
+    from mirrorlib.ingest.report import TableReport
 
 Row = dict[str, object]
 TYPES = {"id": "Int32", "v": "String", "n": "Int64"}
@@ -35,7 +35,7 @@ TYPES = {"id": "Int32", "v": "String", "n": "Int64"}
 def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Fold in Arrow, or have every batch count as large."""
     if request.param == "large":
-        monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", -1)
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     return str(request.param)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlib import demo
 from mirrorlib.errors import LandingZoneError
+from mirrorlib.platform import demo
 
 
 def published(zone: Path) -> list[Path]:

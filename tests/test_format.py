@@ -26,7 +26,7 @@ from tests.zones import TableWriter, ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.report import TableReport
+    from mirrorlib.ingest.report import TableReport
 
 pytestmark = pytest.mark.slow
 ROADS = {"small": 64 << 20, "large": 0}
@@ -917,7 +917,7 @@ def runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Calla
     @cache
     def run(road: str) -> Run:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", ROADS[road])
+            patch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", ROADS[road])
             return _phases(spark, tmp_path_factory.mktemp(road), cases_of(road))
 
     return run
@@ -960,7 +960,7 @@ def judge(want: Want, report: TableReport, table: tuple[dict[str, str], list[Row
 @pytest.fixture(params=ROADS)
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Take each road in turn."""
-    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", ROADS[request.param])
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", ROADS[request.param])
     return str(request.param)
 
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
 from tests.oracle import assert_same_rows, multiset
 from tests.zones import TableWriter, ZoneWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.report import TableReport
+    from mirrorlib.ingest.report import TableReport
 
 pytestmark = pytest.mark.slow
 FOLDERS = (
@@ -70,7 +70,7 @@ def test_hostile_folders_stay_in_their_place(
 ) -> None:
     """Q31: as schema and as table, read by Spark at first and merged afterwards: each in its own folder, nothing beside."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
     tables = [zone.table(name, keys=["id"], schema=name) for name in FOLDERS]
     tables.append(zone.table("x" * 230, keys=["id"]))
     for table in tables:
@@ -100,7 +100,7 @@ def test_paths_that_look_like_patterns_are_read_once_each(
     spark: SparkSession, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Read by Spark, with and without order: a zone, tables, partition folders and files that look like patterns."""
-    monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
     zone = ZoneWriter(tmp_path / "{zone}")
     keyless, keyed = zone.table("o[1]"), zone.table("b*", keys=["id"])
     parts = zone.table("parts", keys=["id"], metadata={"isPartitionEnabled": True})
@@ -175,7 +175,7 @@ def columns(
         )
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", request.param)
+        patch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", request.param)
         for table, names in tables:
             write(table, names, "a", None)
         apply(spark, zone, target)

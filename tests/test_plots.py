@@ -10,7 +10,7 @@ import pytest
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.operate.ledger import Applied, LedgerReport
-from mirrorlib.plots import plot_ledger, seconds_of, slices_of
+from mirrorlib.operate.plots import plot_ledger, seconds_of, slices_of
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -33,7 +33,7 @@ def test_every_type_comes_back_from_a_folder(
 ) -> None:
     """NULL, extremes, empty text, no rows, with and without markers, in Parquet and in delimited text."""
     if road == "large":
-        monkeypatch.setattr("mirrorlib.apply.prepare.SMALL_BYTES", -1)
+        monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
     trips = make_trips(number)
     for trip in trips:
         trip.publish(str(tmp_path / "zone"))

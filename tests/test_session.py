@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirrorlib.errors import LandingZoneError, LocalSparkError
-from mirrorlib.session import java_version, local_spark, refuse_passing_catalog
+from mirrorlib.platform.session import java_version, local_spark, refuse_passing_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def test_missing_packages_are_named_with_the_extra_that_has_them() -> None:
     """The bare package has no Spark: a cluster's own is used there."""
     program = (
         "import sys, importlib.util\n"
-        "from mirrorlib.session import local_spark\n"
+        "from mirrorlib.platform.session import local_spark\n"
         "from mirrorlib.errors import LocalSparkError\n"
         "sys.path[:] = []; sys.meta_path.clear()\n"
         "try: local_spark()\n"

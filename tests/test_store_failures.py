@@ -32,7 +32,7 @@ from zones import ZoneWriter
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.report import ApplyReport, PlanReport
+    from mirrorlib.ingest.report import ApplyReport, PlanReport
     from mirrorlib.operate.status import StatusReport
 
 Mode = Literal["before", "during", "after", "denied"]
@@ -249,7 +249,9 @@ def test_store_that_fails_at_any_call_loses_and_doubles_nothing(
     modes: dict[str, tuple[Mode, ...]],
 ) -> None:
     """Each table meets one failure; the run ends with a report, and the next run ends at the oracle's tables."""
-    monkeypatch.setattr("mirrorlib.apply.stage._HANDFUL", -1)  # else so few changes need no file
+    monkeypatch.setattr(
+        "mirrorlib.ingest.batch.stage._HANDFUL", -1
+    )  # else so few changes need no file
     load(ZoneWriter(tmp_path / "recorded"), 0)
     assert mirrorlib.apply(spark, str(tmp_path / "recorded"), str(tmp_path / "0"), max_files=2).ok
     points = [(call, mode) for call in faults.calls("table_0") for mode in modes.get(call.verb, ())]

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from mirrorlib.cli import run_task, understand
+from mirrorlib.cli.main import run_task, understand
 from mirrorlib.errors import StoppedError
-from mirrorlib.session import platform_spark
+from mirrorlib.platform.session import platform_spark
 from zones import ZoneWriter
 
 

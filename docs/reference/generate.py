@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mkdocs.structure.files import File
 
 import mirrorlib
-from mirrorlib.cli import make_parser
+from mirrorlib.cli.main import make_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

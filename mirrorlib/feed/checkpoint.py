@@ -15,7 +15,7 @@ from mirrorlib.errors import FeedExpiredError
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.delta.address import FeedTable
     from mirrorlib.store import PathOrUrl, Store
 
 # A query may have several sources, an offset each; formats of the file differ in what is around them.

@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.apply.job import told_error
-from mirrorlib.apply.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
-from mirrorlib.apply.sessions import set_conf
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.find import find_tables
+from mirrorlib.delta.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
+from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.find import find_tables
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.retention import duration_of, keeps_files, keeps_log
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.landing.names import TableName
+from mirrorlib.ingest.job import told_error
+from mirrorlib.names import TableName
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.feed.commits import Commits
+    from mirrorlib.delta.commits import Commits
     from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.keyed import VIEW_PROPERTY, missing_columns, spelled_keys, stored_keys
+from mirrorlib.delta.address import address_of, find_feed_table
+from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spelled_keys, stored_keys
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
-from mirrorlib.feed.place import address_of, find_feed_table
 from mirrorlib.feed.read import read_rows
 from mirrorlib.keys.tags import stale, tag_columns
 from mirrorlib.keys.value import Keys
@@ -20,8 +20,8 @@ from mirrorlib.keys.value import Keys
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.feed.commits import Commits
-    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.delta.address import FeedTable
+    from mirrorlib.delta.commits import Commits
     from mirrorlib.store import PathOrUrl
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.table import refer
-from mirrorlib.apply.target import Target
+from mirrorlib.delta.table import refer
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.names import TableName, find_key, parse_name
+from mirrorlib.journal.disk import Journal
+from mirrorlib.names import TableName, find_key, parse_name
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.record import Entry
+    from mirrorlib.journal.entries import Entry
     from mirrorlib.store import Store
 
 

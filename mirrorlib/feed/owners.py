@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.commit import REWRITE
-from mirrorlib.apply.keyed import ON, grouping_columns, identifying_columns
+from mirrorlib.commit.mark import REWRITE
+from mirrorlib.delta.key_property import ON, grouping_columns, identifying_columns
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.feed.schemas import physical_name, widens_to
 from mirrorlib.identifiers import fold_name
@@ -17,9 +17,9 @@ from mirrorlib.keys.allowed import TABLE_KEY_TYPES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mirrorlib.apply.log import Commit
-    from mirrorlib.feed.actions import Metadata
-    from mirrorlib.feed.commits import Commits
+    from mirrorlib.delta.actions import Metadata
+    from mirrorlib.delta.commits import Commits
+    from mirrorlib.delta.log import Commit
 
 # Outcomes of commits of ours that say nothing of the rows that are there.
 _NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})

@@ -16,8 +16,8 @@ from mirrorlib.feed.schemas import spans
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.feed.actions import FeedCommit, Held, Metadata
-    from mirrorlib.feed.commits import Commits
+    from mirrorlib.delta.actions import FeedCommit, Held, Metadata
+    from mirrorlib.delta.commits import Commits
 
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 

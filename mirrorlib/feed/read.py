@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
-from mirrorlib.apply.keyed import grouping_columns
-from mirrorlib.apply.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
+from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
+from mirrorlib.delta.key_property import grouping_columns
+from mirrorlib.delta.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
 from mirrorlib.errors import ComputeError, FeedError
-from mirrorlib.feed.direct import read_directly
+from mirrorlib.feed.files.direct import read_directly
+from mirrorlib.feed.files.once import fold_once
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
     INSERT,
@@ -29,9 +31,7 @@ from mirrorlib.feed.net import (
     pair_updates,
     refuse_incomparable,
 )
-from mirrorlib.feed.once import fold_once
 from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
-from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.proof import prove_files
 from mirrorlib.feed.refusal import (
     TOO_OLD,
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.feed.actions import Metadata
-    from mirrorlib.feed.commits import Commits
+    from mirrorlib.delta.actions import Metadata
+    from mirrorlib.delta.commits import Commits
     from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]

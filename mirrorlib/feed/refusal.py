@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.sessions import READS_WHOLE, read_conf
+from mirrorlib.delta.sessions import READS_WHOLE, read_conf
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.delta.address import FeedTable
 
 TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _HISTORY = (

@@ -11,12 +11,12 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.properties import FILE_RETENTION, LOG_RETENTION
+from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.errors import FeedError
 
 if TYPE_CHECKING:
-    from mirrorlib.feed.actions import Metadata
-    from mirrorlib.feed.commits import Commits
+    from mirrorlib.delta.actions import Metadata
+    from mirrorlib.delta.commits import Commits
 
 _DEFAULTS = {FILE_RETENTION: "interval 1 week", LOG_RETENTION: "interval 30 days"}  # Delta's own
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}

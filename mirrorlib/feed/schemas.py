@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.table import EXACT_IN_DOUBLE
+from mirrorlib.delta.table import EXACT_IN_DOUBLE
 from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-    from mirrorlib.feed.actions import Metadata
+    from mirrorlib.delta.actions import Metadata
 
 # PROTOCOL.md, "Type Widening"
 _WIDER = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.feed.place import quote_dotted, split_dotted
+from mirrorlib.delta.address import quote_dotted, split_dotted
 from mirrorlib.identifiers import quote, sql_text
 
 if TYPE_CHECKING:

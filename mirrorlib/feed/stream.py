@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.generation import FULL_WIDENING, spark_generation
+from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
+from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.checkpoint import ANEW, Progress, read_progress
 from mirrorlib.feed.net import VERSION
-from mirrorlib.feed.place import FeedTable, address_of, find_feed_table
 from mirrorlib.feed.read import declare_grouping
 from mirrorlib.feed.refusal import refuse_losses
 from mirrorlib.feed.schemas import widens
@@ -23,7 +23,7 @@ from mirrorlib.keys.tags import untag
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.feed.actions import Metadata
+    from mirrorlib.delta.actions import Metadata
     from mirrorlib.store import PathOrUrl
 
 

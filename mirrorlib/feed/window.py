@@ -28,8 +28,8 @@ from mirrorlib.feed.proof import (
 from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
-    from mirrorlib.feed.actions import ChangeFile, FeedCommit, Metadata
-    from mirrorlib.feed.commits import Commits
+    from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata
+    from mirrorlib.delta.commits import Commits
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first

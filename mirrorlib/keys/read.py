@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysLostError
 from mirrorlib.keys.remedy import declaring, remedy_of
-from mirrorlib.keys.trace import Loss, Trace, trace_keys
+from mirrorlib.keys.tracing.trace import Loss, Trace, trace_keys
 from mirrorlib.keys.value import Keys
 from mirrorlib.tabular import Report
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.keys.rules import Order
+    from mirrorlib.keys.tracing.rules import Order
 
 
 def keys_of(df: DataFrame) -> Keys:

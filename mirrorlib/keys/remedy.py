@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.keys.tags import Declared
-    from mirrorlib.keys.trace import Trace
+    from mirrorlib.keys.tracing.trace import Trace
 
 
 def remedy_of(trace: Trace, schema: StructType) -> str:

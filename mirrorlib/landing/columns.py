@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import find_named, fold_name, folds_of
-from mirrorlib.landing.names import find_key
+from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ import pyarrow as pa
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import check_names, with_given
 from mirrorlib.landing.delimited import read_values, shape_of
-from mirrorlib.landing.names import partition_values
+from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:
     from mirrorlib.landing.columns import FileSchema

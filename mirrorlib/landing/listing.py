@@ -19,7 +19,7 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.landing.metadata import METADATA_NAME
-from mirrorlib.landing.names import (
+from mirrorlib.names import (
     SCHEMA_SUFFIX,
     WHOLE_FOLDER,
     TableName,

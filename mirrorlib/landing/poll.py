@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.landing.listing import Seen
-from mirrorlib.landing.names import (
+from mirrorlib.names import (
     LARGEST_NUMBER,
     WHOLE_FOLDER,
     extension_of,

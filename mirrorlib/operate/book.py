@@ -14,16 +14,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.lock import lock_table
-from mirrorlib.apply.table import find_table, read_table
-from mirrorlib.apply.target import Target
+from mirrorlib.delivery.sinks.delta.place import open_place
+from mirrorlib.delta.find import EVENTS, LEDGER
+from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.table import find_table, read_table
 from mirrorlib.errors import JournalError
-from mirrorlib.export.sinks.delta.place import open_place
-from mirrorlib.feed.find import EVENTS, LEDGER
-from mirrorlib.landing.names import parse_name
+from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import newest_batches
 from mirrorlib.operate.status import read_status
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.apply.table import TableRef
-    from mirrorlib.export.sinks.delta.place import Place
+    from mirrorlib.delivery.sinks.delta.place import Place
+    from mirrorlib.delta.table import TableRef
     from mirrorlib.operate.ledger import Applied
     from mirrorlib.operate.status import StatusReport, TableStatus
     from mirrorlib.store import PathOrUrl, Store

@@ -12,17 +12,17 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.target import Target
 from mirrorlib.errors import JournalError, LandingZoneError
-from mirrorlib.landing.names import TableName, matches
+from mirrorlib.journal.disk import Journal
+from mirrorlib.names import TableName, matches
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.apply.record import Done, Life, Plan
+    from mirrorlib.journal.entries import Done, Life, Plan
     from mirrorlib.store import PathOrUrl, Store
 
 LAST = 100

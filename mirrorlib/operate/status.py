@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.apply.doubt import doubt_of
-from mirrorlib.apply.history import History
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.look import Look, read_listed
-from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.options import Options
-from mirrorlib.apply.plan import Limits, first_position, next_run
-from mirrorlib.apply.report import (
+from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.files.changed_source import doubt_of
+from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.plan import Limits, first_position, next_run
+from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.report import (
     GONE,
     SHOWS_NOTHING,
     STOPPED,
@@ -29,17 +29,17 @@ from mirrorlib.apply.report import (
     shown_position,
     told_reason,
 )
-from mirrorlib.apply.target import Target
-from mirrorlib.errors import MirrorError
+from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import TableFolder, shows_tables
-from mirrorlib.landing.names import TableName, parse_name
 from mirrorlib.landing.partner import Partner, read_partner
+from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.ledger import NEW, list_applied
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 from mirrorlib.tabular import duration
 
 if TYPE_CHECKING:
-    from mirrorlib.apply.onboard import Folder
+    from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.store import PathOrUrl, Store
 
 _BACK = (

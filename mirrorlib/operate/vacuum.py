@@ -13,26 +13,26 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.apply.job import told_error
-from mirrorlib.apply.sessions import configured, read_conf
-from mirrorlib.apply.target import STATE_FOLDER, Target
+from mirrorlib.delivery.compare import tell_horizon
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.find import find_tables
+from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.errors import JournalError, StoreError
-from mirrorlib.export.compare import tell_horizon
-from mirrorlib.export.record import version_given
-from mirrorlib.export.registry import Registry, registries
-from mirrorlib.feed.find import find_tables
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.retention import keeps_files
-from mirrorlib.landing.names import TableName
+from mirrorlib.ingest.job import told_error
+from mirrorlib.journal.registry import Registry, registries
+from mirrorlib.journal.streams import version_given
+from mirrorlib.names import TableName
 from mirrorlib.store import open_store
+from mirrorlib.store.target import STATE_FOLDER, Target
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.feed.actions import FeedCommit
-    from mirrorlib.feed.commits import Commits
-    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.delta.actions import FeedCommit
+    from mirrorlib.delta.address import FeedTable
+    from mirrorlib.delta.commits import Commits
     from mirrorlib.store import PathOrUrl
 
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ

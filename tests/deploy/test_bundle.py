@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from mirrorlib.cli import understand
+from mirrorlib.cli.main import understand
+from mirrorlib.delta.find import EVENTS, LEDGER
 from mirrorlib.deploy.check import check_bundle
 from mirrorlib.deploy.read import read_bundle
 from mirrorlib.deploy.render import User, render, target_names
 from mirrorlib.errors import BundleError
-from mirrorlib.feed.find import EVENTS, LEDGER
 from mirrorlib.operate.book import EVENT_COLUMNS, LEDGER_COLUMNS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from mirrorlib.cli import understand
+from mirrorlib.cli.main import understand
 from mirrorlib.deploy.build import build_wheel
 from mirrorlib.deploy.check import check_bundle
 from mirrorlib.deploy.quartz import is_quartz

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
 from mirrorlib.deploy.owner import deployment_of
 from mirrorlib.deploy.read import read_bundle
 from mirrorlib.deploy.render import User, render

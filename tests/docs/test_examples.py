@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import mirrorlib
-from mirrorlib import notebook
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
+from mirrorlib.platform import notebook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

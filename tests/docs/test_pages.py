@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.cli import main, understand
+from mirrorlib.cli.main import main, understand
 from tables import read_rows
 
 if TYPE_CHECKING:

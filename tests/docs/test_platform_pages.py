@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("databricks.sdk")
 
-from mirrorlib.cli import main, understand
+from mirrorlib.cli.main import main, understand
 from mirrorlib.deploy.read import read_bundle
 from mirrorlib.deploy.references import all_tasks
 from mirrorlib.deploy.render import render

@@ -12,7 +12,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib import errors
-from mirrorlib.cli import make_parser
+from mirrorlib.cli.main import make_parser
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,11 +19,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
 from mirrorlib.deploy.cells import read_parameters
 from mirrorlib.errors import LandingZoneError, ParameterError
 from mirrorlib.fabric.items import item_id, write_items
-from mirrorlib.notebook import Place, resolve
+from mirrorlib.platform.notebook import Place, resolve
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"

@@ -12,10 +12,10 @@ import pytest
 
 import mirrorlib
 from feeds import Table
-from mirrorlib import cli
+from mirrorlib.cli import main as cli
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.changes import first_changes
-from mirrorlib.show import _coloured
+from mirrorlib.platform.show import _coloured
 
 if TYPE_CHECKING:
     from pathlib import Path

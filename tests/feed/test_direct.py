@@ -21,19 +21,19 @@ import pytest
 
 import mirrorlib
 from feeds import FEED, Table
-from mirrorlib.apply.columns import to_columns
-from mirrorlib.feed.direct import change_files
-from mirrorlib.feed.few import frame_of, read_few
-from mirrorlib.feed.place import find_feed_table
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.columns import to_columns
+from mirrorlib.feed.files.direct import change_files
+from mirrorlib.feed.files.few import frame_of, read_few
+from mirrorlib.feed.files.touched import find_touched
 from mirrorlib.feed.read import feed_schema
-from mirrorlib.feed.touched import find_touched
 from mirrorlib.feed.window import open_window
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.feed.place import FeedTable
+    from mirrorlib.delta.address import FeedTable
     from mirrorlib.feed.window import Window
 
 COLUMNS = (

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.derive.feed import key_feed
-from mirrorlib.export.run import export_tables
+from mirrorlib.delivery.run import export_tables
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.derived.changelog import key_feed
 from mirrorlib.feed.keyed import read_table
 from mirrorlib.feed.owners import stored_columns
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.read import read_feed
 from mirrorlib.keys.foundry import to_foundry_schema
 from mirrorlib.keys.read import explain_keys, keys_of

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import UnsupportedOperationException
 
 import mirrorlib
-from mirrorlib.apply.sessions import SMALL_COMMIT
+from mirrorlib.delta.sessions import SMALL_COMMIT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 
 import mirrorlib
 from mirrorlib.errors import FeedError
+from mirrorlib.feed.files.touched import _touched_in_several
 from mirrorlib.feed.net import is_comparable
-from mirrorlib.feed.touched import _touched_in_several
 
 if TYPE_CHECKING:
     from pathlib import Path

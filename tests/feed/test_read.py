@@ -14,9 +14,9 @@ import pytest
 
 import mirrorlib
 from feeds import FEED, Table, forget_rows, told
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.commits import Commits
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.window import open_window
 from mirrorlib.store import LocalStore, open_store
 

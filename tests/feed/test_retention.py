@@ -10,8 +10,8 @@ import pytest
 
 import mirrorlib
 from feeds import FEED, Table, told
+from mirrorlib.delta.address import find_feed_table
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.place import find_feed_table
 from mirrorlib.feed.read import read_snapshot
 
 if TYPE_CHECKING:

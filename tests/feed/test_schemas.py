@@ -8,8 +8,8 @@ import pytest
 
 import mirrorlib
 from feeds import FEED, Table, told
+from mirrorlib.delta.address import find_feed_table
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.place import find_feed_table
 
 if TYPE_CHECKING:
     from pathlib import Path

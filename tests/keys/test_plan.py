@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorlib.keys.plan import Node, UnreadablePlanError, join_ctes, parse_plan, walk
+from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, join_ctes, parse_plan, walk
 
 PLAN = """\
 Project [a#1]

@@ -19,7 +19,7 @@ from mirrorlib.landing.listing import (
     see_folder,
     see_partitions,
 )
-from mirrorlib.landing.names import TableName, partition_values, sequence_name
+from mirrorlib.names import TableName, partition_values, sequence_name
 from mirrorlib.store import Folder, LocalStore, StoredFile, open_store
 from zones import write_at
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mirrorlib.errors import TableNameError
 from mirrorlib.identifiers import quote
-from mirrorlib.landing.names import (
+from mirrorlib.names import (
     TableName,
     find_conflicts,
     is_ignored,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.landing.listing import Applied, FolderListing, Seen, TableFolder, see_folder
-from mirrorlib.landing.names import TableName
 from mirrorlib.landing.plain import kind_of, order_plain, see_below
+from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, StoredFile
 from zones import write_at
 

@@ -9,8 +9,8 @@ import obstore.store
 import pytest
 
 from mirrorlib.landing.listing import Seen
-from mirrorlib.landing.names import sequence_name
 from mirrorlib.landing.poll import MOST_PROBES, Anchor, Onward, see_after, see_next
+from mirrorlib.names import sequence_name
 from mirrorlib.store import LocalStore, ObjectStore, Store
 from polls import FOLDER, counting
 

@@ -24,13 +24,13 @@ import pytest
 pytest.importorskip("papermill")
 
 import mirrorlib
-from mirrorlib import notebook
-from mirrorlib.apply.report import ApplyReport, TableReport
-from mirrorlib.apply.run import apply_zone
-from mirrorlib.derive.run import derive_table
+from mirrorlib.delivery.run import export_tables
+from mirrorlib.derived.run import derive_table
 from mirrorlib.errors import ComputeError, ParameterError, StoppedError
-from mirrorlib.export.run import export_tables
-from mirrorlib.notebook import Place, finish, host_of, resolve
+from mirrorlib.ingest.report import ApplyReport, TableReport
+from mirrorlib.ingest.run import apply_zone
+from mirrorlib.platform import notebook
+from mirrorlib.platform.notebook import Place, finish, host_of, resolve
 from mirrorlib.store import open_store
 from papers import FOLDER, NAMES, cells
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
+from mirrorlib.delta.find import find_tables
 from mirrorlib.errors import JournalError, LandingZoneError
-from mirrorlib.feed.find import find_tables
 from tables import newest_version, read_rows
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
 from mirrorlib.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.apply.choose import UNTYPED
-from mirrorlib.apply.journal import Journal
-from mirrorlib.apply.onboard import open_folder
-from mirrorlib.apply.record import Done, Plan, PlannedFile, Policies
-from mirrorlib.cli import main
+from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, MetadataError
+from mirrorlib.ingest.files.next_batch import UNTYPED
+from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done, Plan, PlannedFile, Policies
 from mirrorlib.landing.listing import TableFolder
-from mirrorlib.landing.names import TableName, parse_name
+from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.status import TableStatus, read_status
 from mirrorlib.store import open_store
 

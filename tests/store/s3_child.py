@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import mirrorlib
-from mirrorlib.apply import prepare
+from mirrorlib.ingest.batch import open_batch as prepare
 
 
 def main(task: dict[str, Any]) -> None:

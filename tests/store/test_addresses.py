@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import mirrorlib
-from mirrorlib.apply.target import Target
-from mirrorlib.feed.place import address_of
+from mirrorlib.delta.address import address_of
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,9 +17,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from flaky import Mishap, Mishaps, flaky_proxy
-from mirrorlib.apply.journal import Journal, open_state
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.names import parse_name
+from mirrorlib.journal.disk import Journal, open_state
+from mirrorlib.names import parse_name
 from mirrorlib.store import Store, open_store
 from publishing import batches, publish
 

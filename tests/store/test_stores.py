@@ -22,10 +22,10 @@ from azure.storage.blob import BlobServiceClient
 from moto.server import ThreadedMotoServer
 
 import mirrorlib
-from mirrorlib.apply.journal import Journal, open_state
-from mirrorlib.connectors import connectors_for
-from mirrorlib.landing.names import parse_name, sequence_name
+from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.landing.poll import Anchor, Onward, see_next
+from mirrorlib.names import parse_name, sequence_name
+from mirrorlib.platform.connectors import connectors_for
 from mirrorlib.store import ObjectStore, Store, open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
 from polls import FOLDER, counting

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.landing.columns import check_names
-from mirrorlib.landing.names import partition_values
+from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

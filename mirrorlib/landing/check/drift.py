@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.columns import ColumnFacts, Facts
-from mirrorlib.landing.names import find_key
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
+from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings

@@ -12,7 +12,8 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from mirrorlib.landing.metadata import TEXT_ENDINGS, TEXT_EXTENSIONS
-from mirrorlib.landing.names import (
+from mirrorlib.landing.partner import PARTNER_FILE
+from mirrorlib.names import (
     WHOLE_FOLDER,
     extension_of,
     is_ignored,
@@ -20,7 +21,6 @@ from mirrorlib.landing.names import (
     sequence_name,
     sequence_number,
 )
-from mirrorlib.landing.partner import PARTNER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -34,9 +34,9 @@ from mirrorlib.landing.check.rows import (
 )
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.footer import open_parquet
-from mirrorlib.landing.names import find_key
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
+from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

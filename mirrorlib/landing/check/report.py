@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from mirrorlib.landing.check.rule import SEVERITIES, Severity
+from mirrorlib.landing.check.rules.rule import SEVERITIES, Severity
 from mirrorlib.tabular import Report
 
 

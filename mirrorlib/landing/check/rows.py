@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.landing.markers import KNOWN_MARKERS, show_marker, small_markers
-from mirrorlib.landing.names import find_key
+from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
     from mirrorlib.landing.check.findings import Findings

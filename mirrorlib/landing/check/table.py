@@ -23,7 +23,7 @@ from mirrorlib.landing.check.report import CheckedTable, CheckStep
 from mirrorlib.landing.check.rows import Policy
 from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.metadata import METADATA_NAME
-from mirrorlib.landing.names import is_ignored, refuse_uncarriable
+from mirrorlib.names import is_ignored, refuse_uncarriable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,7 +33,7 @@ from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.markers import small_markers
-from mirrorlib.landing.names import partition_values
+from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,8 +16,8 @@ from mirrorlib.landing.check.report import CheckReport
 from mirrorlib.landing.check.table import review_table
 from mirrorlib.landing.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.names import SCHEMA_SUFFIX, is_ignored, matches
 from mirrorlib.landing.partner import PARTNER_FILE
+from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
 from mirrorlib.landing.footer import open_parquet
-from mirrorlib.landing.names import is_ignored, sequence_name, sequence_number
 from mirrorlib.landing.publish.claims import (
     Call,
     Claim,
@@ -43,6 +42,7 @@ from mirrorlib.landing.publish.claims import (
     read_claim,
     write_claim,
 )
+from mirrorlib.names import is_ignored, sequence_name, sequence_number
 
 if TYPE_CHECKING:
     from mirrorlib.store import Store

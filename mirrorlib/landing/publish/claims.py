@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.names import sequence_name, sequence_number
 from mirrorlib.landing.publish.known import STATE
+from mirrorlib.names import sequence_name, sequence_number
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import pyarrow as pa
 from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.identifiers import find_named, fold_name
 from mirrorlib.landing.footer import open_parquet, read_footer
-from mirrorlib.landing.names import is_ignored, sequence_name
 from mirrorlib.landing.publish.declare import ARROW_TYPES
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
+from mirrorlib.names import is_ignored, sequence_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

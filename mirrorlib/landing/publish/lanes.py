@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.names import NO_VALUE, is_ignored
 from mirrorlib.landing.publish.rows import Rows, missing_column
+from mirrorlib.names import NO_VALUE, is_ignored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.names import TableName
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -27,6 +26,7 @@ from mirrorlib.landing.publish.rows import (
     missing_column,
     take_rows,
 )
+from mirrorlib.names import TableName
 from mirrorlib.store import Store
 
 if TYPE_CHECKING:

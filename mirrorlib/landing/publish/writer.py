@@ -20,7 +20,10 @@ from typing import get_args
 
 from mirrorlib.errors import SchemaError, TableNameError
 from mirrorlib.landing.metadata import Detection
-from mirrorlib.landing.names import (
+from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
+from mirrorlib.landing.publish.lanes import check_partition_names
+from mirrorlib.landing.publish.table import LandingTable
+from mirrorlib.names import (
     SCHEMA_SUFFIX,
     TableName,
     is_ignored,
@@ -29,9 +32,6 @@ from mirrorlib.landing.names import (
     printable,
     refuse_uncarriable,
 )
-from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
-from mirrorlib.landing.publish.lanes import check_partition_names
-from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.store import Store, open_store
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirrorlib.apply.report import Event
-from mirrorlib.cli import main
-from mirrorlib.commands.check import check_observer
+from mirrorlib.cli.commands.check import check_observer
+from mirrorlib.cli.main import main
+from mirrorlib.ingest.report import Event
 from mirrorlib.landing.check.report import CheckStep
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding
-from mirrorlib.landing.check.rule import SEVERITIES, Rule
 from mirrorlib.landing.check.rules import RULES
+from mirrorlib.landing.check.rules.rule import SEVERITIES, Rule
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "check.md"

@@ -16,22 +16,22 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlib.apply.onboard import open_folder, policies_of
-from mirrorlib.apply.options import Options
-from mirrorlib.apply.read import read_landed
-from mirrorlib.apply.source import Source
 from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.files.table_folder import open_folder, policies_of
+from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.rows.read import read_landed
 from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder
-from mirrorlib.landing.names import TableName, extension_of, sequence_number
+from mirrorlib.names import TableName, extension_of, sequence_number
 from mirrorlib.store import LocalStore
 from zones import ZoneWriter
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-    from mirrorlib.apply.read import Landed
+    from mirrorlib.ingest.rows.read import Landed
 
 VALUES: dict[pa.DataType, SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),

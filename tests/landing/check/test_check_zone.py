@@ -110,7 +110,7 @@ def test_spark_is_not_imported(nasty: ZoneWriter) -> None:
     """The whole command runs where no Spark is installed."""
     program = (
         "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None\n"
-        "from mirrorlib.cli import main\n"
+        "from mirrorlib.cli.main import main\n"
         f"code = main(['check', {str(nasty)!r}, '--deep', '--json'])\n"
         "assert not [name for name in sys.modules if name.startswith(('pyspark.', 'py4j', 'delta.'))]\n"
         "sys.exit(code)"

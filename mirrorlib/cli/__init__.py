@@ -1,0 +1,1 @@
+"""The command line: `main` reads it, `commands` carries it out."""

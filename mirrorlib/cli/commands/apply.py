@@ -1,0 +1,84 @@
+"""`mirrorlib apply`: bring every table of a landing zone up to date, once or again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.cli.arguments import add_zone, positive, seconds, zone_options
+from mirrorlib.cli.spark import start_spark
+from mirrorlib.cli.watch import run_command, stop_on_signals
+from mirrorlib.ingest.options import BACKFILL_INTERVAL
+from mirrorlib.platform.show import show_progress
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mirrorlib.ingest.report import ApplyReport
+
+HELP = "bring every table up to date"
+MORE = "A table that is blocked or failed says why and stops alone; it is tried again on every run."
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `apply` takes."""
+    add_zone(command)
+    command.add_argument(
+        "--parallelism",
+        type=positive,
+        metavar="N",
+        help="tables at once (default: cores, at most 8)",
+    )
+    command.add_argument(
+        "--watch",
+        type=seconds,
+        metavar="SECONDS",
+        help="keep applying, pausing this long in between, until Ctrl-C",
+    )
+    _add_listing(command)
+
+
+def _add_listing(command: argparse.ArgumentParser) -> None:
+    """Add how much of a folder is looked at."""
+    command.add_argument(
+        "--listing",
+        choices=("auto", "full", "incremental"),
+        default="auto",
+        help="look only for the next files of long folders of numbered files (auto), of all folders where "
+        "that can be done (incremental), or list every folder in full (default: auto)",
+    )
+    command.add_argument(
+        "--backfill-interval",
+        type=seconds,
+        default=BACKFILL_INTERVAL,
+        metavar="SECONDS",
+        help="list such a folder in full all the same after this long (default: 3600)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
+    from mirrorlib.ingest.run import apply_zone
+
+    options = zone_options(arguments)
+    spark = start_spark(arguments)
+    stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
+
+    def one() -> ApplyReport:
+        with show_progress(quiet=arguments.json) as observe:
+            return apply_zone(
+                spark,
+                arguments.landing_zone,
+                arguments.target,
+                **options,
+                parallelism=arguments.parallelism,
+                listing=arguments.listing,
+                backfill_interval=arguments.backfill_interval,
+                observe=observe,
+                stop=stop.is_set,
+            )
+
+    return run_command(arguments, spark, stop, one, is_news=_is_news)
+
+
+def _is_news(report: ApplyReport) -> bool:
+    return bool(report.warnings) or any(table.batches for table in report.tables)

@@ -1,0 +1,87 @@
+"""`mirrorlib consumers`: show who is delivered to and how far each has come; let one go, or begin again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.cli.arguments import add_tables, add_target, start
+from mirrorlib.cli.say import say_json, say_report
+from mirrorlib.cli.spark import start_spark
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+HELP = "show who is delivered to, and how far each has come"
+MORE = (
+    "Health: current, behind (it has not been given the newest versions), delivering (a run is at it), failed, "
+    "expiring (what it has not read may soon leave the table's log: export, or raise delta.logRetentionDuration), or "
+    "expired (it is gone). Consumers that were registered with --state are found only with the same --state. Needs "
+    "Spark only for tables of a catalog."
+)
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `consumers` takes."""
+    add_target(command)
+    add_tables(command)
+    command.add_argument("--consumer", metavar="NAME", help="only this one")
+    choice = command.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--drop", metavar="NAME", help="forget a consumer; what its receiver holds stays there"
+    )
+    choice.add_argument(
+        "--rewind", metavar="NAME", help="let a consumer begin again, at what --to says"
+    )
+    command.add_argument(
+        "--to",
+        type=start,
+        metavar="snapshot|now|N",
+        help="for --rewind: all rows, only what comes, or what came after version N",
+    )
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Show the consumers, or change one."""
+    from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
+
+    _check_to(arguments)
+    place = {"catalog": arguments.catalog, "state": arguments.state}
+    if arguments.drop is not None:
+        gone = drop_consumer(arguments.target, arguments.drop, tables=arguments.table, **place)
+        return _say_done("dropped", arguments.drop, gone, as_json=arguments.json)
+    spark = start_spark(arguments) if arguments.catalog is not None else None
+    if arguments.rewind is not None:
+        back = rewind_consumer(
+            arguments.target,
+            arguments.rewind,
+            arguments.to,
+            tables=arguments.table,
+            spark=spark,
+            **place,
+        )
+        return _say_done("rewound", arguments.rewind, back, as_json=arguments.json)
+    report = list_consumers(
+        arguments.target, consumer=arguments.consumer, tables=arguments.table, spark=spark, **place
+    )
+    say_report(report, as_json=arguments.json)
+    return report.ok
+
+
+def _check_to(arguments: argparse.Namespace) -> None:
+    from mirrorlib.errors import LandingZoneError
+
+    if arguments.rewind is not None and arguments.to is None:
+        msg = "--rewind has to know where to begin again"
+        raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
+    if arguments.rewind is None and arguments.to is not None:
+        msg = "--to says where a rewound consumer begins again, and none is rewound"
+        raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
+
+
+def _say_done(what: str, consumer: str, tables: Sequence[str], *, as_json: bool) -> bool:
+    if as_json:
+        say_json({"ok": True, "consumer": consumer, what: list(tables)})
+    else:
+        print(f"{what}: {consumer}, {', '.join(tables)}")  # noqa: T201  # the command's answer
+    return True

@@ -1,0 +1,87 @@
+"""`mirrorlib feed`: print what changed in a table, for people or as JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.cli.arguments import add_target, positive
+from mirrorlib.cli.say import say_json
+from mirrorlib.cli.spark import start_spark
+from mirrorlib.platform.show import show_report
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "print what changed in a table"
+MORE = (
+    "An update is one line: what was before, what is now. Versions are Delta's; moments are "
+    "yyyy-MM-dd[ HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, "
+    "everything up to it that the log still holds."
+)
+_SHOWN = 100
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what `feed` takes."""
+    add_target(command)
+    command.add_argument("table", metavar="TABLE", help="the table, 'dbo/orders'")
+    command.add_argument(
+        "--after",
+        type=_bound,
+        metavar="N",
+        help="changes after this version or moment; -1 for all (default: the newest commit's, or all with --until)",
+    )
+    command.add_argument(
+        "--until", type=_bound, metavar="N", help="up to this one (default: the newest version)"
+    )
+    command.add_argument(
+        "--net", action="store_true", help="what is different between the two, not what happened"
+    )
+    command.add_argument(
+        "--limit",
+        type=positive,
+        default=_SHOWN,
+        metavar="N",
+        help=f"changes at most (default: {_SHOWN})",
+    )
+    command.add_argument(
+        "--key",
+        action="append",
+        metavar="COLUMN",
+        help="a key column, for a table that names none itself; may be repeated",
+    )
+
+
+def run(arguments: argparse.Namespace) -> bool:
+    """Print the changes, oldest first."""
+    from mirrorlib.delta.address import find_feed_table
+    from mirrorlib.feed.changes import first_changes
+    from mirrorlib.feed.mirror import find_mirror
+    from mirrorlib.feed.owners import stored_columns
+    from mirrorlib.feed.read import read_feed
+
+    mirror = find_mirror(
+        arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
+    )
+    spark = start_spark(arguments)
+    table = find_feed_table(spark, mirror.table)
+    commits = table.commits
+    keys = tuple(arguments.key or mirror.keys or stored_columns(commits, commits.newest))
+    after = arguments.after
+    if after is None:
+        after = (commits.newest if arguments.until is None else commits.first) - 1
+    frame = read_feed(
+        spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
+    )
+    changes = first_changes(frame, arguments.table, keys, arguments.limit)
+    if arguments.json:
+        for change in changes.changes:
+            say_json(change.to_dict(), in_one_line=True)
+    else:
+        show_report(changes)
+    return True
+
+
+def _bound(text: str) -> int | str:
+    """Read a version, or leave a moment to be read with the table's name at hand."""
+    return int(text) if text.lstrip("-").isdecimal() else text

@@ -1,0 +1,193 @@
+"""The command line: which command is asked for, and the exit code. What each does is in `commands`.
+
+Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usage or no such place,
+130 (SIGINT) or 143 (SIGTERM) a run was cut short.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from mirrorlib.cli.commands import (
+    apply,
+    check,
+    consumers,
+    demo,
+    deploy,
+    enable_feed,
+    export,
+    fabric_items,
+    feed,
+    ledger,
+    lineage,
+    plan,
+    publish,
+    reset,
+    status,
+    vacuum,
+)
+from mirrorlib.cli.say import say_error
+from mirrorlib.cli.watch import CutShortError
+from mirrorlib.errors import MirrorError, StoppedError
+from mirrorlib.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
+
+OK, STOPPED, USAGE = 0, 1, 2
+SIGNALLED = 128  # and the signal's number, as shells say it
+INTERRUPTED, CLOSED = SIGNALLED + signal.SIGINT, SIGNALLED + signal.SIGPIPE
+
+_EPILOG = """\
+examples:
+  mirrorlib demo                                   see it work on real data, nothing prepared
+  mirrorlib plan  /data/landing /data/tables       what would apply do?
+  mirrorlib apply /data/landing /data/tables       bring every table up to date
+  mirrorlib apply /data/landing /data/tables --table 'dbo/*' --watch 30
+  mirrorlib status /data/tables --json             how does every table stand?
+  mirrorlib ledger /data/tables                    what was applied, batch by batch?
+  mirrorlib feed /data/tables dbo/orders --after 7 what has changed since version 7?
+  mirrorlib export /data/tables --consumer lake --to delta:/data/copy --mode current
+  mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
+  mirrorlib lineage /data/tables                   where do tables come from, and with which keys?
+  mirrorlib check /data/landing --strict           is the zone as it has to be?
+  mirrorlib deploy --target dev                    bring a Databricks workspace to what databricks.yml says
+  mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
+
+exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage,
+130 or 143 Ctrl-C or a kill cut the run short; the next one goes on (--watch ends so too, with 0 or 1)
+"""
+
+
+class Command(Protocol):
+    """What a module of `mirrorlib.cli.commands` gives."""
+
+    HELP: str
+    MORE: str
+
+    def add_arguments(self, command: argparse.ArgumentParser) -> None:
+        """Add what the command takes."""
+
+    def run(self, arguments: argparse.Namespace) -> bool:
+        """Do it; say whether all is well."""
+
+
+_COMMANDS: Mapping[str, Command] = {
+    "apply": apply,
+    "plan": plan,
+    "status": status,
+    "ledger": ledger,
+    "feed": feed,
+    "enable-feed": enable_feed,
+    "export": export,
+    "consumers": consumers,
+    "vacuum": vacuum,
+    "lineage": lineage,
+    "check": check,
+    "reset": reset,
+    "publish": publish,
+    "deploy": deploy,
+    "fabric-items": fabric_items,
+    "demo": demo,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    arguments = make_parser().parse_args(argv)
+    # A file's name may be no text: it is shown as errors are.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.ERROR,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    try:
+        well: bool = arguments.run(arguments)
+    except MirrorError as exc:
+        say_error(exc, as_json=arguments.json)
+        return USAGE if exc.wrong_usage else STOPPED
+    except CutShortError as exc:
+        sys.stderr.write(f"mirrorlib: {exc}\n")
+        return SIGNALLED + exc.number
+    except KeyboardInterrupt:
+        sys.stderr.write("mirrorlib: interrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED
+    return OK if well else STOPPED
+
+
+def run_task() -> None:
+    """Run one command as a task of a job, for schedulers that look at errors and not at exit codes.
+
+    Databricks calls a wheel's entry point itself: what it returns is dropped, and leaving the process is a
+    failure whatever the code.
+
+    Raises:
+        StoppedError: the command did not end well; it has said why.
+
+    """
+    try:
+        code = main(sys.argv[1:])
+    except SystemExit as exc:  # argparse, after it has said what is wrong
+        code = exc.code if isinstance(exc.code, int) else USAGE
+    if code:
+        msg = f"mirrorlib {' '.join(sys.argv[1:2])} has not ended well"
+        raise StoppedError(msg, found=f"exit code {code}")
+
+
+def understand(argv: Sequence[str]) -> str:
+    """Say what is wrong with the arguments of a command, "" when it takes them."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            make_parser().parse_args(argv)
+    except SystemExit:
+        return said.getvalue().strip().rpartition("error: ")[2]
+    return ""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="mirrorlib",
+        description="Apply a landing zone of change files to Delta tables, in order and exactly once.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"mirrorlib {VERSION}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command in _COMMANDS.items():
+        _add_command(commands, name, command)
+    return parser
+
+
+def _add_command(commands: Commands, name: str, command: Command) -> None:
+    text = command.HELP
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.MORE}".strip()
+    )
+    parser.set_defaults(
+        run=command.run, refuse=parser.error, understand=understand, json=False, memory="2g"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
+    )
+    command.add_arguments(parser)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Let a command run again and again, and end when it is told to."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from mirrorlib.cli.say import say_error, say_json
+from mirrorlib.cli.spark import check_java
+from mirrorlib.errors import MirrorError
+from mirrorlib.operate.rounds import watch
+from mirrorlib.platform.show import show_report
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delivery.report import ExportReport
+    from mirrorlib.ingest.report import ApplyReport
+
+
+class _Stated(Protocol):
+    @property
+    def state(self) -> str: ...
+
+
+class _Round(Protocol):
+    """What a round came to."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def tables(self) -> Sequence[_Stated]: ...
+
+
+_R = TypeVar("_R", bound=_Round)
+_Report = TypeVar("_Report", "ApplyReport", "ExportReport")
+
+
+class CutShortError(KeyboardInterrupt):
+    """A run was told to stop before its tables were brought up to date; its report has been given.
+
+    Attributes:
+        number: the signal's.
+
+    """
+
+    def __init__(self, number: signal.Signals, behind: int) -> None:
+        self.number = number
+        tables = "1 table is" if behind == 1 else f"{behind} tables are"
+        super().__init__(f"{number.name} cut the run short: {tables} behind; the next run goes on")
+
+
+class Stop:
+    """Whether a signal has asked the run to end."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self.number: signal.Signals | None = None
+
+    def ask(self, number: int, frame: FrameType | None = None) -> None:
+        """Take a signal; the second one ends the run at once."""
+        del frame
+        if self._asked.is_set():
+            raise KeyboardInterrupt
+        self.number = signal.Signals(number)
+        sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
+        self._asked.set()
+
+    def is_set(self) -> bool:
+        """Say whether one has come."""
+        return self._asked.is_set()
+
+
+def stop_on_signals() -> Stop:
+    """Let Ctrl-C and a polite kill end the run after the commits in flight; a second Ctrl-C ends it at once.
+
+    Signals come to Python's main thread alone. A host that calls a task from another one ends it its own way.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        sys.stderr.write("signals do not reach this thread: whoever started the run ends it\n")
+        return stop
+    signal.signal(signal.SIGINT, stop.ask)
+    signal.signal(signal.SIGTERM, stop.ask)
+    return stop
+
+
+def run_command(
+    arguments: argparse.Namespace,
+    spark: SparkSession,
+    stop: Stop,
+    one: Callable[[], _Report],
+    *,
+    is_news: Callable[[_Report], bool],
+) -> bool:
+    """Run once, or as `--watch` says, and print each report, one of many only when something happened.
+
+    Args:
+        arguments: the command's, with `watch` and `json`.
+        spark: what the rounds need to live.
+        stop: whether a signal has come.
+        one: a round.
+        is_news: whether people want to see a report of a round that went well.
+
+    Raises:
+        MirrorError: the first round could not begin, or no other can.
+        CutShortError: the only round was told to stop, and left tables behind.
+
+    """
+    watching = arguments.watch is not None
+
+    def say(report: _Report) -> None:
+        if arguments.json:
+            say_json(report.to_dict(), in_one_line=watching)
+        elif not watching or not report.ok or is_news(report):
+            show_report(report)
+
+    def check() -> None:
+        check_java(spark)
+
+    return run_rounds(one, say, stop, arguments.watch, check, as_json=arguments.json)
+
+
+def run_rounds(
+    one: Callable[[], _R],
+    say: Callable[[_R], None],
+    stop: Stop,
+    pause: float | None,
+    check: Callable[[], None],
+    *,
+    as_json: bool,
+) -> bool:
+    """Run once, or with a pause again and again until a signal comes; say whether all was well the last time.
+
+    What no round can mend is what *check* raises: it is asked after each that did not go well.
+
+    Raises:
+        MirrorError: the first round could not begin, or no other can.
+        CutShortError: the only round was told to stop, and left tables behind.
+
+    """
+    if pause is None:
+        report = one()
+        say(report)
+        behind = sum(1 for table in report.tables if table.state == "behind")
+        if behind and stop.number is not None:
+            raise CutShortError(stop.number, behind)
+        return report.ok
+
+    def tell(outcome: _R | MirrorError) -> None:
+        if isinstance(outcome, MirrorError):
+            say_error(outcome, as_json=as_json, in_one_line=True)
+        else:
+            say(outcome)
+        if isinstance(outcome, MirrorError) or not outcome.ok:
+            check()
+
+    last = watch(one, pause, tell=tell, stop=stop.is_set)
+    return not isinstance(last, MirrorError) and last.ok

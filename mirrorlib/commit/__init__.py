@@ -1,0 +1,1 @@
+"""One commit a batch or window: marked, merged, and found again in the log."""

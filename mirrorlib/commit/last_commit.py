@@ -1,0 +1,101 @@
+"""Look back in a target's log: which window was written last, and whether somebody else has written since.
+
+In: the log of a target table. Out: `Seen`. Every window's commit says whose it is (`facts_of`), so the
+newest one that does is all that has to be found: usually the newest of all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.delta.key_property import ON
+from mirrorlib.delta.log import Commit, commit_path
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delta.log import TableLog
+    from mirrorlib.delta.table import TableRef
+
+_LOOKS = (1, 8, 64)  # commits at a time, then all the others
+_RECENT = 100  # commits among which our own one is sought that was made a moment ago
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a target's log tells.
+
+    Attributes:
+        newest: the newest version, -1 when there is no table.
+        facts: what the newest window's commit says of itself; None when no window was found.
+        version: that commit's version.
+        foreign: a commit since what that one was computed on that has changed rows and is not ours.
+        whole: the log was read back to that window, or to the table's first version.
+
+    """
+
+    newest: int
+    facts: Mapping[str, Any] | None
+    version: int
+    foreign: Commit | None
+    whole: bool
+
+    def window_of(self, stream: str) -> int:
+        """Return the last window of a stream, 0 when the last one is none of its."""
+        mine = self.facts is not None and self.facts.get("stream") == stream
+        return int(self.facts["window"]) if mine and self.facts else 0
+
+
+def look_back(log: TableLog) -> Seen:
+    """Find the newest window in a table's log."""
+    newest = log.newest()
+    if newest is None:
+        return Seen(newest=-1, facts=None, version=-1, foreign=None, whole=True)
+    until, foreign = newest, None
+    for count in (*_LOOKS, newest + 1):
+        after = max(until - count, -1)
+        commits = log.commits(after, until)
+        for commit in reversed(commits):
+            if commit.ours is not None and "window" in commit.ours:
+                foreign = foreign or _overlooked(log, commit)
+                return Seen(
+                    newest=newest,
+                    facts=commit.ours,
+                    version=commit.version,
+                    foreign=foreign,
+                    whole=True,
+                )
+            if commit.ours is None and not commit.harmless:
+                foreign = foreign or commit
+        if len(commits) < until - after or after < 0:
+            whole = len(commits) == until - after
+            return Seen(newest=newest, facts=None, version=-1, foreign=foreign, whole=whole)
+        until = after
+    raise AssertionError  # the last look takes all there are
+
+
+def _overlooked(log: TableLog, commit: Commit) -> Commit | None:
+    """Find somebody else's commit between a window's and the version that it was computed on."""
+    on = (commit.ours or {}).get(ON, commit.version)
+    if on >= commit.version - 1:
+        return None
+    between = log.commits(on, commit.version - 1)
+    return next((one for one in between if one.ours is None and not one.harmless), None)
+
+
+def rows_written(spark: SparkSession, ref: TableRef, location: str, version: int) -> int:
+    """Return how many rows a commit has added, as it says itself."""
+    metrics: Mapping[str, str] | None = None
+    if ref.path is not None:
+        data = open_store(location).read(commit_path(version)) or b""
+        told = (json.loads(line) for line in data.splitlines() if b'"commitInfo"' in line)
+        metrics = next((line["commitInfo"].get("operationMetrics", {}) for line in told), {})
+    else:
+        history = spark.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT {_RECENT}")
+        found = history.where(f"version = {version:d}").collect()
+        metrics = found[0]["operationMetrics"] if found else {}
+    return int((metrics or {}).get("numOutputRows", 0))

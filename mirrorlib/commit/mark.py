@@ -1,0 +1,80 @@
+"""Write one batch as one Delta commit that carries its own position.
+
+In: staged changes and a `Mark`. Out: nothing; what became of it is read from the log (see
+`protocol.py`), because a repeat is skipped by Delta without a word. Promise: whatever happens, the
+commit is there as a whole or not at all, and at most once for its (application id, version).
+Sources: Delta idempotent writes (`txnAppId`, `txnVersion`), design §9 for the kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.delta.table import read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.delta.table import TableRef
+
+FENCE = 2**63 - 1  # a transaction version that nothing comes after
+REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What makes a commit ours and unrepeatable.
+
+    Attributes:
+        app_id: Delta's txn application id, one per life.
+        version: Delta's txn version: twice the batch, one less for what makes way for it, or `FENCE`.
+        facts: what `userMetadata` says about the batch.
+
+    """
+
+    app_id: str
+    version: int
+    facts: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """Return the commit's `userMetadata`."""
+        return json.dumps({"mirrorlib": self.facts}, separators=(",", ":"))
+
+
+def append_rows(ref: TableRef, rows: DataFrame, mark: Mark) -> None:
+    """Insert rows; zero rows record the mark alone."""
+    writer = rows.write.format("delta").options(**_told(mark)).mode("append")
+    if ref.path is None:
+        writer.saveAsTable(ref.sql)
+    else:
+        writer.save(ref.path)
+
+
+def overwrite_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, schema: bool) -> None:
+    """Replace the table's content in one commit, and its columns too when *schema* says so."""
+    from pyspark.sql import functions as f
+
+    options = {**_told(mark), "overwriteSchema": str(schema).lower()}
+    if ref.path is None:  # Delta 3 does not take saveAsTable for it: "does not support truncate"
+        rows.writeTo(ref.sql).options(**options).overwrite(f.lit(True))  # noqa: FBT003  # every row goes
+    else:
+        rows.write.format("delta").options(**options).mode("overwrite").save(ref.path)
+
+
+def mark_nothing(spark: SparkSession, ref: TableRef, mark: Mark) -> None:
+    """Record the mark in a commit that changes no row."""
+    append_rows(ref, read_table(spark, ref).limit(0), mark)
+
+
+def _told(mark: Mark) -> dict[str, str]:
+    """Return the options by which a write carries its mark."""
+    return {
+        "txnAppId": mark.app_id,
+        "txnVersion": str(mark.version),
+        "userMetadata": mark.text,
+    }

@@ -1,0 +1,190 @@
+"""Run one MERGE several times faster than its defaults, by statement and session configuration alone.
+
+In: staged changes, at most one row per key that matches. Out: one Delta commit. What makes it fast
+(measured, see `benchmarks/README.md`): the staged file is private and immutable, so it need not be
+materialised again; deletion vectors; a runtime bloom filter in front of the one join that cannot be
+broadcast (source LEFT OUTER target); broadcast in the others; and for small commits one partition,
+no adaptive execution and no deletion vectors, whose fixed cost is larger than the work.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
+from mirrorlib.identifiers import quote
+from mirrorlib.ingest.batch.conditional import is_greater
+from mirrorlib.ingest.batch.fold import ADD, CHANGE, DROP, OP, PUT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.commit.mark import Mark
+    from mirrorlib.delta.columns import Column, Columns
+    from mirrorlib.delta.table import TableRef
+    from mirrorlib.ingest.batch.stage import Staged
+
+_LARGEST_BROADCAST = 128 << 20  # bytes
+_ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles
+_BYTES_PER_PARTITION = 8 << 20
+_BITS_PER_KEY = 10  # about one false positive in a hundred
+_ROW_OVERHEAD = 8  # bytes a row that Spark's planner adds
+_SPARK_SIZES = {
+    "boolean": 1,
+    "tinyint": 1,
+    "smallint": 2,
+    "int": 4,
+    "float": 4,
+    "date": 4,
+    "string": 20,
+    "binary": 100,
+}
+_SOURCE = "_mirror_changes"
+# Not for other commits: Delta 3.3 reads no table with deletion vectors while it skips nothing.
+_SMALL_MERGE = {
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",
+    "spark.databricks.delta.stats.skipping": "false",
+}
+
+
+def merge_changes(
+    spark: SparkSession,
+    ref: TableRef,
+    staged: Staged,
+    columns: Columns,
+    keys: Sequence[str],
+    mark: Mark,
+    *,
+    quiet: bool,
+    table_bytes: int,
+) -> None:
+    """Carry out folded changes by one MERGE.
+
+    Args:
+        spark: a session of this table's own: the mark travels in its configuration.
+        ref: the table.
+        staged: one row per key and op, `ADD` rows beside.
+        columns: the table's columns.
+        keys: key columns, as the table spells them.
+        mark: what the commit carries.
+        quiet: leave rows alone that an update would not change.
+        table_bytes: the table's size, which decides how the join is run.
+
+    """
+    changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
+    try:
+        faster = merge_conf(staged, columns, keys, table_bytes)
+        with configured(spark, mark_conf(mark), faster):
+            spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet))  # runs at once
+    finally:
+        spark.catalog.dropTempView(_SOURCE)
+
+
+def _merge_sql(
+    ref: TableRef, staged: Staged, columns: Columns, keys: Sequence[str], *, quiet: bool
+) -> str:
+    ops = staged.ops
+    names = [quote(column.name) for column in columns]
+    equal = (
+        "<=>" if staged.null_keys else "="
+    )  # "=" joins faster, and is the same where no key is NULL
+    same = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in keys)
+    matches = f"s.{OP} <> {ADD} AND {same}" if ADD in ops else same
+    clauses = []
+    if DROP in ops:
+        clauses.append(f"WHEN MATCHED AND s.{OP} = {DROP} THEN DELETE")
+    if ops & {PUT, CHANGE}:
+        sets = ", ".join(f"t.{name} = s.{name}" for name in names)
+        unlike = " OR ".join(f"NOT (t.{name} <=> s.{name})" for name in names)
+        greater = f" AND {is_greater(staged.conditional)}" if staged.conditional else ""
+        changed = f" AND ({unlike})" if quiet else ""
+        clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {sets}")
+    if ops & {PUT, ADD}:
+        values = ", ".join(f"s.{name}" for name in names)
+        clauses.append(
+            f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608  # every name in it is quoted
+        )
+    return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
+
+
+def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
+    """Filter the changes by what is always true: Spark builds bloom filters of selective sides only.
+
+    A range of the first key does more where it is known: "=" carries it over to the table, whose
+    row groups outside of it are skipped.
+    """
+    from pyspark.sql import functions as f
+
+    if staged.key_range is None or staged.null_keys:
+        return staged.frame.where(f.col(OP) > 0)
+    first, last = (
+        # As text: PySpark makes days by java.sql, which has none before the year 1000.
+        f.lit(end.isoformat()).cast("date") if isinstance(end, date) else f.lit(end)
+        for end in staged.key_range
+    )
+    return staged.frame.where(f.col(quote(keys[0])).between(first, last))
+
+
+def mark_conf(mark: Mark) -> dict[str, str]:
+    """Return the configuration that lets a MERGE, which has no options, carry its mark."""
+    return {
+        "spark.databricks.delta.write.txnAppId": mark.app_id,
+        "spark.databricks.delta.write.txnVersion": str(mark.version),
+        "spark.databricks.delta.commitInfo.userMetadata": mark.text,
+    }
+
+
+def merge_conf(
+    staged: Staged, columns: Columns, keys: Sequence[str], table_bytes: int
+) -> dict[str, str]:
+    """Return the configuration that lets one MERGE of staged changes run fast."""
+    conf = {
+        "spark.databricks.delta.merge.materializeSource": "none",
+        # Rows and their feed are written side by side; else Spark sorts them apart first.
+        "spark.sql.maxConcurrentOutputFileWriters": "4",
+    }
+    if is_small(staged.rows, table_bytes):
+        return {**conf, **SMALL_COMMIT, **_SMALL_MERGE}
+    return {**conf, **_bloom_conf(staged), **_join_conf(staged, columns, keys)}
+
+
+def _bloom_conf(staged: Staged) -> dict[str, str]:
+    bloom = "spark.sql.optimizer.runtime.bloomFilter"
+    bits = staged.rows * _BITS_PER_KEY
+    return {
+        f"{bloom}.enabled": "true",
+        f"{bloom}.applicationSideScanSizeThreshold": "0",
+        f"{bloom}.creationSideThreshold": str(1 << 40),
+        f"{bloom}.expectedNumItems": str(staged.rows),
+        f"{bloom}.maxNumItems": str(max(staged.rows, 4_000_000)),
+        f"{bloom}.numBits": str(bits),
+        f"{bloom}.maxNumBits": str(max(bits, 67_108_864)),
+    }
+
+
+def _join_conf(staged: Staged, columns: Columns, keys: Sequence[str]) -> dict[str, str]:
+    """Set the broadcast threshold between Spark's guess for the keys alone and for whole rows.
+
+    Below it, two joins on the keys are broadcast; above it, the one with whole rows is shuffled and
+    gets the bloom filter. One that missed both sides would shuffle the whole table.
+    """
+    whole = sum(_spark_size(column) for column in columns) + _ROW_OVERHEAD
+    alone = sum(_spark_size(column) for column in columns if column.name in keys) + _ROW_OVERHEAD
+    between = int(staged.bytes * math.sqrt(alone / whole))
+    conf = {"spark.sql.autoBroadcastJoinThreshold": str(min(between, _LARGEST_BROADCAST))}
+    if staged.bytes <= _ADAPTIVE_FROM:
+        partitions = 2 * math.ceil(staged.bytes / (2 * _BYTES_PER_PARTITION))  # even, as cores are
+        conf["spark.sql.adaptive.enabled"] = "false"
+        conf["spark.sql.shuffle.partitions"] = str(partitions)
+    return conf
+
+
+def _spark_size(column: Column) -> int:
+    """Return the bytes that Spark's planner reckons with for a value (DataType.defaultSize)."""
+    if column.sql_type.startswith("decimal"):
+        return 16
+    return _SPARK_SIZES.get(column.sql_type, 8)

@@ -1,0 +1,123 @@
+"""Compare how far a stream has come with its table's log.
+
+In: a target, a registered stream, its position. Out: its health, and how far it lies behind. The log is
+the table's own: it forgets what is older than it keeps, whoever has still to read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.properties import LOG_RETENTION
+from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.feed.mirror import table_address
+from mirrorlib.feed.retention import may_leave_log
+from mirrorlib.feed.window import open_window
+from mirrorlib.names import parse_name
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.journal.registry import Registry
+    from mirrorlib.store.target import Target
+
+Health = Literal["current", "behind", "delivering", "failed", "expiring", "expired", "unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """What lies between a position and the newest version: versions, seconds, rows; None is unknown."""
+
+    versions: int | None = None
+    seconds: float | None = None
+    rows: int | None = None
+
+
+def compare(
+    place: Target,
+    registry: Registry,
+    position: int | None,
+    table_id: str,
+    spark: SparkSession | None,
+) -> tuple[Health, int | None, Lag, str]:
+    """Compare a position with the table's log."""
+    try:
+        commits = commits_of(place, registry.table, spark)
+    except MirrorError as exc:
+        return "unknown", None, Lag(), str(exc)
+    try:
+        return _compare(commits, registry, position, table_id)
+    except MirrorError as exc:
+        return "failed", commits.newest, Lag(), str(exc)
+
+
+def _compare(
+    commits: Commits, registry: Registry, position: int | None, table_id: str
+) -> tuple[Health, int | None, Lag, str]:
+    newest = commits.newest
+    if position is None:
+        return "behind", newest, Lag(), ""
+    if commits.metadata_at(newest).id != table_id or position > newest:
+        return "expired", newest, Lag(), f"{registry.table}: the table was made anew."
+    if position == newest:
+        return "current", newest, Lag(versions=0, seconds=0.0, rows=0), ""
+    first = max(position + 1, commits.first)
+    unread = [commits.read(version).rows for version in range(first, newest + 1)]
+    lag = Lag(
+        versions=newest - position,
+        seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
+        rows=None if None in unread else sum(rows or 0 for rows in unread),
+    )
+    try:
+        open_window(commits, registry.table, position, None)
+    except MirrorError as exc:
+        return "expired", newest, lag, str(exc)
+    try:
+        told = tell_horizon(commits, registry, position)
+    except MirrorError as exc:
+        return "behind", newest, lag, str(exc)
+    return (
+        ("expiring", newest, lag, f"{told}. Let it catch up.")
+        if told
+        else ("behind", newest, lag, "")
+    )
+
+
+def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits:
+    """Look at a table's log.
+
+    Raises:
+        FeedError: there is no such Delta table.
+        JournalError: it is a table of a catalog, and there is no session to find it with.
+
+    """
+    address = table_address(place, parse_name(table))
+    if place.catalog is None:
+        commits = Commits(open_store(address), table)
+        commits.check()
+        return commits
+    if spark is None:
+        msg = "a table of a catalog cannot be found without Spark"
+        raise JournalError(msg, table=table, next_step="Give a session.")
+    return find_feed_table(spark, address, shown=table).commits
+
+
+def tell_horizon(commits: Commits, registry: Registry, position: int) -> str:
+    """Say from when on the log may lack what a consumer has still to read; "" while that is far.
+
+    Raises:
+        FeedError: the table does not tell how long its log is kept.
+
+    """
+    leaves = may_leave_log(commits, position, registry.table)
+    if leaves is None:
+        return ""
+    return (
+        f"{registry.table}: consumer {registry.consumer} has read up to version {position}, and version {position + 1} "
+        f"may leave the log from {leaves:%Y-%m-%d %H:%M} UTC on, unless {LOG_RETENTION} is raised"
+    )

@@ -1,0 +1,295 @@
+"""Run: deliver what changed in many tables to one consumer, side by side, each for itself.
+
+In: a session, a target, a consumer's name, a receiver. Out: `ExportReport`. Delivery: every window
+whole and in order; once where the receiver can tell a repetition (see each in `sinks`). A table that
+cannot go on says why and stops alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from mirrorlib.delivery.delivery import Courier, OtherWishesError, Tally, Wishes
+from mirrorlib.delivery.report import ExportReport, State, StreamReport
+from mirrorlib.delivery.run_stream import bring_up_to_date
+from mirrorlib.delivery.sinks.disjoint_targets import check_apart
+from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.find import find_tables
+from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, TableNameError
+from mirrorlib.feed.mirror import find_mirror
+from mirrorlib.feed.owners import stored_columns
+from mirrorlib.ingest.job import told_error
+from mirrorlib.journal.disk import open_state
+from mirrorlib.journal.entries import now
+from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.streams import OnExpired, Start, check_start
+from mirrorlib.names import TableName, matches, parse_name, refuse_uncarriable
+from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delivery.sink import Sink
+    from mirrorlib.delta.address import FeedTable
+    from mirrorlib.ingest.report import Event, Observer
+    from mirrorlib.store import PathOrUrl, Store
+
+_LOG = logging.getLogger(__name__)
+_MOST_TABLES_AT_ONCE = 8
+_LONGEST_NAME = 60
+_Keys: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str]  # by table, or of every table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What all tables of a run share."""
+
+    spark: SparkSession
+    target: Target
+    state: Store
+    consumer: str
+    sink: Sink
+    wishes: Wishes
+    keys: _Keys | None
+    observe: Observer
+    stop: Callable[[], bool]
+
+
+def export_tables(
+    spark: SparkSession,
+    target: PathOrUrl,
+    tables: Sequence[str] = (),
+    *,
+    consumer: str,
+    to: str | Sink,
+    mode: str | None = None,
+    net: bool = False,
+    start: Start = "snapshot",
+    on_expired: OnExpired = "fail",
+    keys: Mapping[str, Sequence[str]] | Sequence[str] | None = None,
+    catalog: str | None = None,
+    state: PathOrUrl | None = None,
+    max_versions: int | None = None,
+    parallelism: int | None = None,
+    observe: Observer | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> ExportReport:
+    """Deliver what changed in tables since the consumer was last given something.
+
+    Args:
+        spark: any Spark with Delta; each table in flight gets a session of its own from it.
+        target: root path or URL of the tables; with *catalog*, the schema's name.
+        tables: names or globs; empty is all of them.
+        consumer: a name; its position in each table is kept beside the target.
+        to: a URL, `delta:PATH`, `delta:catalog.schema`, `files:URL?format=parquet|jsonl|csv`, `zone:URL`,
+            `jdbc:…` or `kafka://HOST:PORT/TOPIC`; or a `Sink` of your own.
+        mode: what a Delta receiver makes of changes: "changes", "current" or "scd2".
+        net: fold each window to its net changes.
+        start: what a new consumer is given first: all rows ("snapshot"), only what comes ("now"), or what
+            came after a version.
+        on_expired: when changes that were not read are gone: stop ("fail"), or reset the receiver with a
+            "snapshot".
+        keys: key columns by table, or those of every table; `()` is none. By default what the mirror goes by, and of
+            other tables the key that their property names, if it tells rows apart; for Kafka, the partition key.
+        catalog: a Spark catalog.
+        state: where consumers are registered; by default `target/_mirrorlib`.
+        max_versions: versions a window; by default all there are.
+        parallelism: tables at once; by default as many as there are cores, at most eight.
+        observe: told before and after each step, from several threads.
+        stop: asked between windows; True ends the run after those in flight.
+
+    Returns:
+        what became of every table; a table that cannot go on raises nothing.
+
+    Raises:
+        LandingZoneError: the consumer's name, the receiver's URL or another word cannot be used.
+        StoreError: the target cannot be listed.
+        JournalError: the state folder cannot be used.
+
+    """
+    began = time.perf_counter()
+    check_name(consumer)
+    _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
+    tables = [tables] if isinstance(tables, str) else tables
+    if isinstance(to, str):
+        check_apart(to, os.fspath(target) if catalog is None else None)
+        sink, chosen = open_sink(to, mode)
+        check_net(chosen, net=net)
+        shown = shown_url(to)
+    else:
+        sink, chosen, shown = to, mode or "", type(to).__qualname__
+    place = Target.of(target, catalog=catalog, state=state)
+    job = _Job(
+        spark=spark,
+        target=place,
+        state=open_store(place.state),
+        consumer=consumer,
+        sink=sink,
+        wishes=Wishes(
+            to=shown,
+            mode=chosen,
+            net=net,
+            start=start,
+            on_expired=on_expired,
+            max_versions=max_versions,
+        ),
+        keys=keys,
+        observe=observe or _unobserved,
+        stop=stop or (lambda: False),
+    )
+    found = _chosen(job, tables)
+    _check_keyed(keys, tables, found)
+    open_state(job.state)
+    reports = _export_all(job, found, parallelism)
+    seconds = round(time.perf_counter() - began, 3)
+    return ExportReport(consumer=consumer, to=shown, tables=reports, seconds=seconds)
+
+
+def _chosen(job: _Job, patterns: Sequence[str]) -> list[tuple[str, str]]:
+    """Find the tables; a name without a glob that fits none is told as a table that is not there."""
+    found = find_tables(job.spark, job.target.place, job.target.catalog, patterns)
+    names = {name for name, _ in found} | {name.rpartition("/")[2] for name, _ in found}
+    missing = [name for name in patterns if name not in names and not set("*?[") & set(name)]
+    return [*found, *((name, "") for name in missing)]
+
+
+def _check_keyed(
+    keys: _Keys | None, patterns: Sequence[str], found: Sequence[tuple[str, str]]
+) -> None:
+    """Refuse keys of a table that is asked for and not there: those of a misspelt one would go for nothing."""
+    names = [name for name, _ in found]
+    for table in keys if isinstance(keys, Mapping) else ():
+        there = any(table in {name, name.rpartition("/")[2]} for name in names)
+        if not there and matches(parse_name(table), patterns):
+            msg = "keys are given for a table that is not there"
+            shown = f"tables {', '.join(names[:10]) or 'none'}"
+            raise LandingZoneError(msg, table=table, found=shown, next_step="Correct its name.")
+
+
+def _export_all(
+    job: _Job, found: Sequence[tuple[str, str]], parallelism: int | None
+) -> tuple[StreamReport, ...]:
+    at_once = parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
+        return tuple(pool.map(lambda table: _export_one(job, *table), found))
+
+
+def _export_one(job: _Job, name: str, address: str) -> StreamReport:
+    """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
+    tally = Tally(table=name)
+    state: State
+    meant = True
+    try:
+        bring_up_to_date(_courier(job, name, address), tally)
+        state, reason = "current", ""
+        if tally.position != tally.newest:
+            state, reason = "behind", f"{name} is behind: the run was stopped."
+    except TableBusyError as exc:
+        state, reason = "busy", str(exc)
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        state, reason = "failed", str(told_error(exc, parse_name(name)))
+        meant = not isinstance(exc, OtherWishesError)
+    report = StreamReport(
+        table=name,
+        state=state,
+        windows=tally.windows,
+        rows=tally.rows,
+        resets=tally.resets,
+        position=tally.position,
+        newest=tally.newest,
+        seconds=round(time.perf_counter() - tally.began, 3),
+        reason=reason,
+    )
+    if meant:
+        _record(job, report, tally)
+    return report
+
+
+def _courier(job: _Job, name: str, address: str) -> Courier:
+    if not address:
+        msg = "there is no such Delta table in the target"
+        raise LandingZoneError(msg, table=name, next_step="Check its name.")
+    registry = Registry(job.state, job.consumer, parse_name(name))
+    source = find_feed_table(job.spark, address, shown=name)
+    return Courier(
+        spark=job.spark,
+        source=source,
+        goal=source.commits.newest,
+        keys=lambda source: _keys(job, name, source),
+        registry=registry,
+        sink=job.sink,
+        wishes=job.wishes,
+        observe=job.observe,
+        stop=job.stop,
+    )
+
+
+def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
+    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
+    told = job.keys
+    if isinstance(told, Mapping):
+        told = told.get(name, told.get(name.rpartition("/")[2]))
+    if told is not None:
+        return tuple(told)
+    place = job.target
+    mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
+    groups, commits = getattr(job.sink, "groups", False), source.commits
+    return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)
+
+
+def _record(job: _Job, report: StreamReport, tally: Tally) -> None:
+    """Write down the last word about a stream that is registered, when there is a new one."""
+    if report.state == "busy":
+        return
+    try:
+        registry = Registry(job.state, job.consumer, parse_name(report.table))
+        if report.state == "current" and not tally.windows and not _said_failed(registry):
+            return
+        if registry.newest_stream() is not None:
+            said = {"state": report.state, "reason": report.reason, "at": now()}
+            registry.write_status(said)
+    except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
+        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+
+
+def _said_failed(registry: Registry) -> bool:
+    return registry.read_status().get("state") == "failed"
+
+
+def check_name(consumer: str) -> None:
+    """Refuse a name that cannot be a folder's, or is too long for people to read."""
+    if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
+        with contextlib.suppress(TableNameError):
+            refuse_uncarriable(TableName(None, consumer))
+            return
+    msg = (
+        f"a consumer's name is printable, without a slash, and has up to {_LONGEST_NAME} characters"
+    )
+    raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")
+
+
+def _check_words(start: Start, on_expired: OnExpired, **counts: int | None) -> None:
+    """Refuse words that nobody defined: a misspelt one would mean a snapshot."""
+    check_start(start)
+    if on_expired not in {"fail", "snapshot"}:
+        msg = 'on_expired is "fail" or "snapshot"'
+        raise LandingZoneError(msg, found=repr(on_expired)[:80], next_step="Give one of them.")
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            msg = f"{name} is at least 1"
+            raise LandingZoneError(msg, found=count, next_step="Give another number, or none.")
+
+
+def _unobserved(event: Event) -> None:
+    del event

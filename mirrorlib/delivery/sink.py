@@ -1,0 +1,110 @@
+"""What a receiver has to be, so that it is given every window whole and none twice.
+
+A receiver of one's own is a class with these two methods; `examples/own_sink.py` is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.journal.streams import Plan, Stream
+    from mirrorlib.store import Store
+
+KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors
+
+
+def _not_known(version: int) -> bool:
+    del version
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A window to be delivered.
+
+    Attributes:
+        spark: a session of this table's own.
+        stream: whose it is. (stream.uuid, plan.number) names the window for ever.
+        plan: which one: its number, bounds, kind and keys.
+        frame: the table's columns, then `_change_type` (insert, update_preimage, update_postimage,
+            delete), `_commit_version` and `_commit_timestamp`; a snapshot's rows are inserts of its version.
+            The same rows whenever it is computed, in no order.
+        scratch: a store for files that live no longer than the delivery.
+        folder: the folder there that is this delivery's.
+        few: the rows of `frame` in this process, where they are few and were read so.
+        told_rows: how many rows the source's commits say that they change; None where one does not say.
+        given: the number of the stream's last window whose rows the receiver was given, 0 for none; None where
+            nobody has written it down.
+        unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
+            log does not tell any more. Windows without a change are delivered to nobody.
+        physical: which column of the source's data files each name stands for, at the window's end and at any
+            depth. Another one under a name of before holds other values in rows that no change tells of.
+        mapped: the source has column mapping, without which a name stands for one column for ever.
+
+    """
+
+    spark: SparkSession
+    stream: Stream
+    plan: Plan
+    frame: DataFrame
+    scratch: Store
+    folder: str
+    few: pa.Table | None = None
+    told_rows: int | None = None
+    given: int | None = None
+    unchanged_since: Callable[[int], bool] = _not_known
+    physical: Mapping[str, str] = field(default_factory=dict)
+    mapped: bool = False
+
+    @property
+    def continues(self) -> bool:
+        """Say whether the changes follow on a window of the stream: a receiver that has nothing of it was emptied."""
+        start = self.stream.start_at
+        if self.plan.kind == "snapshot":
+            return False
+        if start is None or self.given is not None:
+            return start is None or self.given != 0
+        return self.plan.number > 1 and not self.unchanged_since(start)
+
+
+def comes_after(stream: Stream, ordinal: int, began_at: str) -> bool:
+    """Say whether a stream began after another one of its consumer and table.
+
+    They are numbered, as clocks may be wrong. The moment tells where the numbers do not: of a consumer whose
+    state was lost, or was dropped by an older version, which begins with 1 once more; and where a receiver's
+    record is older than the numbers (0).
+    """
+    if stream.ordinal == 1 or not ordinal:
+        return stream.began_at > began_at
+    return (stream.ordinal, stream.began_at) > (ordinal, began_at)
+
+
+class Sink(Protocol):
+    """A receiver.
+
+    The runner delivers window after window of a stream, each until `deliver` has returned once. After
+    a crash it asks `position` first, and delivers the window again where the receiver does not have it.
+    So windows are neither lost nor doubled if one of these holds: `position` tells the truth, as it
+    is written in one transaction with the window; or delivering a window twice is the same as once.
+
+    A receiver to whom an update is the same as a delete and an insert of one key in one commit may say so by an
+    attribute `pairs = False`: it costs less not to tell them apart.
+    """
+
+    def position(self, stream: Stream) -> int:
+        """Return the number of the last window that the receiver holds of a stream; 0 for none or unknown."""
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Write the window as a whole, and return its number of rows; forget the table first where `plan.reset` is set.
+
+        Raises:
+            MirrorError: the receiver is not there, or cannot take the rows; nothing of the window is visible.
+
+        """

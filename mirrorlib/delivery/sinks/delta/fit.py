@@ -1,0 +1,211 @@
+"""Let a target's columns grow with the source's, or say which one does not fit and why.
+
+In: a target as it is, and the columns that a window wants. Out: the window with its target as it is
+then. Growing is a commit of its own, before the window's, and idempotent. What is added or widened
+leaves the rows that are there as they are; for a type that holds the old one's values and that Delta does
+not widen to, they are written again, as the applier does it. What was renamed, dropped and added again, or
+given a type apart, would have to change them without any change in the feed, so a snapshot is asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.commit.mark import REWRITE, Mark, overwrite_rows
+from mirrorlib.delivery.sinks.renamed import check_physical
+from mirrorlib.delta.columns import needs_mapping
+from mirrorlib.delta.nested import names_in
+from mirrorlib.delta.properties import FEED, MAPPING, to_sql
+from mirrorlib.delta.snapshot import find_target
+from mirrorlib.delta.table import rewritten_rows, widen_columns
+from mirrorlib.delta.types import (
+    extends,
+    holds,
+    in_its_order,
+    is_same,
+    widens,
+)
+from mirrorlib.errors import FeedExpiredError, SchemaError
+from mirrorlib.identifiers import fold_name
+from mirrorlib.ingest.options import REWRITE_LIMIT
+from mirrorlib.journal.streams import snapshot_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.types import StructField, StructType
+
+    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delta.columns import Columns
+    from mirrorlib.errors import MirrorError
+
+_NTZ = "timestamp_ntz"
+_NTZ_FEATURE = "delta.feature.timestampNtz"
+
+
+def fit_columns(work: Work, wanted: StructType) -> Work:
+    """Make a window's target hold the wanted columns.
+
+    Raises:
+        SchemaError: a column's type does not widen to the wanted one, or may be another one renamed, or is another
+            one under its name.
+
+    """
+    if work.mode == "current" and work.plan.kind == "snapshot":
+        return _free_columns(work, wanted)
+    has = {fold_name(field.name): field for field in work.schema.fields}
+    added = [field for field in wanted.fields if fold_name(field.name) not in has]
+    names = {fold_name(name) for name in wanted.names}
+    gone = tuple(field.name for name, field in has.items() if name not in names)
+    if work.plan.kind == "changes" and work.mode != "changes":
+        _check_renamed(work, names, added, gone)
+        if work.delivery.mapped:
+            step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
+            check_physical(work.physical_before, work.physical, work.table, step)
+    nested = _change_types(work, wanted, has)
+    if added or nested:
+        _add_columns(work, [*added, *nested])
+    work = replace(work, dropped=gone)
+    return _turned(_as_it_is(work) if added or nested else work)
+
+
+def _check_renamed(
+    work: Work, names: set[str], added: Sequence[StructField], gone: Sequence[str]
+) -> None:
+    """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
+    before = set((work.seen.facts or {}).get("dropped", ()))
+    back = [name for name in before if fold_name(name) in names]
+    newly = [name for name in gone if name not in before]
+    new = [field.name for field in added]
+    if back or (newly and new):
+        msg = "a column has come as another has gone, and may be that one renamed"
+        found = f"{', '.join(newly)} before, {', '.join(new)} now"
+        if back:
+            msg, found = "a column that had been dropped is back", ", ".join(back)
+        column = (back or new)[0]
+        step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
+        raise SchemaError(msg, table=work.table, column=column, found=found, next_step=step)
+
+
+def _change_types(
+    work: Work, wanted: StructType, has: Mapping[str, StructField]
+) -> list[StructField]:
+    """Widen columns; return those that get more fields."""
+    pairs = [
+        (has[fold_name(field.name)], field)
+        for field in wanted.fields
+        if fold_name(field.name) in has
+        and not is_same(has[fold_name(field.name)].dataType, field.dataType)
+    ]
+    wider, rewritten, nested = [], [], []
+    for old, new in pairs:
+        column = widens(old.dataType, new.dataType)
+        if column is not None:
+            wider.append(replace(column, name=old.name))
+        elif extends(new.dataType, old.dataType):
+            nested.append(new)
+        elif (column := holds(old.dataType, new.dataType)) is not None:
+            rewritten.append(replace(column, name=old.name))
+        elif not _narrower(old, new):
+            raise _misfit(work, old, new.dataType.simpleString())
+    if wider:
+        widen_columns(work.spark, work.ref, tuple(wider), work.found)
+    if rewritten:
+        _rewrite(work, tuple(rewritten))
+    return nested
+
+
+def _rewrite(work: Work, columns: Columns) -> None:
+    """Write the target's rows again with other types.
+
+    Raises:
+        SchemaError: the target is large, or a value of it does not fit.
+        FeedExpiredError: so it is with a copy, which a snapshot sets right.
+
+    """
+    old, new = work.schema[columns[0].name], columns[0].sql_type
+    if work.found.bytes > REWRITE_LIMIT:
+        raise _misfit(work, old, new, f"{work.found.bytes} bytes are more than are written again")
+    try:
+        rows = rewritten_rows(work.spark, work.ref, columns, "")
+    except SchemaError as exc:
+        raise _misfit(work, work.schema[exc.column or old.name], new, exc.reason) from exc
+    overwrite_rows(work.ref, rows, _mark_apart(work, REWRITE), schema=True)
+
+
+def _narrower(old: StructField, new: StructField) -> bool:
+    """Say whether the target holds all that a source's column of a narrower type has: a table that was made anew."""
+    return widens(new.dataType, old.dataType) is not None
+
+
+def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorError:
+    msg = "the source's column is of a type that the target's does not widen to"
+    found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
+    step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
+    if work.mode == "current":
+        step = "Let a snapshot replace the table"
+    step = f"{step}: {snapshot_command(work.stream.consumer)}"
+    kind = FeedExpiredError if why and work.mode == "current" else SchemaError
+    return kind(msg, table=work.table, column=old.name, found=found, next_step=step)
+
+
+def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
+    """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
+    from pyspark.sql import types as t
+
+    _allow(work, t.StructType(list(fields)))
+    if work.mode == "changes":
+        return
+    mark = _mark_apart(work, "grow")
+    rows = work.spark.createDataFrame([], t.StructType(list(fields)))
+    writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
+    writer = writer.option("userMetadata", mark.text)
+    if work.ref.path is None:
+        writer.saveAsTable(work.ref.sql)
+    else:
+        writer.save(work.ref.path)
+
+
+def _mark_apart(work: Work, outcome: str) -> Mark:
+    """Return the mark of a commit that is no window's."""
+    facts = {"consumer": work.stream.consumer, "table": work.table, "outcome": outcome}
+    return Mark(app_id="", version=0, facts=facts)
+
+
+def _allow(work: Work, columns: StructType) -> None:
+    """Switch on what the columns need of a table that was made without."""
+    wanted: dict[str, str] = {}
+    if not work.found.mapped and any(needs_mapping(name) for name in names_in(columns)):
+        wanted[MAPPING] = "name"
+    if any(_NTZ in field.dataType.simpleString() for field in columns.fields) and not any(
+        _NTZ in field.dataType.simpleString() for field in work.schema.fields
+    ):
+        wanted[_NTZ_FEATURE] = "supported"
+    if wanted:
+        work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+
+
+def _free_columns(work: Work, wanted: StructType) -> Work:
+    """Make way for the columns of a copy that is about to be replaced."""
+    _allow(work, wanted)
+    names = {fold_name(name) for name in wanted.names}
+    gone = tuple(name for name in work.schema.names if fold_name(name) not in names)
+    fed = work.found.properties.get(FEED, "").lower() == "true"
+    mapped = work.found.mapped or any(needs_mapping(name) for name in names_in(wanted))
+    # Delta drops no column of a table with column mapping and a feed of its own.
+    return replace(work, dropped=gone if fed and mapped else ())
+
+
+def _as_it_is(work: Work) -> Work:
+    found = find_target(work.spark, work.ref)
+    return work if found is None else replace(work, found=found[0], schema=found[1])
+
+
+def _turned(work: Work) -> Work:
+    """Give the window's structs the target's order of fields."""
+    frame = work.delivery.frame
+    ordered = in_its_order(frame, work.schema)
+    if ordered is frame:
+        return work
+    return replace(work, delivery=replace(work.delivery, frame=ordered), few=None)

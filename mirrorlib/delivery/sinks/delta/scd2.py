@@ -1,0 +1,200 @@
+"""Keep the history of a table: every state of every row, and when it was one.
+
+In: a window. Out: one commit. Rows are a multiset: one that comes opens a state, one that goes closes
+the oldest open state of an equal row. That is right for updates, for a key that is deleted and inserted
+again, for several changes in a window, for keys that occur several times, and without any. The closed
+rows of the touched keys are deleted and inserted again as what they have become.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.commit.mark import append_rows, mark_nothing
+from mirrorlib.delivery.sinks.delta.changes import snapshot_time
+from mirrorlib.delivery.sinks.delta.fit import fit_columns
+from mirrorlib.delivery.sinks.delta.merge import merge_rows
+from mirrorlib.delivery.sinks.delta.multiset import (
+    NET,
+    count_rows,
+    new_rows,
+    rows_like,
+    stage_counts,
+    unlike,
+)
+from mirrorlib.delivery.sinks.delta.stage import WRONG, stage_rows
+from mirrorlib.delivery.sinks.delta.work import (
+    Work,
+    check_comparable,
+    check_names,
+    columns_of,
+    keys_of,
+)
+from mirrorlib.delta.table import read_table
+from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
+from mirrorlib.identifiers import quote
+from mirrorlib.ingest.batch.fold import ADD, DROP, OP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.delivery.sink import Delivery
+
+VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
+VALIDITY = (VALID_FROM, VALID_TO, IS_CURRENT)
+_FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
+_COMES, _PLACE = "_mirror_comes", "_mirror_place"
+_ENDS, _TOUCHED = "_mirror_ends", "_mirror_touched"
+_BEFORE = -1  # what was open before a window stands before all that it opens
+
+
+def history_columns(frame: DataFrame) -> StructType:
+    """Return the columns of a history: the source's, and when each row was a row of it."""
+    return _opened(frame, columns_of(frame)).schema
+
+
+def check_history(delivery: Delivery) -> None:
+    """Refuse a window that no history can take.
+
+    Raises:
+        SchemaError: a column has a name that the history needs, or cannot be compared, or a key is no column.
+
+    """
+    check_names(delivery, VALIDITY)
+    check_comparable(delivery)
+    keys_of(delivery)
+
+
+def keep_history(work: Work) -> int | None:
+    """Bring a history to the end of a window; return how many rows that took, None where the commit tells.
+
+    Raises:
+        SchemaError: a column does not fit.
+        ForeignWriteError: the history is not what the changes began with.
+
+    """
+    by = work.keys or work.columns
+    work = fit_columns(work, history_columns(work.delivery.frame))
+    if work.plan.kind == "snapshot" and work.fresh:
+        append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
+        return None
+    events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
+    counts = count_rows(events, [*work.columns, VERSION, TIME], by)
+    counted = stage_counts(work, counts, by)
+    if not counted.ops:
+        mark_nothing(work.spark, work.ref, work.mark())
+        return 0
+    states = _events(counted.frame, work)
+    if DROP in counted.ops:
+        gone = counted.frame.where(f"{OP} = {DROP}")
+        states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
+    staged = stage_rows(work, _told(states, work, by), "folded", by, (WRONG, DROP, ADD))
+    if WRONG in staged.ops:
+        raise unlike(work)
+    merge_rows(work, replace(staged, key_range=None), [*by, IS_CURRENT])
+    return staged.rows
+
+
+def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return frame.select(
+        *[f.col(quote(name)).alias(name, metadata={}) for name in columns],
+        f.col(TIME).alias(VALID_FROM),
+        f.lit(None).cast("timestamp").alias(VALID_TO),
+        f.lit(True).alias(IS_CURRENT),  # noqa: FBT003  # a value of a column
+    )
+
+
+def _open_rows(work: Work) -> DataFrame:
+    return read_table(work.spark, work.ref).where(quote(IS_CURRENT))
+
+
+def _difference(work: Work) -> DataFrame:
+    """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes."""
+    from pyspark.sql import functions as f
+
+    goes = _open_rows(work).select(
+        *map(quote, work.columns),
+        f.lit(DELETE).alias(KIND),
+        f.lit(work.plan.until).cast("long").alias(VERSION),
+    )
+    return work.frame.unionByName(goes.crossJoin(f.broadcast(snapshot_time(work))))
+
+
+def _events(counted: DataFrame, work: Work) -> DataFrame:
+    """Give a row for each time that a row comes or goes."""
+    from pyspark.sql import functions as f
+
+    comes = f.col(NET) > 0
+    types = {name: work.schema[name].dataType for name in work.dropped}
+    return counted.withColumn(
+        _PLACE, f.explode(f.sequence(f.lit(1).cast("long"), f.abs(NET)))
+    ).select(
+        *map(quote, work.columns),
+        *[f.lit(None).cast(kind).alias(name) for name, kind in types.items()],
+        f.when(comes, f.col(TIME)).alias(_FROM),
+        f.when(~comes, f.col(TIME)).alias(_TO),
+        f.lit(False).alias(_WAS),  # noqa: FBT003  # a value of a column
+        f.col(VERSION).alias(_AT),
+        comes.alias(_COMES),
+    )
+
+
+def _held(rows: DataFrame, work: Work) -> DataFrame:
+    """Give the rows that are open before the window."""
+    from pyspark.sql import functions as f
+
+    return rows.select(
+        *map(quote, [*work.columns, *work.dropped]),
+        f.col(VALID_FROM).alias(_FROM),
+        f.lit(None).cast("timestamp").alias(_TO),
+        f.lit(True).alias(_WAS),  # noqa: FBT003  # a value of a column
+        f.lit(_BEFORE).cast("long").alias(_AT),
+        f.lit(True).alias(_COMES),  # noqa: FBT003  # a value of a column
+    )
+
+
+def _told(events: DataFrame, work: Work, by: Sequence[str]) -> DataFrame:
+    """Pair the n-th opening of a row with its n-th closing, and tell what a commit has to do.
+
+    Where an open row of a key is closed, all open rows of the key go, and those that stay come again:
+    equal rows cannot be told apart.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    columns = list(map(quote, work.columns))
+    side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
+    places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))
+    states = places.groupBy(*columns, _PLACE).agg(
+        *[f.max(name).alias(name) for name in (_FROM, _TO, _WAS)],
+        *[f.first(quote(name), ignorenulls=True).alias(name) for name in work.dropped],
+    )
+    opens, closes, was = f.col(_FROM).isNotNull(), f.col(_TO).isNotNull(), f.col(_WAS)
+    key = Window.partitionBy(*map(quote, by))
+    states = states.withColumn(_ENDS, opens & closes & was).withColumns(
+        {
+            _TOUCHED: f.max(_ENDS).over(key),
+            _PLACE: f.row_number().over(key.orderBy(f.desc(_ENDS))),
+        }
+    )
+    adds, none = f.array(f.lit(ADD)), f.array().cast("array<int>")
+    ops = (
+        f.when(~opens, f.array(f.lit(WRONG)) if work.exact else none)
+        .when(was & ~f.col(_TOUCHED), none)
+        .when(f.col(_TOUCHED) & (f.col(_PLACE) == 1), f.concat(f.array(f.lit(DROP)), adds))
+        .otherwise(adds)
+    )
+    return states.withColumn(OP, f.explode(ops.cast("array<tinyint>"))).select(
+        *columns,
+        *map(quote, work.dropped),
+        f.col(_FROM).alias(VALID_FROM),
+        f.when(closes, f.greatest(_FROM, _TO)).alias(VALID_TO),  # clocks may have gone back
+        ((f.col(OP) == DROP) | ~closes).alias(IS_CURRENT),  # what goes is found by it
+        OP,
+    )

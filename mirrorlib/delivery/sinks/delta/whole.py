@@ -1,0 +1,154 @@
+"""Write a small copy anew by one overwrite: MERGE would do the same to its one file, and plan three queries more.
+
+In: a window's folded changes, as Arrow, and the copy as its newest checksum file tells it. Out: one commit, or
+none where somebody could tell the difference: a copy with a feed of its own, with partitions, tracked rows or
+other features that MERGE has more to do for, or rows that Arrow may not read as Spark does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mirrorlib.commit.mark import append_rows, overwrite_rows
+from mirrorlib.delivery.sinks.delta.few import key_values
+from mirrorlib.delivery.sinks.delta.merge import FRESH, twice
+from mirrorlib.delta.actions import ChangeFile
+from mirrorlib.delta.columns import to_columns
+from mirrorlib.delta.key_property import ON
+from mirrorlib.delta.properties import FEED
+from mirrorlib.delta.snapshot import read_checksum
+from mirrorlib.errors import StoreError
+from mirrorlib.feed.files.arrow import read_file
+from mirrorlib.feed.files.direct import PLAIN_NAME
+from mirrorlib.feed.files.few import HANDFUL, frame_of
+from mirrorlib.feed.net import KIND
+from mirrorlib.identifiers import fold_name
+from mirrorlib.ingest.batch.fold import OP, PUT
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delta.columns import Columns
+
+_MOST_BYTES = 1 << 20  # of files
+_MOST_FILES = 8  # each is fetched by itself
+_MOST_ROWS = 10_000  # whose keys are compared in Python
+# What a table may ask of its writers without making a rewrite differ from a MERGE.
+_HARMLESS = frozenset(
+    [
+        "appendOnly",
+        "changeDataFeed",
+        "deletionVectors",
+        "inCommitTimestamp",
+        "invariants",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    ]
+)
+
+
+def rewrite_copy(work: Work, folded: pa.Table) -> bool:
+    """Bring a small copy to the end of a window; say whether that was done.
+
+    Args:
+        work: the window.
+        folded: one row a key, with `OP` and `FRESH`; of key types that Python compares as Spark does.
+
+    Raises:
+        SchemaError: a key occurs more than once in the source.
+
+    """
+    columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
+    if len(columns) < len(work.schema.fields):
+        return False
+    puts = _as_copied(work, folded, columns)
+    rows = None if puts is None else _read_copy(work, columns)
+    if puts is None or rows is None:
+        return False
+    keys = [work.spelled(key) for key in work.keys]
+    there = key_values(rows, keys)
+    told = dict(zip(key_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
+    met = [key for key in there if key in told]
+    if len(set(met)) < len(met):
+        return False  # two rows of a key, to which MERGE does the same
+    if work.known and any(told[key] for key in met):
+        raise twice(work, work.keys)
+    mark = work.mark()
+    mark = replace(mark, facts={**mark.facts, ON: work.seen.newest})  # what came since is not in it
+    if not met:  # as MERGE does, which takes no file away then
+        append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
+        return True
+    kept = rows.filter(pa.array([key not in told for key in there], pa.bool_()))
+    whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
+    overwrite_rows(work.ref, whole, mark, schema=False)
+    return True
+
+
+def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
+    """Read the copy's rows, where they are few and nothing but rows."""
+    has_feed = work.found.properties.get(FEED, "false").lower() != "false"
+    if work.ref.path is None or work.found.bytes > _MOST_BYTES or has_feed:
+        return None
+    store = open_store(work.ref.path)
+    files = _plain_files(read_checksum(store, work.seen.newest))
+    if files is None:
+        return None
+    pieces = [_no_rows(columns)]
+    for file in files:
+        try:
+            with store.open_file(file.path) as source:
+                piece = read_file(source, file, columns, most=_MOST_ROWS)
+        except StoreError:
+            return None
+        if piece is None:
+            return None
+        pieces.append(piece.drop_columns([KIND]))
+    rows = pa.concat_tables(pieces)
+    return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= HANDFUL else None
+
+
+def _plain_files(told: Mapping[str, Any]) -> list[ChangeFile] | None:
+    """Name a table's files, where a checksum file names them all and none of them lacks rows by a deletion vector."""
+    protocol, metadata, files = (told.get(name) for name in ("protocol", "metadata", "allFiles"))
+    if not protocol or not metadata or files is None or len(files) > _MOST_FILES:
+        return None
+    features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+    plain = all(
+        PLAIN_NAME.fullmatch(file["path"]) and not file.get("deletionVector") for file in files
+    )
+    if not plain or not features or features - _HARMLESS or metadata.get("partitionColumns"):
+        return None
+    return [
+        ChangeFile(path=file["path"], size=file["size"], version=0, images=False) for file in files
+    ]
+
+
+def _as_copied(work: Work, folded: pa.Table, columns: Columns) -> pa.Table | None:
+    """Give the rows that are put into the copy as it has them; None where they are of other types."""
+    puts = folded.filter(pa.array([op == PUT for op in folded.column(OP).to_pylist()], pa.bool_()))
+    given = {fold_name(name): puts.column(name) for name in work.columns}
+    values = {}
+    for column in columns:
+        found = given.get(fold_name(column.name), pa.nulls(len(puts), column.type))
+        if found.type != column.type and not _are_instants(found.type, column.type):
+            return None
+        values[column.name] = found.cast(column.type)
+    return pa.table(values)
+
+
+def _are_instants(one: pa.DataType, other: pa.DataType) -> bool:
+    """Say whether types differ by the zone alone that moments are shown in."""
+    both = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
+    return both and one.unit == other.unit and None not in (one.tz, other.tz)
+
+
+def _no_rows(columns: Columns) -> pa.Table:
+    return pa.table({one.name: pa.array([], one.type) for one in columns})

@@ -1,0 +1,233 @@
+"""One window on its way into one target table: what its writers need to know, and what its commit says.
+
+In: a `Delivery` and what was found at its target. Out: `Work`, frozen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.commit.mark import Mark
+from mirrorlib.delivery.sink import KEY_OPTIONS
+from mirrorlib.errors import SchemaError
+from mirrorlib.feed.files.few import frame_of
+from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
+from mirrorlib.identifiers import find_name, fold_name
+from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.landing.columns import OURS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.commit.last_commit import Seen
+    from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.delta.table import Found, TableRef
+    from mirrorlib.journal.streams import Plan, Stream
+
+_WINDOWS = 32  # bits for a window's number within its stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A window and its target.
+
+    Attributes:
+        delivery: the window.
+        mode: what becomes of it.
+        ref: the target table.
+        found: what it is.
+        schema: its columns.
+        seen: what its log tells.
+        dropped: its columns that the source has no longer.
+        few: the window's rows, where they are few.
+
+    """
+
+    delivery: Delivery
+    mode: str
+    ref: TableRef
+    found: Found
+    schema: StructType
+    seen: Seen
+    dropped: tuple[str, ...] = ()
+    few: pa.Table | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the session whose configuration is this window's own."""
+        return self.delivery.spark
+
+    @property
+    def plan(self) -> Plan:
+        """Return the window's plan."""
+        return self.delivery.plan
+
+    @property
+    def stream(self) -> Stream:
+        """Return the window's stream."""
+        return self.delivery.stream
+
+    @property
+    def frame(self) -> DataFrame:
+        """Return the window's rows; ask once, as few rows are made a frame each time."""
+        frame = self.delivery.frame
+        return frame if self.few is None else frame_of(self.spark, self.few, frame.schema)
+
+    @property
+    def table(self) -> str:
+        """Return the source table's name."""
+        return self.delivery.stream.table
+
+    @property
+    def columns(self) -> list[str]:
+        """Name the source's columns."""
+        return columns_of(self.delivery.frame)
+
+    @property
+    def keys(self) -> list[str]:
+        """Name the key columns as the source spells them."""
+        return keys_of(self.delivery)
+
+    @property
+    def fresh(self) -> bool:
+        """Say whether no window was written to the table yet."""
+        return self.seen.facts is None and self.seen.whole
+
+    @property
+    def upto(self) -> int:
+        """Return up to which version of the source the target has everything; -1 for nothing."""
+        facts = self.seen.facts
+        if facts is None or facts.get("table_id") != self.plan.table_id:
+            return self.plan.after
+        return int(facts["upto"])
+
+    @property
+    def overlaps(self) -> bool:
+        """Say whether the window brings versions again that the target has, as a rewound stream does."""
+        return self.plan.kind == "changes" and self.upto > self.plan.after
+
+    @property
+    def physical(self) -> Mapping[str, str]:
+        """Return which physical columns the names stand for, as the target holds them after the window."""
+        if self.mode == "changes":
+            return {}
+        once = self.mode == "scd2" or not self.keys  # versions that the target has are left out
+        passed = once and self.overlaps and self.plan.until <= self.upto
+        return self.physical_before if passed else self.delivery.physical
+
+    @property
+    def physical_before(self) -> Mapping[str, str]:
+        """Return what they stood for before; older versions have not said it."""
+        facts = self.seen.facts or {}
+        same = facts.get("table_id") == self.plan.table_id
+        return facts.get("physical", {}) if same else {}
+
+    @property
+    def known(self) -> bool:
+        """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
+        return self.exact or self.seen.facts is not None or self.seen.whole
+
+    @property
+    def exact(self) -> bool:
+        """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
+        return self.stream.start_at is None
+
+    @property
+    def epoch(self) -> int:
+        """Return the stream's place among those that have written to the table, each greater than the one before."""
+        facts = self.seen.facts or {}
+        known = int(facts.get("epoch", 0))  # older versions did not count
+        if facts.get("stream") == self.stream.uuid:
+            return known
+        return max(self.stream.ordinal, known + 1)
+
+    def mark(self) -> Mark:
+        """Return what makes the window's commit ours and unrepeatable.
+
+        The streams of a consumer share a mark that grows from one to the next, so Delta itself skips what a
+        late runner of an earlier one still writes.
+        """
+        stream, plan = self.stream, self.plan
+        facts: dict[str, Any] = {
+            "consumer": stream.consumer,
+            "table": stream.table,
+            "stream": stream.uuid,
+            "ordinal": stream.ordinal,
+            "began_at": stream.began_at,
+            "epoch": self.epoch,
+            "window": plan.number,
+            "attempt": plan.attempt,
+            "kind": plan.kind,
+            "after": plan.after,
+            "until": plan.until,
+            "upto": max(plan.until, self.upto),
+            "table_id": plan.table_id,
+            "keys": list(plan.keys),
+            "dropped": list(self.dropped),
+            "physical": dict(self.physical),
+        }
+        app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
+        return Mark(app_id=app_id, version=(self.epoch << _WINDOWS) + plan.number, facts=facts)
+
+    def spelled(self, name: str) -> str:
+        """Name a column as the target does."""
+        return find_name(self.schema.names, name) or name
+
+
+def columns_of(frame: DataFrame) -> list[str]:
+    """Name a feed's own columns, without those that tell the change."""
+    return [name for name in frame.columns if name not in FEED_COLUMNS]
+
+
+def keys_of(delivery: Delivery) -> list[str]:
+    """Name a window's key columns as the source spells them.
+
+    Raises:
+        SchemaError: a key is no column.
+
+    """
+    names = {fold_name(name): name for name in columns_of(delivery.frame)}
+    for key in delivery.plan.keys:
+        if fold_name(key) not in names:
+            msg = "the key is no column of the source"
+            step = (
+                f"Name its key columns, or none ({KEY_OPTIONS}); the window was planned with these, so begin anew: "
+                f"{snapshot_command(delivery.stream.consumer)}"
+            )
+            raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
+    return [names[fold_name(key)] for key in delivery.plan.keys]
+
+
+def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
+    """Refuse a source's column whose name the target needs.
+
+    Raises:
+        SchemaError: there is one.
+
+    """
+    for name in columns_of(delivery.frame):
+        if fold_name(name) in reserved or fold_name(name).startswith(OURS):
+            msg = f"the column's name is taken by what mode {delivery.stream.mode} adds"
+            step = "Rename it at the source, or choose another mode."
+            raise SchemaError(msg, table=delivery.stream.table, column=name, next_step=step)
+
+
+def check_comparable(delivery: Delivery) -> None:
+    """Refuse columns that rows cannot be compared by.
+
+    Raises:
+        SchemaError: there is one.
+
+    """
+    for field in delivery.frame.schema.fields:
+        if not is_comparable(field.dataType):
+            msg = "a column of this type cannot be compared, so equal rows cannot be told"
+            kind = field.dataType.simpleString().partition("<")[0]
+            step = "Choose mode changes, or mode current with keys."
+            table = delivery.stream.table
+            raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)

@@ -1,0 +1,256 @@
+"""What the receiver's folder says of itself: its streams, its windows, and which attempt at a window counts.
+
+In: a `Store`. Out: values, and their JSON:
+
+    <table>/_manifest/streams/000001.json   who delivers; one more after each rewind
+    <table>/_manifest/<window>.json         a window that is there: what it is and which files it has
+    <table>/_manifest/newest.json           the last of them
+    _staging/<table>/<window>/claim.json    the attempt at a window that counts; gone once the window is there
+
+All but `newest.json` is written by put-if-absent and never changed. Names in one folder sort as they
+were delivered, as the stream's place comes first and the window's number next.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
+from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError, TableNameError
+from mirrorlib.journal.entries import FORMAT, json_bytes
+from mirrorlib.names import TableName, is_ignored, parse_name, refuse_uncarriable
+
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.journal.streams import Plan, Stream
+    from mirrorlib.store import Store
+
+_ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of a window.
+
+    Attributes:
+        name: in the table's folder.
+        bytes: its size.
+        staged: where the attempt that counts has left it; "" in a manifest.
+
+    """
+
+    name: str
+    bytes: int
+    staged: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One window: what it is, and its files.
+
+    Attributes:
+        window: its name.
+        table: the table's name.
+        consumer: the consumer's name.
+        stream: the stream's uuid.
+        number: the window's number in its stream.
+        kind: "changes", or "snapshot": all rows as of *until*, which take the place of all that came before.
+        reset: the snapshot stands for changes that were lost.
+        after: the last version before it; -1 for a snapshot.
+        until: its last version.
+        until_at: when that was written, ISO 8601, UTC.
+        keys: the table's key columns.
+        file_format: parquet, jsonl or csv.
+        columns: name and Spark type of each, in order.
+        rows: how many there are.
+        files: in order.
+        delivered_at: ISO 8601, UTC.
+
+    """
+
+    window: str
+    table: str
+    consumer: str
+    stream: str
+    number: int
+    kind: str
+    reset: bool
+    after: int
+    until: int
+    until_at: str
+    keys: tuple[str, ...]
+    file_format: str
+    columns: tuple[tuple[str, str], ...]
+    rows: int
+    files: tuple[File, ...]
+    delivered_at: str
+
+    def to_json(self) -> bytes:
+        """Write it down; a file that is not staged any more has no such place."""
+        files = [
+            {name: value for name, value in asdict(file).items() if value or name != "staged"}
+            for file in self.files
+        ]
+        columns = [{"name": name, "type": kind} for name, kind in self.columns]
+        return json_bytes({"format": FORMAT, **asdict(self), "columns": columns, "files": files})
+
+    def unstaged(self) -> Entry:
+        """Leave out where files were staged."""
+        return replace(self, files=tuple(replace(file, staged="") for file in self.files))
+
+
+class Receiver:
+    """One table's folder at the receiver."""
+
+    def __init__(self, store: Store, table: str) -> None:
+        """Take the table's name as the target has it.
+
+        Raises:
+            TableNameError: no folder can have that name, or readers would ignore it.
+
+        """
+        self.store = store
+        self.table = table
+        self.folder = _checked(parse_name(table)).path
+        self._staging = f"_staging/{parse_name(table).segment}"
+        self._manifest = f"{self.folder}/_manifest"
+
+    def admit(self, delivery: Delivery) -> int:
+        """Return the place of a stream among those that have written here; a new one gets the next.
+
+        Raises:
+            LandingZoneError: the folder is another consumer's or a Delta table's, or what the stream goes on from is
+                not there.
+            TableBusyError: a later stream of the consumer writes here.
+
+        """
+        stream = delivery.stream
+        while True:
+            number, newest = self._newest_stream()
+            if newest.get("stream") == stream.uuid:
+                return number
+            self._check_successor(delivery, newest)
+            names = ("consumer", "table", "ordinal", "began_at")
+            said = {name: getattr(stream, name) for name in names}
+            path = f"{self._manifest}/streams/{number + 1:06d}.json"
+            value = {"format": FORMAT, "stream": stream.uuid, **said}
+            self.store.put_new(path, json_bytes(value))
+
+    def last(self, stream: Stream) -> int:
+        """Return the number of a stream's last window that is known to be here; 0 for none."""
+        newest = self._read(f"{self._manifest}/newest.json") or {}
+        return int(newest["number"]) if newest.get("stream") == stream.uuid else 0
+
+    def entry(self, window: str) -> Entry | None:
+        """Return a window that is here."""
+        return self._entry(f"{self._manifest}/{window}.json")
+
+    def claim(self, window: str) -> Entry | None:
+        """Return the attempt at a window that counts."""
+        return self._entry(self._claim(window))
+
+    def staged(self, window: str, attempt: str) -> str:
+        """Return the folder of an attempt at a window."""
+        return f"{self._staging}/{window}/{attempt}"
+
+    def write_claim(self, entry: Entry) -> None:
+        """Let an attempt count unless another one does."""
+        self.store.put_new(self._claim(entry.window), entry.to_json())
+
+    def write_entry(self, entry: Entry) -> None:
+        """Say that a window is here."""
+        self.store.put_new(f"{self._manifest}/{entry.window}.json", entry.to_json())
+
+    def tidy(self, entry: Entry) -> None:
+        """Say that a window is the last one, and remove what attempts at it and former ones have left."""
+        said = {name: getattr(entry, name) for name in ("stream", "number", "window")}
+        self.store.put(f"{self._manifest}/newest.json", json_bytes({"format": FORMAT, **said}))
+        listed = self.store.list_folder(self._staging)
+        for window in listed.folders if listed else ():
+            if window <= entry.window:  # a later one is another runner's, which has gone on
+                self.store.delete_folder(f"{self._staging}/{window}")
+
+    def _claim(self, window: str) -> str:
+        return f"{self._staging}/{window}/claim.json"
+
+    def _newest_stream(self) -> tuple[int, dict[str, Any]]:
+        listed = self.store.list_folder(f"{self._manifest}/streams")
+        names = [file for file in listed.files if file.name.endswith(".json")] if listed else []
+        if not names:
+            return 0, {}
+        return int(names[-1].name.removesuffix(".json")), self._read(names[-1].path) or {}
+
+    def _check_successor(self, delivery: Delivery, newest: dict[str, Any]) -> None:
+        """See that a stream may begin to write behind the one that did so last."""
+        stream, place = delivery.stream, f"{self.store.url}/{self.folder}"
+        if newest and (newest["consumer"], newest["table"]) != (stream.consumer, stream.table):
+            msg = f"{place} is written by another consumer"
+            found = f"{newest['consumer']}, {newest['table']}"
+            raise LandingZoneError(msg, table=self.table, found=found, next_step=_ANEW)
+        if newest and not comes_after(stream, newest.get("ordinal", 0), newest["began_at"]):
+            msg = f"a stream of {stream.consumer} that began later writes to {place}"
+            raise TableBusyError(msg, table=self.table, next_step="Leave the table to it.")
+        if not newest:
+            check_no_table(self.store, self.folder, self.table)
+        if delivery.continues:
+            what = "the snapshot" if stream.start_at is None else "the window"
+            msg = f"{place} does not have {what} that the changes follow on"
+            step = "Somebody emptied it: rewind the consumer to a snapshot."
+            raise LandingZoneError(msg, table=self.table, next_step=step)
+
+    def _entry(self, path: str) -> Entry | None:
+        value = self._read(path)
+        if value is None:
+            return None
+        try:
+            value["keys"] = tuple(value["keys"])
+            value["columns"] = tuple((each["name"], each["type"]) for each in value["columns"])
+            value["files"] = tuple(File(**file) for file in value["files"])
+            return Entry(**{name: value[name] for name in Entry.__slots__})
+        except (KeyError, TypeError) as exc:
+            raise self._unreadable(path) from exc
+
+    def _read(self, path: str) -> dict[str, Any] | None:
+        data = self.store.read(path)
+        if data is None:
+            return None
+        try:
+            value = json.loads(data)
+        except ValueError as exc:
+            raise self._unreadable(path) from exc
+        if not isinstance(value, dict) or value.pop("format", None) != FORMAT:
+            raise self._unreadable(path)
+        return value
+
+    def _unreadable(self, path: str) -> JournalError:
+        msg = f"cannot understand {self.store.url}/{path}, which says what was delivered"
+        step = (
+            "Use the mirrorlib version that wrote it, or a newer one; never edit what lies there."
+        )
+        return JournalError(msg, table=self.table, next_step=step)
+
+
+def window_name(ordinal: int, plan: Plan) -> str:
+    """Name a window: 20 digits that sort as windows were delivered, and what it is unless it is changes."""
+    mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
+    return f"{ordinal:06d}{plan.number:014d}{mark}"
+
+
+def file_names(window: str, count: int, extension: str) -> list[str]:
+    """Name a window's files: one has the window's name, several say how many there are."""
+    if count == 1:
+        return [f"{window}.{extension}"]
+    numbers = range(1, count + 1)
+    return [f"{window}.part-{number:05d}-of-{count:05d}.{extension}" for number in numbers]
+
+
+def _checked(name: TableName) -> TableName:
+    refuse_uncarriable(name)
+    for part in (name.table,) if name.schema is None else (name.schema, name.table):
+        if is_ignored(part):
+            msg = "readers ignore folders whose name begins with _ or ."
+            raise TableNameError(msg, table=str(name), next_step="Give the table another name.")
+    return name

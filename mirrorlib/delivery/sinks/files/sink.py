@@ -1,0 +1,172 @@
+"""Deliver windows as files of a folder or an object store: each once, complete when its name is visible.
+
+In: windows. Out, for each table and window:
+
+    <table>/<window>.parquet                        .jsonl or .csv; <window> is 20 digits that sort as delivered,
+                                                    then -snapshot or -reset if it is all rows
+    <table>/<window>.part-00002-of-00004.parquet    the same for a large window
+    <table>/_manifest/<window>.json                 what it is; written last
+
+Steps, each of which may be the last of a process, and is done once whoever repeats it:
+
+1. Spark writes an attempt's files under `_staging`, where nobody looks.
+2. A claim, put-if-absent, says which attempt counts, and what its files will be called.
+3. Each file is given its name. It is whole then.
+4. The manifest gets its entry.
+5. What was staged is removed, the claim with it: a late runner whose claim succeeds now finds the entry.
+
+Guarantee: each window once, with the same files, for readers of names and of the manifest alike. A
+reader that takes files away waits for their window's entry. Names of several parts become visible one
+after another; each says how many there are, and the window is whole when the manifest has its entry.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, get_args
+
+from mirrorlib.delivery.sinks.files.manifest import Entry, File, Receiver, file_names, window_name
+from mirrorlib.delivery.sinks.files.parts import spelled_keys, write_parts
+from mirrorlib.delivery.sinks.files.shape import (
+    OPTIONS,
+    SPARK_NAMES,
+    FileFormat,
+    check_columns,
+    shape_rows,
+)
+from mirrorlib.errors import LandingZoneError, StoreError
+from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.store import Store, open_store
+
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.journal.streams import Stream
+
+_AT_ONCE = 8  # files that are given their names; an object store copies them
+
+
+class FilesSink:
+    """A folder, or a prefix of an object store, that receives windows as files."""
+
+    def __init__(self, store: Store, file_format: FileFormat = "parquet") -> None:
+        """Take the store of the folder."""
+        self._store = store
+        self._format = file_format
+
+    def position(self, stream: Stream) -> int:
+        """Return the number of the last window that is known to be there."""
+        return Receiver(self._store, stream.table).last(stream)
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Make the window visible, once.
+
+        Raises:
+            LandingZoneError: the table's folder is another consumer's or a Delta table's, or was emptied.
+            SchemaError: a column has no place in the format.
+            StoreError: the store failed, or somebody removed or replaced a file under way.
+            TableBusyError: a later stream of the consumer writes there.
+            TableNameError: the table's name cannot be a folder's.
+
+        """
+        receiver = Receiver(self._store, delivery.stream.table)
+        check_columns(delivery.frame, delivery.stream.table, self._format)
+        ordinal = receiver.admit(delivery)
+        window = window_name(ordinal, delivery.plan)
+        if receiver.last(delivery.stream) > delivery.plan.number:
+            return 0  # the stream has gone on; readers do not look back
+        entry = receiver.entry(window) or self._finish(receiver, window, delivery)
+        receiver.tidy(entry)
+        return entry.rows
+
+    def _finish(self, receiver: Receiver, window: str, delivery: Delivery) -> Entry:
+        """Make an attempt unless one counts already, and carry out the one that does."""
+        claim = receiver.claim(window) or self._attempt(receiver, window, delivery)
+        if (there := receiver.entry(window)) is not None:
+            return there  # before the claim could be made; its own files are tidied away
+        with ThreadPoolExecutor(min(_AT_ONCE, len(claim.files))) as pool:
+            for _ in pool.map(lambda file: _show(receiver, window, file), claim.files):
+                pass
+        entry = claim.unstaged()
+        receiver.write_entry(entry)
+        return entry
+
+    def _attempt(self, receiver: Receiver, window: str, delivery: Delivery) -> Entry:
+        """Write a window's files where nobody looks; return the claim that counts, this one or another's."""
+        parts = write_parts(
+            delivery,
+            self._store,
+            receiver.staged(window, new_attempt()),
+            SPARK_NAMES[self._format],
+            shape=lambda rows: shape_rows(rows, self._format),
+            options=OPTIONS[self._format],
+        )
+        names = file_names(window, len(parts.files), self._format)
+        stream, plan = delivery.stream, delivery.plan
+        claim = Entry(
+            window=window,
+            table=stream.table,
+            consumer=stream.consumer,
+            stream=stream.uuid,
+            number=plan.number,
+            kind=plan.kind,
+            reset=plan.reset,
+            after=plan.after,
+            until=plan.until,
+            until_at=plan.until_at,
+            keys=spelled_keys(delivery),
+            file_format=self._format,
+            columns=tuple((f.name, f.dataType.simpleString()) for f in delivery.frame.schema),
+            rows=parts.rows,
+            files=tuple(
+                File(name=name, bytes=part.size, staged=part.path)
+                for name, part in zip(names, parts.files, strict=True)
+            ),
+            delivered_at=now(),
+        )
+        receiver.write_claim(claim)
+        return receiver.claim(window) or claim  # gone where another runner has come to the end
+
+
+def open_sink(address: str, mode: str) -> FilesSink:
+    """Open `URL?format=parquet|jsonl|csv`; there is one mode.
+
+    Raises:
+        LandingZoneError: the URL or an option is none that is known.
+
+    """
+    del mode
+    url, _, options = address.partition("?")
+    name, _, value = options.partition("=")
+    if options and (name != "format" or value not in get_args(FileFormat)):
+        msg = "files are exported with one option, the format"
+        step = "Give files:URL?format=parquet, jsonl or csv."
+        raise LandingZoneError(msg, found=options, next_step=step)
+    if not url:
+        msg = "files are exported to a folder or a URL"
+        raise LandingZoneError(msg, next_step="Give files:URL?format=parquet, jsonl or csv.")
+    formats: dict[str, FileFormat] = {each: each for each in get_args(FileFormat)}
+    return FilesSink(open_store(url), formats[value or "parquet"])
+
+
+def _show(receiver: Receiver, window: str, file: File) -> None:
+    """Give a staged file its name; several runners may do so at once.
+
+    Moving is safe without "if absent": the name is the claim's, and one attempt at a time has a claim.
+    """
+    store, path = receiver.store, f"{receiver.folder}/{file.name}"
+    there = store.stat(path)
+    if there is None:
+        try:
+            store.move(file.staged, path)
+        except StoreError:
+            if store.stat(path) is None and store.stat(file.staged) is not None:
+                raise
+        there = store.stat(path)
+    if there is not None and there.size == file.bytes:
+        return
+    if there is None and receiver.entry(window) is not None:
+        return  # another runner came to the end, and a reader took the file away
+    what = "was removed before its window was complete" if there is None else "is another file"
+    msg = f"{store.url}/{path} {what}"
+    step = "See who else writes there; then rewind the consumer to a snapshot."
+    raise StoreError(msg, table=receiver.table, next_step=step)

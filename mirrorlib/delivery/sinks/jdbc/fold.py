@@ -1,0 +1,193 @@
+"""Say what of a window counts, and write it as lines that a database's client takes as they are.
+
+In: the delivery's frame. Out: a frame of one text column.
+
+- A snapshot's line is a row's values.
+- Of changes, the last state of each key counts: the line is what to do, how often the key was found where it may
+  occur once, then the values. A key is there when the last commit that touched it has put it in, and gone when
+  that has only taken it out: so a row whose key was changed is gone under the old one. A key was there before when
+  the first commit that touched it has taken it out; from there on it is counted, commit by commit.
+- Where there are no keys, equal rows that came and went within the window cancel out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.delivery.sinks.jdbc.database import Field
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
+from mirrorlib.delta.sessions import set_conf
+from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
+from mirrorlib.identifiers import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from mirrorlib.delivery.sinks.jdbc.layout import Column, Shape
+
+# What to do. As the window tells it, what is FRESH or has PASSED was not there before: it came, and is there or gone.
+GONE, PUT, FRESH, PASSED = -1, 1, 2, -2
+MARKS = (Field("op", "smallint"), Field("copies", "bigint"))
+_NULL = "\\N"
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+_JSON_OPTIONS = {  # by default Spark leaves out fields that are NULL, and cuts moments to milliseconds
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
+
+
+def stage_fields(shape: Shape) -> tuple[Field, ...]:
+    """Name the columns of a stage of changes: numbered, so that they clash with nothing."""
+    told = (Field(f"c{place}", column.kind) for place, column in enumerate(shape.columns))
+    return (*MARKS, *told)
+
+
+def snapshot_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+    """Write all rows."""
+    return _in_utc(frame).select(_line(shape.columns))
+
+
+def keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+    """Write the last state of each key; one shuffle by key."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    keys = [column for column in shape.columns if column.key]
+    rows = _in_utc(frame).select(
+        _line(keys, signed=False).alias("key"),
+        VERSION,
+        _sign().alias("sign"),
+        _line(shape.columns).alias("line"),
+    )
+    commits = (
+        rows.repartition("key")
+        .groupBy("key", VERSION)
+        .agg(
+            f.sum(f.greatest("sign", f.lit(0))).alias("puts"),
+            f.sum(f.greatest(-f.col("sign"), f.lit(0))).alias("takes"),
+            f.max(f.struct("sign", "line")).alias("state"),  # what was put wins over what was taken
+        )
+    )
+    since = Window.partitionBy("key").orderBy(VERSION)
+    more = f.sum(f.col("puts") - f.col("takes")).over(since)
+    folded = (
+        commits.withColumn("more", more)
+        .groupBy("key")
+        .agg(
+            f.max(f.greatest("puts", "takes")).alias("at_once"),
+            f.max("more").alias("more"),
+            f.min(f.struct(VERSION, f.least("takes", f.lit(1)).alias("before"))).alias("first"),
+            f.max(f.struct(VERSION, "state")).alias("last"),
+        )
+    )
+    before, state = f.col("first.before"), f.col("last.state")
+    gone, fresh = state["sign"] < 0, before == 0
+    op = f.when(gone & fresh, PASSED).when(gone, GONE).when(fresh, FRESH).otherwise(PUT)
+    copies = f.greatest(f.col("at_once"), before + f.col("more"))
+    return folded.select(_joined([op, copies, state["line"]]))
+
+
+def counted_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+    """Write which rows came, each as often as it did, and which went, with how often."""
+    from pyspark.sql import functions as f
+
+    rows = _in_utc(frame).select(_sign().alias("sign"), _line(shape.columns).alias("line"))
+    counted = rows.groupBy("line").agg(f.sum("sign").alias("more")).where("more <> 0")
+    came = f.when(f.col("more") > 0, f.col("more")).otherwise(1)
+    each = counted.withColumn("nth", f.explode(f.sequence(f.lit(1), came)))
+    op = f.when(f.col("more") > 0, PUT).otherwise(GONE)
+    copies = f.greatest(-f.col("more"), f.lit(1))
+    return each.select(_joined([op, copies, f.col("line")]))
+
+
+def find_unfit(frame: DataFrame, shape: Shape) -> str | None:
+    """Find a column that holds what PostgreSQL has not; None when it is not one of the known cases."""
+    from pyspark.sql import functions as f
+
+    tests = {column.source: _unfit(column) for column in shape.columns}
+    known = {name: f.max(test) for name, test in tests.items() if test is not None}
+    if not known:
+        return None
+    row = _in_utc(frame).agg(*known.values()).collect()[0]
+    return next((name for name, found in zip(known, row, strict=True) if found), None)
+
+
+def _unfit(column: Column) -> SparkColumn | None:
+    from pyspark.sql import functions as f
+
+    value = f.col(quote(column.source))
+    if column.kind == "string":
+        return f.contains(value.cast("string"), f.lit("\0"))
+    if column.kind == JSON:
+        return f.contains(f.to_json(value, _JSON_OPTIONS), f.lit("\\u0000"))
+    if column.kind in {"date", "timestamp", "timestamp_ntz"}:
+        return ~f.year(value).between(_FIRST_YEAR, _LAST_YEAR)
+    return None
+
+
+def _in_utc(frame: DataFrame) -> DataFrame:
+    """Let moments be written in UTC, whoever made the session that the frame belongs to."""
+    set_conf(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
+    return frame
+
+
+def _sign() -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
+
+
+def _line(columns: Sequence[Column], *, signed: bool = True) -> SparkColumn:
+    """Write values; for databases and Spark -0.0 and 0.0 are one, so where equal ones have to meet, its sign goes."""
+    from pyspark.sql import functions as f
+
+    return _joined([f.coalesce(_text(column, signed=signed), f.lit(_NULL)) for column in columns])
+
+
+def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return f.concat_ws("\t", *(value.cast("string") for value in values)).alias("value")
+
+
+def _text(column: Column, *, signed: bool) -> SparkColumn:
+    """Write a value as text that reads back as the same value."""
+    from pyspark.sql import functions as f
+
+    value = f.col(quote(column.source))
+    if column.kind == JSON:
+        return _escaped(f.to_json(value, _JSON_OPTIONS))
+    value = value.cast(column.kind)
+    if column.kind.startswith("decimal"):  # a cast to text may write 1E-7
+        return f.call_function("format_number", value, f.lit(_digits(column.kind)))
+    if column.kind in {"float", "double"} and not signed:
+        value = value + f.lit(0.0)
+    if column.kind == "string":
+        return _escaped(value)
+    if column.kind == "binary":
+        return f.concat(f.lit("\\\\x"), f.hex(value))
+    if column.kind == "timestamp":
+        return f.concat(value.cast("string"), f.lit("+00:00"))
+    if column.kind == "float":  # the shortest text of a float is another number as a double
+        return value.cast("double").cast("string")
+    return value.cast("string")
+
+
+def _digits(kind: str) -> str:
+    """Write the pattern of a decimal with all its digits behind the point."""
+    _, scale = decimal_of(kind) or (0, 0)
+    return "0." + "0" * scale if scale else "0"
+
+
+def _escaped(text: SparkColumn) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    for plain, escape in _ESCAPES:
+        text = f.replace(text, f.lit(plain), f.lit(escape))
+    return text

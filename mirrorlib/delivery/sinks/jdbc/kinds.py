@@ -1,0 +1,99 @@
+"""Kinds of columns: what both sides of the way to a database have a type for.
+
+In: Spark's types. Out: a kind's name, which is the name of a Spark SQL type that `cast` takes, or `JSON` for
+what is nested: text there, `jsonb` where the database has it. Bytes of eight bits are `smallint`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.nested import map_keys_in, write_type
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+JSON = "json"
+_DIGITS = {"smallint": 5, "int": 10, "bigint": 19}
+_INTEGERS = tuple(_DIGITS)
+_PLAIN = {
+    *_INTEGERS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz",
+}  # fmt: skip
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Types:
+    """How a database calls the kinds.
+
+    Attributes:
+        plain: the type of every kind but decimals, no two the same.
+        decimal: what `(precision,scale)` is appended to.
+
+    """
+
+    plain: Mapping[str, str]
+    decimal: str
+
+    def of(self, kind: str) -> str:
+        """Return the type of a kind."""
+        found = _DECIMAL.fullmatch(kind)
+        return f"{self.decimal}({found[1]},{found[2]})" if found else self.plain[kind]
+
+    def kind(self, type_name: str) -> str | None:
+        """Return the kind that has a type; None for a type that we never make."""
+        found = re.fullmatch(rf"{re.escape(self.decimal)}\((\d+),(\d+)\)", type_name)
+        if found:
+            return f"decimal({found[1]},{found[2]})"
+        return next((kind for kind, name in self.plain.items() if name == type_name), None)
+
+
+def kind_of(data_type: DataType) -> str | None:
+    """Return the kind of a Spark type; None when no database has it."""
+    name = data_type.simpleString()
+    if name.startswith(("struct<", "array<", "map<")) or name == "variant":
+        # Spark's JSON has a map's keys as it holds them: a date is a count of days, bytes are nothing at all.
+        known = (kind_of(key) in {"string", *_INTEGERS} for key in map_keys_in(data_type))
+        return JSON if all(known) else None
+    if name.startswith(("string", "char(", "varchar(")):  # "string collate …" among them
+        return "string"
+    if name == "tinyint":
+        return "smallint"
+    return name if name in _PLAIN or _DECIMAL.fullmatch(name) else None
+
+
+def form_of(data_type: DataType) -> str:
+    """Say what a nested value looks like as JSON: the same for types whose values are written alike."""
+    return write_type(data_type, _form_of_leaf)
+
+
+def _form_of_leaf(data_type: DataType) -> str:
+    kind = kind_of(data_type)
+    if kind is None or kind == JSON:
+        return data_type.simpleString()
+    return "integer" if kind in _DIGITS else kind
+
+
+def widens(narrow: str, wide: str) -> bool:
+    """Say whether every value of one kind is a value of another, so that a column may be changed to it."""
+    if wide == "double":
+        return narrow in {*_INTEGERS, "float"}
+    if narrow == "date":
+        return wide in {"timestamp", "timestamp_ntz"}
+    if narrow in _DIGITS and wide in _DIGITS:
+        return _DIGITS[narrow] < _DIGITS[wide]
+    before, after = decimal_of(narrow), decimal_of(wide)
+    if before is None or after is None or wide in {narrow, *_INTEGERS}:
+        return False
+    return after[0] - after[1] >= before[0] - before[1] and after[1] >= before[1]
+
+
+def decimal_of(kind: str) -> tuple[int, int] | None:
+    """Return how many digits a kind has, and how many of them behind the point; None when it is no exact number."""
+    found = _DECIMAL.fullmatch(kind)
+    if found:
+        return int(found[1]), int(found[2])
+    return (_DIGITS[kind], 0) if kind in _DIGITS else None

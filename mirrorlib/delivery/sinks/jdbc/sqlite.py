@@ -1,0 +1,315 @@
+"""SQLite: a file, through Python's own sqlite3.
+
+In: a path. Out: `Sqlite`. SQLite has nothing that holds a decimal, a day or a moment, so these are text: decimals to
+their last digit, the others so that they sort, moments in UTC. NaN, which it would make NULL, is text too; of -0.0 it
+keeps no sign. One transaction at a time writes, and readers wait for the end of a large one, unless the file's journal
+is in the mode WAL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import sqlite3
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.delivery.sinks.jdbc.database import (
+    BEGIN_ANEW,
+    LATER_COLUMNS,
+    MAKE_POSITIONS,
+    MAKE_TABLES,
+    POSITIONS,
+    STAGE,
+    TABLES,
+    Place,
+    UnfitError,
+    duplicate_key,
+    null_key,
+    quote,
+    quoted,
+)
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
+from mirrorlib.errors import (
+    LandingZoneError,
+    MirrorError,
+    SchemaError,
+    StoreError,
+    TableBusyError,
+    TableNameError,
+)
+from mirrorlib.names import TableName, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mirrorlib.delivery.sinks.jdbc.database import Field
+    from mirrorlib.delivery.sinks.jdbc.stage import Staged
+
+_PATIENCE = 60.0  # seconds until another program that writes is told
+_OURS = {TABLES, POSITIONS, STAGE}
+_ROW_IDS = ("rowid", "_rowid_", "oid")  # a column may have one of these names, and hides it
+# TEXT, INT, FLOA and DOUB in a name are what SQLite goes by. Never "INTEGER": such a key takes NULL for a number
+# to be chosen. TEXT comes first, as Python's own converters of declared types go by the first word.
+_TYPES = Types(
+    plain={
+        "boolean": "BOOLEAN",
+        "smallint": "SMALLINT",
+        "int": "INT",
+        "bigint": "BIGINT",
+        "float": "FLOAT",
+        "double": "DOUBLE",
+        "string": "TEXT",
+        "binary": "BLOB",
+        "date": "TEXT DATE",
+        "timestamp": "TEXT TIMESTAMP",
+        "timestamp_ntz": "TEXT TIMESTAMP_NTZ",
+        JSON: "TEXT JSON",
+    },
+    decimal="TEXT DECIMAL",
+)
+_ESCAPE = re.compile(r"\\(.)")
+_PLAIN = {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}
+
+
+class Sqlite:
+    """A SQLite file."""
+
+    def __init__(self, path: str) -> None:
+        """Take a path, or what follows `sqlite:` in a URL such as `sqlite:///folder/file.db`.
+
+        Raises:
+            LandingZoneError: it names no file.
+
+        """
+        self._path = path.removeprefix("//")
+        if not self._path or self._path == ":memory:" or "\0" in self._path:
+            msg = "a SQLite database is a file here"
+            raise LandingZoneError(msg, next_step="Give jdbc:sqlite:PATH.")
+        self._writing = threading.Lock()  # threads wait for each other without a limit
+
+    @contextlib.contextmanager
+    def session(self, table: str, keys: Sequence[str]) -> Iterator[SqliteSession]:
+        """Open the file. What is not committed when the block ends is undone."""
+        with self._told(table, keys), contextlib.ExitStack() as stack:
+            connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+            stack.callback(connection.close)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA legacy_alter_table = ON")  # views may name what is renamed
+            yield SqliteSession(connection, lambda: stack.enter_context(self._writing))
+
+    @contextlib.contextmanager
+    def _told(self, table: str, keys: Sequence[str]) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError as exc:
+            raise _broken(exc, table, keys) from None  # it may quote a value
+        except sqlite3.Error as exc:
+            name = getattr(exc, "sqlite_errorname", "")
+            if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+                msg = f"another program keeps the SQLite file {Path(self._path).name} locked"
+                raise TableBusyError(msg, table=table) from exc
+            msg = f"the SQLite file {self._path} cannot be read or written"
+            step = "See that its folder is there and the file may be written."
+            raise StoreError(msg, table=table, found=str(exc), next_step=step) from exc
+
+
+class SqliteSession:
+    """A connection to a SQLite file."""
+
+    mark = "?"
+    stage_ends = ""
+    types = _TYPES
+
+    def __init__(self, connection: sqlite3.Connection, wait: Callable[[], object]) -> None:
+        self._connection = connection
+        self._wait = wait
+
+    def place(self, table: TableName) -> Place:
+        """Put the schema's name before the table's."""
+        name = table.table if table.schema is None else f"{table.schema}_{table.table}"
+        if name.lower() in _OURS or name.lower().startswith("sqlite_") or not name or "\0" in name:
+            msg = "SQLite cannot have a table of this name, or it is one of our own tables"
+            step = "Rename it at the source."
+            raise TableNameError(msg, table=printable(str(table)), next_step=step)
+        return Place(None, name)
+
+    def check_column(self, name: str) -> str | None:
+        """Refuse what SQLite cannot have."""
+        return "SQLite takes no name with a character NUL" if "\0" in name or not name else None
+
+    def has_books(self) -> bool:
+        """Look for them."""
+        return all(self.columns(Place(None, name)) is not None for name in (TABLES, POSITIONS))
+
+    def prepare(self, place: Place) -> None:
+        """Make what is missing."""
+        del place
+        if not self.has_books() or self._lacking():
+            self._wait()
+            self.run("BEGIN IMMEDIATE")
+            for statement in (MAKE_TABLES, MAKE_POSITIONS):
+                self.run(statement)
+            for name in self._lacking():
+                self.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {LATER_COLUMNS[name]}")
+            self.run("COMMIT")
+
+    def _lacking(self) -> list[str]:
+        """Name what an older version has not made."""
+        taken = {name for name, _ in self.columns(Place(None, TABLES)) or ()}
+        return [name for name in LATER_COLUMNS if name not in taken]
+
+    def begin(self, place: Place) -> None:
+        """Begin as the one who writes."""
+        del place
+        self._wait()
+        self.run("BEGIN IMMEDIATE")
+
+    def run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        """Run a statement."""
+        return self._connection.execute(statement, values).fetchall()
+
+    def columns(self, place: Place) -> tuple[tuple[str, str], ...] | None:
+        """Ask the catalog; a view counts too."""
+        found = self.run("SELECT name, type FROM pragma_table_info(?)", place.table)
+        return tuple((name, kind) for name, kind in found) or None
+
+    def fill(self, name: str, fields: Sequence[Field], staged: Staged) -> int:
+        """Insert the lines, read back as values, one after another."""
+        readers = [_reader(field.kind) for field in fields]
+        columns = quoted([field.name for field in fields])
+        marks = ", ".join("?" * len(fields))
+        statement = f"INSERT INTO {name} ({columns}) VALUES ({marks})"  # noqa: S608  # quoted
+        try:
+            done = self._connection.executemany(
+                statement, (_values(line, readers) for line in staged.lines())
+            )
+        except UnicodeDecodeError:
+            msg = "text that is not UTF-8"
+            raise UnfitError(msg) from None  # it quotes the text
+        return max(done.rowcount, 0)
+
+    def widen(self, place: Place, wider: Sequence[Field]) -> None:
+        """Make the table anew, as SQLite changes no types; its indexes and triggers too.
+
+        Raises:
+            SchemaError: somebody has added a column that says more than a name and a type, which would be lost.
+
+        """
+        self._check_plain(place)
+        columns = self.columns(place) or ()
+        types = dict(columns) | {field.name: _TYPES.of(field.kind) for field in wider}
+        values = {name: quote(name) for name, _ in columns}
+        for field in wider:
+            values[field.name] = _converted(field, _TYPES.kind(dict(columns)[field.name]) or "")
+        found = self.run(
+            'SELECT name, "notnull" FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk', place.table
+        )
+        keys = {name for name, _ in found}
+        told = [f"{quote(n)} {t}{' NOT NULL' if n in keys else ''}" for n, t in types.items()]
+        if keys:
+            told.append(f"PRIMARY KEY ({quoted([name for name, _ in found])})")
+        made = self.run(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql <> ''",
+            place.table,
+        )
+        new = quote(f"{STAGE}_{place.table}")
+        self.run(f"CREATE TABLE {new} ({', '.join(told)})")
+        taken = f"SELECT {', '.join(values.values())} FROM {place.sql}"  # noqa: S608  # quoted
+        self.run(f"INSERT INTO {new} ({quoted(list(values))}) {taken}")
+        self.run(f"DROP TABLE {place.sql}")
+        self.run(f"ALTER TABLE {new} RENAME TO {place.sql}")
+        for (statement,) in made:
+            self.run(statement)
+
+    def _check_plain(self, place: Place) -> None:
+        """See that a table's columns have nothing but names and types, as ours."""
+        found = self.run(
+            "SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 0 OR dflt_value IS NOT NULL",
+            place.table,
+        )
+        if found:
+            msg = "somebody has added a column that would be lost: types widen, for which SQLite makes the table anew"
+            step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
+            raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
+
+    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
+        """Compare column by column, as `IS` holds NULL for equal to NULL."""
+        names = [quote(field.name) for field in fields]
+        taken = {name.lower() for name, _ in self.columns(place) or ()}
+        row_id = next((name for name in _ROW_IDS if name not in taken), None)
+        if row_id is None:
+            msg = "a table without keys cannot have all three names that SQLite has for a row's number"
+            found = ", ".join(_ROW_IDS)
+            raise SchemaError(msg, table=place.table, found=found, next_step="Rename a column.")
+        numbered = [f"c{n}" for n in range(len(fields))]
+        listed = ", ".join(numbered)
+        gone = f"SELECT min(rowid) AS gone, sum(copies) AS times, {listed} FROM {STAGE} WHERE op < 0 GROUP BY {listed}"  # noqa: S608  # numbered
+        same = " AND ".join(f"h.{a} IS g.{b}" for a, b in zip(names, numbered, strict=True))
+        nth = "row_number() OVER (PARTITION BY gone) AS nth"
+        found = f"SELECT h.{row_id} AS id, {nth}, times FROM ({gone}) AS g JOIN {place.sql} AS h ON {same}"  # noqa: S608  # quoted
+        chosen = f"SELECT id FROM ({found}) WHERE nth <= times"  # noqa: S608  # quoted
+        statement = f"DELETE FROM {place.sql} WHERE {row_id} IN ({chosen})"  # noqa: S608  # quoted
+        return self._connection.execute(statement).rowcount
+
+    def commit(self) -> None:
+        """Commit."""
+        self.run("COMMIT")
+
+
+def _values(line: bytes, readers: Sequence[Callable[[str], object]]) -> list[object]:
+    """Read a line's values."""
+    parts = line.decode().split("\t")
+    return [
+        None if part == "\\N" else read(part) for read, part in zip(readers, parts, strict=True)
+    ]
+
+
+def _reader(kind: str) -> Callable[[str], object]:
+    """Say how a value of a kind is read."""
+    if kind == "boolean":
+        return lambda part: int(part == "true")
+    if kind in {"smallint", "int", "bigint"}:
+        return int
+    if kind in {"float", "double"}:
+        return _number
+    if kind == "binary":
+        return lambda part: bytes.fromhex(part.removeprefix("\\\\x"))
+    return _unescaped
+
+
+def _number(part: str) -> float | str:
+    value = float(part)
+    return "NaN" if math.isnan(value) else value
+
+
+def _unescaped(part: str) -> str:
+    return _ESCAPE.sub(lambda found: _PLAIN[found[1]], part) if "\\" in part else part
+
+
+def _converted(field: Field, narrow: str) -> str:
+    """Say how a column's text of a narrower kind becomes that of a wider one."""
+    name = quote(field.name)
+    before, after = decimal_of(narrow), decimal_of(field.kind)
+    if before is not None and after is not None and field.kind.startswith("decimal"):
+        zeros = "0" * (after[1] - before[1])
+        point = "." if zeros and not before[1] else ""
+        return f"CAST({name} AS TEXT) || '{point}{zeros}'"
+    if narrow == "date":
+        zone = "+00:00" if field.kind == "timestamp" else ""
+        return f"{name} || ' 00:00:00{zone}'"
+    return name
+
+
+def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> MirrorError:
+    """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
+    name = getattr(exc, "sqlite_errorname", "")
+    if name == "SQLITE_CONSTRAINT_PRIMARYKEY":
+        return duplicate_key(table, keys)
+    if name == "SQLITE_CONSTRAINT_NOTNULL":
+        return null_key(table, ", ".join(keys))
+    msg = "a constraint that the table has in the database refuses a row"
+    step = "Take it off there; the next run goes on from here."
+    return SchemaError(msg, table=table, found=name, next_step=step)

@@ -1,0 +1,194 @@
+"""Know the topics of a cluster, and make those that are missing.
+
+In: an `Address`. Out: how many partitions a topic has, where they end. Promise: the topic of positions is
+compacted, else nothing is delivered: it would forget how far each stream has come. Nothing is made by
+merely asking, whatever the broker makes by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types do not say what is public
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
+
+from mirrorlib.delivery.sinks.kafka.trouble import MISSING, Scene, error_of, told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mirrorlib.delivery.sinks.kafka.address import Address
+
+_LOG = logging.getLogger(__name__)
+_COMPACT = "compact"
+_POLICY = "cleanup.policy"
+_BROKERS_CHOICE = -1
+_BREATH = 0.1  # seconds between looks at a topic that is being made
+_UNSEEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+
+
+class Cluster:
+    """The brokers, as an administrator asks them; for many threads."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._lock = threading.Lock()
+        self._client: AdminClient | None = None
+        self._heard: KafkaError | None = None
+        self._positions_fit = False
+
+    def heard(self) -> KafkaError | None:
+        """Return what was heard last of brokers that cannot be talked to."""
+        if self._client is not None:
+            self._client.poll(0)
+        return self._heard
+
+    def topic(self, name: str, scene: Scene) -> int:
+        """See that a table's topic is there, and count its partitions.
+
+        Raises:
+            StoreError: it is not there and may not be made, or no broker answers.
+
+        """
+        with told(scene, f"find the topic {name}", self.heard):
+            return self._found(name) or self._made(name, scene, self.address.partitions, {})
+
+    def has(self, name: str, scene: Scene) -> bool:
+        """Say whether a topic is there.
+
+        Raises:
+            StoreError: no broker answers.
+
+        """
+        with told(scene, f"find the topic {name}", self.heard):
+            return self._looked_up(name) is not None
+
+    def positions(self, scene: Scene) -> int:
+        """See that the topic of positions is there and compacted, and count its partitions.
+
+        Raises:
+            StoreError: it is not, or no broker answers.
+
+        """
+        name = self.address.positions
+        with told(scene, f"find the topic {name}", self.heard):
+            count = self._found(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
+            if not self._positions_fit:
+                self._check_compacted(name, scene)
+        self._positions_fit = True
+        return count
+
+    def ends(self, name: str, partitions: int, scene: Scene) -> dict[int, int]:
+        """Return where each partition ends, messages of open transactions within."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(name, number): latest for number in range(partitions)}
+        with told(scene, f"find the end of {name}", self.heard):
+            answers = self._admin().list_offsets(
+                asked,
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=self.address.timeout,
+            )
+            return {place.partition: future.result().offset for place, future in answers.items()}
+
+    def _admin(self) -> AdminClient:
+        with self._lock:
+            if self._client is None:
+                self._client = AdminClient(client_conf(self.address, self._hear))
+            return self._client
+
+    def _hear(self, error: KafkaError) -> None:
+        self._heard = error
+
+    def _found(self, name: str) -> int:
+        """Count a topic's partitions; 0 when there is no such topic, or it is not ready."""
+        return self._looked_up(name) or 0
+
+    def _looked_up(self, name: str) -> int | None:
+        """Count a topic's partitions; 0 when it is not ready, None when there is no such topic."""
+        asked = TopicCollection([name])
+        answers = self._admin().describe_topics(asked, request_timeout=self.address.timeout)
+        try:
+            partitions = answers[name].result().partitions
+        except KafkaException as exc:
+            if error_of(exc).code() in MISSING:
+                return None
+            raise
+        led = [
+            partition.leader is not None and partition.leader.id >= 0 for partition in partitions
+        ]
+        return len(led) if all(led) else 0
+
+    def _made(self, name: str, scene: Scene, partitions: int | None, config: dict[str, str]) -> int:
+        address = self.address
+        if not address.create:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, name))
+        topic = NewTopic(
+            name,
+            num_partitions=partitions or _BROKERS_CHOICE,
+            replication_factor=address.replication or _BROKERS_CHOICE,
+            config=config,
+        )
+        made = self._admin().create_topics([topic], request_timeout=address.timeout)[name]
+        try:
+            made.result()
+        except KafkaException as exc:
+            if error_of(exc).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        end = time.monotonic() + address.timeout
+        while not (count := self._found(name)):
+            if time.monotonic() > end:
+                msg = f"the topic {name} has no leader"
+                raise scene.error(msg, "See that enough brokers run; the next run goes on.")
+            time.sleep(_BREATH)
+        return count
+
+    def _check_compacted(self, name: str, scene: Scene) -> None:
+        """Refuse a topic that forgets; one that may not be looked at is taken on trust."""
+        asked = ConfigResource(ConfigResource.Type.TOPIC, name)
+        timeout = self.address.timeout
+        (answer,) = self._admin().describe_configs([asked], request_timeout=timeout).values()
+        try:
+            policy = answer.result()[_POLICY].value
+        except KafkaException as exc:
+            if error_of(exc).code() in _UNSEEN:
+                return
+            raise
+        if policy != _COMPACT:
+            msg = f"the topic {name} is not compacted, and would forget what was delivered"
+            step = f"Set cleanup.policy=compact on it, or name another one: ?positions=…, beside {scene.topic}."
+            raise scene.error(msg, step, policy)
+
+
+class _Aside:
+    """Keeps what librdkafka says for who debugs it: what matters of it is told in errors."""
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """Take what would go to standard error."""
+        _LOG.debug("level %d: " + text, level, *args)  # librdkafka's own format
+
+
+def client_conf(
+    address: Address, hear: Callable[[KafkaError], None]
+) -> dict[str, Any]:  # as librdkafka takes it
+    """Configure a client: whom to ask, and who hears of trouble."""
+    return {
+        **address.client,
+        "bootstrap.servers": address.brokers,
+        "error_cb": hear,
+        "logger": _Aside(),
+        "log.connection.close": False,
+    }

@@ -1,0 +1,230 @@
+"""Read how far each stream has come from the topic that their transactions write it to.
+
+In: a `Cluster`. Out: `Position`. Promise: every transaction that
+ended before the question is in the answer. Two things need care. A consumer of committed messages stops
+where the oldest open transaction begins, whoever's it is, and takes that for the end: so the end is asked
+for with open transactions in it, and what lies before it is waited for. And a transaction of the stream
+itself whose commit is still under way must be settled first: the caller's `init_transactions` does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sinks.kafka.cluster import client_conf
+from mirrorlib.delivery.sinks.kafka.trouble import Scene, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+
+    from mirrorlib.delivery.sinks.kafka.cluster import Cluster
+    from mirrorlib.errors import MirrorError
+    from mirrorlib.journal.streams import Plan, Stream
+
+_AT_ONCE = 500  # messages
+_POLL = 0.02  # seconds
+_WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for what is to come
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a stream has come.
+
+    Attributes:
+        window: the number of its last committed window; 0 for none.
+        begun: some stream of its consumer has delivered the table to the topic.
+        turn: its place among the streams of its lineage, by when each delivered first; from 1.
+        overtaken: the last one to deliver is a later stream.
+
+    """
+
+    window: int
+    begun: bool
+    turn: int
+    overtaken: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What a record tells: a window's number; and whose it is, with "" for a topic that older versions did not name.
+
+    Nor did they say which stream it is among others: then its turn is 0.
+    """
+
+    window: int
+    lane: tuple[str, str, str]
+    lineage: str = ""
+    turn: int = 0
+    ordinal: int = 0
+    began_at: str = ""
+
+
+def position_record(stream: Stream, plan: Plan, topic: str, turn: int) -> tuple[bytes, bytes]:
+    """Write a window's number, and whose it is, as key and value of a message."""
+    told = {
+        "window": plan.number,
+        "version": plan.until,
+        "consumer": stream.consumer,
+        "table": stream.table,
+        "topic": topic,
+        "lineage": stream.lineage,
+        "turn": turn,
+        "ordinal": stream.ordinal,
+        "began_at": stream.began_at,
+    }
+    return stream.uuid.encode(), json.dumps(told, ensure_ascii=False).encode()
+
+
+class Positions:
+    """The topic of positions, read as far as was needed; for many threads."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._topic = cluster.address.positions
+        self._lock = threading.Lock()
+        self._read_to: dict[int, int] = {}  # by partition
+        self._records: dict[str, _Record] = {}  # the last of each stream
+        self._lanes: set[tuple[str, str, str]] = set()
+
+    def find(self, stream: Stream, scene: Scene) -> Position:
+        """Find how far a stream has come.
+
+        Raises:
+            StoreError: the brokers are silent, or somebody's transaction stays open.
+
+        """
+        partitions = self._cluster.positions(scene)
+        ends = self._cluster.ends(self._topic, partitions, scene)
+        with self._lock:
+            starts = {number: self._read_to.get(number, 0) for number in ends}
+        if any(starts[number] < end for number, end in ends.items()):
+            with contextlib.closing(_Reader(self._cluster, starts, scene)) as reader:
+                reader.read_to(ends)
+            self._remember(reader)
+        with self._lock:
+            return self._position(stream, scene.topic)
+
+    def _position(self, stream: Stream, topic: str) -> Position:
+        """Say what the records tell; a record of an older version tells of no order."""
+        lane = (stream.consumer, stream.table, topic)
+        told = self._records.get(stream.uuid)
+        turns = {
+            record.turn: (uuid, record)
+            for uuid, record in self._records.items()
+            if record.turn and (record.lane, record.lineage) == (lane, stream.lineage)
+        }
+        uuid, last = turns[max(turns)] if turns else (stream.uuid, None)
+        later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
+        return Position(
+            window=told.window if told else 0,
+            begun=not self._lanes.isdisjoint({lane, (*lane[:2], "")}),
+            turn=(told.turn if told else 0) or max(turns, default=0) + 1,
+            overtaken=uuid != stream.uuid and later,
+        )
+
+    def _remember(self, reader: _Reader) -> None:
+        """Keep what was read; another thread may have read further."""
+        with self._lock:
+            for number, offset in reader.reached.items():
+                self._read_to[number] = max(offset, self._read_to.get(number, 0))
+            for stream, record in reader.records:
+                if record.window >= self._records.get(stream, record).window:
+                    self._records[stream] = record
+                self._lanes.add(record.lane)
+
+
+class _Reader:
+    """One look at the topic, from where the last one ended."""
+
+    def __init__(self, cluster: Cluster, starts: Mapping[int, int], scene: Scene) -> None:
+        self._cluster, self._scene = cluster, scene
+        self._topic = cluster.address.positions
+        self._heard: KafkaError | None = None
+        self.reached = dict(starts)
+        self.records: list[tuple[str, _Record]] = []
+        self._consumer = Consumer(
+            {
+                **client_conf(cluster.address, self._hear),
+                "group.id": "mirrorlib.positions",  # has to be there; no offset is kept under it
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": _WAIT,
+            }
+        )
+        places = [TopicPartition(self._topic, number, offset) for number, offset in starts.items()]
+        self._consumer.assign(places)
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        self._consumer.close()
+
+    def read_to(self, ends: Mapping[int, int]) -> None:
+        """Read until each partition's end is reached, as long as there is any progress."""
+        scene, deadline = self._scene, time.monotonic() + self._scene.timeout
+        while any(self.reached[number] < end for number, end in ends.items()):
+            with told(scene, f"read the topic {self._topic}", lambda: self._heard):
+                messages = self._consumer.consume(_AT_ONCE, _POLL)
+                for message in messages:
+                    self._take(message)
+            if messages:
+                deadline = time.monotonic() + scene.timeout
+            elif time.monotonic() > deadline:
+                raise self._stuck()
+
+    def _take(self, message: Message) -> None:
+        """Take a record, or learn how far there is nothing: marks of transactions take places too."""
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            raise KafkaException(error)
+        if partition is None or offset is None:
+            return
+        if error is not None:
+            self.reached[partition] = max(self.reached[partition], offset)
+            return
+        self.reached[partition] = offset + 1
+        key, value = message.key(), message.value()
+        if key is not None and value is not None:
+            record = _read(value)
+            if record is None:
+                msg = f"the topic {self._topic} has a record that is no position"
+                step = f"Give mirrorlib a topic of its own: ?positions=…, not {self._topic}."
+                found = f"partition {partition}, offset {offset}"
+                raise self._scene.error(msg, step, found)
+            self.records.append((key.decode(), record))
+
+    def _stuck(self) -> MirrorError:
+        """Say why it does not go on: nobody answers, or somebody else's transaction is open."""
+        if self._heard is not None:
+            return self._scene.explain(f"read the topic {self._topic}", self._heard)
+        limit = self._cluster.address.longest / 60
+        msg = f"cannot read the topic {self._topic} to its end: a transaction has not ended"
+        step = f"Kafka ends it {limit:g} minutes after it began; the next run goes on."
+        return self._scene.error(msg, step)
+
+    def _hear(self, error: KafkaError) -> None:
+        self._heard = error
+
+
+def _read(value: bytes) -> _Record | None:
+    try:
+        told = json.loads(value)
+        window = told["window"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    lane = (told.get("consumer", ""), told.get("table", ""), told.get("topic", ""))
+    order = (told.get("turn", 0), told.get("ordinal", 0), told.get("began_at", ""))
+    return (
+        _Record(window, lane, told.get("lineage", ""), *order) if isinstance(window, int) else None
+    )

@@ -1,0 +1,291 @@
+"""Send windows of one stream, each in one transaction.
+
+In: messages, and the record of the window's position. Out: all of them at once, or none. Promise: of all
+who ever began to send for a stream, only the one that began last can: `begin` fences the others off, and
+settles what they left under way. Memory stays bounded; so does the time in which nothing moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
+from mirrorlib.delivery.sinks.kafka.cluster import client_conf
+from mirrorlib.delivery.sinks.kafka.messages import Message
+from mirrorlib.delivery.sinks.kafka.trouble import FENCED, TOO_LARGE, Scene, error_of, told
+from mirrorlib.errors import StoreError
+from mirrorlib.names import TableName, parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from confluent_kafka import Message as Sent
+
+    from mirrorlib.delivery.sinks.kafka.address import Address
+    from mirrorlib.journal.streams import Stream
+
+_QUEUE_KB = 64 << 10  # what is sent and not acknowledged yet
+_LOOK = 1000  # messages between looks at the clock and at what came back
+_POLL = 0.1  # seconds
+_GIVE_UP = 5.0  # seconds for an abort; the broker aborts by itself, or the next to begin makes it
+_HALF = 0.5
+_DROPPED = (  # consequences, no causes
+    KafkaError._FATAL,  # noqa: SLF001
+    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
+    KafkaError._PURGE_QUEUE,  # noqa: SLF001
+    KafkaError._STATE,  # noqa: SLF001
+)
+_Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # as librdkafka takes them
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """What names a message for ever: stream, window, and its place therein."""
+
+    stream: str
+    window: int
+    kind: str
+
+    def of(self, ordinal: int) -> _Headers:
+        """Return the headers of the window's n-th message."""
+        return [
+            ("mirrorlib.stream", self.stream.encode()),
+            ("mirrorlib.window", b"%d" % self.window),
+            ("mirrorlib.ordinal", b"%d" % ordinal),
+            ("mirrorlib.kind", self.kind.encode()),
+        ]
+
+
+def transactional_id(stream: Stream, topic: str) -> str:
+    """Name who sends: a consumer's way of one Delta table into a topic.
+
+    Not by the stream's uuid, nor by the id of a table that was made anew: when a stream is rewound, the new one has
+    to fence off a late runner of the old one.
+    """
+    lane = json.dumps([stream.consumer, stream.table, stream.lineage, topic]).encode()
+    names = (TableName(None, stream.consumer).segment, parse_name(stream.table).segment)
+    return ".".join(("mirrorlib", *names, hashlib.sha256(lane).hexdigest()[:16]))
+
+
+class _Heard:
+    """What comes back of brokers and messages; knows no producer, so that one that is let go of ends at once."""
+
+    def __init__(self) -> None:
+        self.trouble: KafkaError | None = None  # of brokers, the latest
+        self.refused: KafkaError | None = None  # of a message, the first
+        self.large: tuple[int, str | None] | None = (
+            None  # bytes and column of one that was too large
+        )
+
+    def trouble_of(self, error: KafkaError) -> None:
+        """Hear of brokers that cannot be talked to."""
+        self.trouble = error
+
+    def refusal_of(self, error: KafkaError | None, message: Sent) -> None:
+        """Hear why a message was not taken."""
+        if error is None or self.refused is not None or error.code() in _DROPPED:
+            return
+        self.refused = error
+        self.weigh(error, message.key(), message.value())
+
+    def weigh(self, error: KafkaError, key: bytes | None, value: bytes | None) -> None:
+        """Look what makes a message too large."""
+        if error.code() in TOO_LARGE:
+            self.large = len(key or b"") + len(value or b""), _largest_column(value)
+
+
+class Transactions:
+    """The one that sends for a stream; for one thread at a time."""
+
+    def __init__(self, address: Address, scene: Scene, name: str) -> None:
+        """Prepare; `name` is the transactional id."""
+        self._scene = scene
+        self._longest = address.longest
+        self._heard = _Heard()
+        self._sent = 0
+        self._began = 0.0
+        self._committing = False
+        largest = int(address.producer.get(MESSAGE_BYTES, 0)) >> 10
+        with told(scene, "connect"):
+            self._producer = Producer(
+                {
+                    **client_conf(address, self._heard.trouble_of),
+                    **address.producer,
+                    "transactional.id": name,
+                    "partitioner": "murmur2_random",  # where Java's producers put the same key
+                    "queue.buffering.max.kbytes": max(
+                        _QUEUE_KB, 2 * largest
+                    ),  # or it waits for ever
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._heard.refusal_of,
+                }
+            )
+
+    def begin(self) -> None:
+        """Fence off whoever sent for the stream before, once what they left under way has come to an end.
+
+        Raises:
+            StoreError: no broker answers, or it does not allow it.
+
+        """
+        with told(self._scene, "begin a transaction", self._latest):
+            self._producer.init_transactions(self._scene.timeout)
+
+    def send_window(
+        self, topic: str, messages: Iterable[Message], headers: Headers, position: Message, to: str
+    ) -> int:
+        """Send messages to *topic*, and the window's position to topic *to*, in one transaction.
+
+        Returns:
+            how many rows the messages told.
+
+        Raises:
+            TableBusyError: somebody has begun to send for the stream since.
+            StoreError: nothing of it is visible; or, where it says so, nobody knows.
+
+        """
+        try:
+            self._producer.begin_transaction()
+            self._sent, self._began, rows = 0, 0.0, 0
+            for message in messages:
+                self._send(topic, message, headers.of(self._sent + 1))
+                rows += message.rows
+            # Last, and on its own: who reads the positions of others waits while it is not committed.
+            self._flush()
+            self._send(to, position, [])
+            self._flush()
+            self._commit()
+        except KafkaException as exc:
+            self._give_up()
+            self._fail(error_of(exc), exc)
+        except BaseException:
+            self._give_up()
+            raise
+        return rows
+
+    def _send(self, topic: str, message: Message, headers: _Headers) -> None:
+        self._began = self._began or time.monotonic()
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value=message.value,
+                    key=message.key,
+                    partition=message.partition,
+                    headers=headers,
+                )
+                break
+            except BufferError:
+                self._wait()
+            except KafkaException as exc:
+                self._heard.weigh(error_of(exc), message.key, message.value)
+                raise
+        self._sent += 1
+        if self._sent % _LOOK == 0:
+            self._producer.poll(0)
+            self._look()
+
+    def _flush(self) -> None:
+        while len(self._producer):
+            self._wait()
+        self._look()
+
+    def _wait(self) -> None:
+        """Wait until fewer messages are on their way; the brokers' silence has its bounds."""
+        waiting, end = len(self._producer), time.monotonic() + self._scene.timeout
+        while self._producer.flush(_POLL) >= waiting:
+            self._look()
+            if time.monotonic() > end:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no message was taken"))  # noqa: SLF001
+        self._look()
+
+    def _look(self) -> None:
+        if self._heard.refused is not None:
+            raise KafkaException(self._heard.refused)
+        if self._began and time.monotonic() - self._began > self._longest:
+            raise self._too_slow()
+
+    def _commit(self) -> None:
+        """Commit; a broker that is silent is asked again, and what it then has done is not known."""
+        self._committing = True
+        end = time.monotonic() + self._scene.timeout
+        while True:
+            try:
+                self._producer.commit_transaction(max(end - time.monotonic(), _POLL))
+                break
+            except KafkaException as exc:
+                error = error_of(exc)
+                if error.txn_requires_abort():
+                    self._committing = False
+                elif error.retriable() and time.monotonic() < end:
+                    continue
+                elif error.retriable():
+                    raise self._unknown(error) from exc
+                raise
+        self._committing = False
+
+    def _give_up(self) -> None:
+        """Abort what was sent, unless its commit is under way; nobody uses this object after."""
+        with contextlib.suppress(KafkaException, RuntimeError):
+            if not self._committing:
+                self._producer.abort_transaction(min(_GIVE_UP, self._scene.timeout))
+            self._producer.purge()
+
+    def _fail(self, error: KafkaError, exc: KafkaException) -> NoReturn:
+        """Say why, by the first cause that is known: librdkafka fails what comes after it in ways of its own."""
+        trouble = self._latest()
+        known = [error, self._heard.refused, trouble]
+        causes = [found for found in known if found is not None and found.code() not in _DROPPED]
+        cause = next((found for found in causes if found.code() in FENCED), (causes or [error])[0])
+        if self._heard.large is not None:
+            raise self._too_large(*self._heard.large) from exc
+        late = self._began and time.monotonic() - self._began >= self._longest
+        if cause.code() in FENCED and late:  # so does a broker fence off who is too slow
+            raise self._too_slow() from exc
+        verb = "deliver a window"
+        raise self._scene.explain(verb, cause, trouble) from exc
+
+    def _too_slow(self) -> StoreError:
+        reason = f"the window cannot be sent within {self._longest:g} seconds, as long as a transaction may take"
+        step = (
+            "Deliver smaller windows: --max-versions N; where one commit is too large, raise the broker's"
+            " transaction.max.timeout.ms, and give ?transaction.timeout.ms=… as long."
+        )
+        return self._scene.error(reason, step, f"{self._sent:,} messages were sent")
+
+    def _too_large(self, size: int, column: str | None) -> StoreError:
+        step = (
+            "Raise max.message.bytes of the topic, and give ?message.max.bytes=… as large;"
+            " or leave large columns out."
+        )
+        reason = "a message is larger than it may be"
+        return self._scene.error(reason, step, f"{size:,} bytes", column)
+
+    def _unknown(self, error: KafkaError) -> StoreError:
+        reason = "the broker did not say whether it has committed the window"
+        step = "The next run asks it, and delivers the window again only if it has not."
+        return self._scene.error(reason, step, error.name())
+
+    def _latest(self) -> KafkaError | None:
+        """Hear what has not been heard yet: a fatal error is raised once, whenever the next one asks."""
+        try:
+            self._producer.poll(0)
+        except KafkaException as exc:
+            self._heard.trouble = error_of(exc)
+        return self._heard.trouble
+
+
+def _largest_column(value: bytes | None) -> str | None:
+    """Name the column that makes most of a message."""
+    message = json.loads(value or b"{}")
+    row = message.get("after") or message.get("before") or {}
+    sizes = {name: len(json.dumps(cell)) for name, cell in row.items()}
+    largest = max(sizes, key=sizes.__getitem__, default=None)
+    return largest if largest and sizes[largest] > sum(sizes.values()) * _HALF else None

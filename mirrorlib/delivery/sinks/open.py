@@ -1,0 +1,85 @@
+"""Choose a receiver by what a caller says: `delta:PATH`, `files:URL`, `zone:URL`, `jdbc:…` or `kafka://…`.
+
+In: a URL, and a mode where there are several. Out: a `Sink`, and the URL as it may be shown.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from mirrorlib.errors import LandingZoneError
+
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sink import Sink
+
+_KINDS = {  # what a URL begins with, the module that receives, and its modes: the first is the default
+    "delta": ("mirrorlib.delivery.sinks.delta", ("changes", "current", "scd2")),
+    "files": ("mirrorlib.delivery.sinks.files", ("changes",)),
+    "zone": ("mirrorlib.delivery.sinks.zone", ("changes",)),
+    "jdbc": ("mirrorlib.delivery.sinks.jdbc", ("current",)),
+    "kafka": ("mirrorlib.delivery.sinks.kafka", ("changes",)),
+}
+MODES = ("changes", "current", "scd2")
+_SECRET = re.compile(
+    r"(//[^/@\s]*:)[^/@]*(?=@)|((?:password|passphrase|secret|token|sig|pem)=)[^&]*", re.IGNORECASE
+)
+
+
+class _Module(Protocol):
+    def open_sink(self, address: str, mode: str) -> Sink:
+        """Open the receiver; *address* is what follows its kind in the URL."""
+
+
+def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
+    """Open a receiver, and settle its mode.
+
+    Raises:
+        LandingZoneError: there is no such kind of receiver, or it has no such mode.
+
+    """
+    kind, colon, address = to.partition(":")
+    if not colon or kind not in _KINDS:
+        msg = "nothing is known that receives changes under this URL"
+        step = "Give delta:PATH, files:URL, zone:URL, jdbc:… or kafka://HOST:PORT/TOPIC."
+        raise LandingZoneError(msg, found=shown_url(to), next_step=step)
+    module, modes = _KINDS[kind]
+    if mode is not None and mode not in modes:
+        msg = f"a receiver of kind {kind} has no mode {mode}"
+        raise LandingZoneError(msg, next_step=f"It has: {', '.join(modes)}.")
+    chosen = mode or modes[0]
+    opener: _Module = import_module(module)
+    return opener.open_sink(address, chosen), chosen
+
+
+def check_net(mode: str, *, net: bool) -> None:
+    """Refuse net changes for a history: states that came and went within a window would be missing in it.
+
+    Raises:
+        LandingZoneError: they are asked for.
+
+    """
+    if net and mode == "scd2":
+        msg = (
+            "mode scd2 keeps every state of a row, and net changes leave out those within a window"
+        )
+        step = "Leave --net out, or choose mode current."
+        raise LandingZoneError(msg, next_step=step)
+
+
+def place_of(to: str) -> str:
+    """Return the part of a receiver's URL that says where it is."""
+    return to.partition(":")[2]
+
+
+def is_same_url(one: str, other: str) -> bool:
+    """Say whether two URLs name one receiver: a slash at the end of the place means nothing."""
+    places = [url.partition("?") for url in (one, other)]
+    first, second = ((place.rstrip("/"), options) for place, _, options in places)
+    return first == second
+
+
+def shown_url(to: str) -> str:
+    """Leave passwords out."""
+    return _SECRET.sub(lambda found: f"{found[1] or found[2]}***", to)

@@ -1,0 +1,199 @@
+"""Remember which keys a table's readers may hold, so that they can be deleted when a snapshot takes the place of all.
+
+In: a landing zone. Out: `_mirrorlib/export/keys/<number>.parquet` in the table's folder, which readers
+ignore: the keys of a change file, each with whether it is gone. The format has no word for "forget", and
+readers move change files away. Written before the change file, under the number that it will have, so that
+no key is missing; a key too many does no harm, as a delete of what is not there does nothing. Beside each
+key stands how many rows more or less of it the file has brought, so that rows of repeated keys are told.
+
+No window's note is written over by another window's: who finds the number's name taken adds the window to it,
+`<number>-<window>.parquet`. Of several notes of a number that one counts whose window was published under it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirrorlib.delivery.sinks.zone.batch import ANEW
+from mirrorlib.delivery.sinks.zone.counts import COUNT, count_rows
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.publish.claims import read_claim
+from mirrorlib.landing.publish.rows import DELETE, MARKER_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirrorlib.delivery.sinks.zone.batch import Batch
+    from mirrorlib.landing.publish.claims import Place
+    from mirrorlib.store import Store, StoredFile
+
+_GONE = "_mirror_gone"
+_BATCH = b"mirrorlib.batch"
+_ALL = b"mirrorlib.all"  # readers of the change file hold no other rows than it says
+_FOLDED = b"mirrorlib.folded"  # several notes are in it
+_NAME = re.compile(r"(\d{20})(-[0-9a-f]{16})?\.parquet")
+_MOST_FILES = 64  # then they are folded to one
+
+
+class KnownKeys:
+    """The keys that readers of one table may hold, for one window."""
+
+    def __init__(self, zone: Store, place: Place, keys: Sequence[str], batch: Batch) -> None:
+        """Take the table's folder and its key columns, and the window that is under way."""
+        self._zone = zone
+        self._place = place
+        self._folder = f"{place.folder}/_mirrorlib/export/keys"
+        self._keys = list(keys)
+        self._batch = batch.id.encode()
+        self._window = f"-{hashlib.sha256(self._batch).hexdigest()[:16]}"
+
+    def note(self, number: int, data: pa.Table, rows: pa.Table, *, replaces: bool) -> None:
+        """Note the keys of the change file that is about to be published under a number.
+
+        Args:
+            number: of the file.
+            data: the window.
+            rows: those of the file.
+            replaces: they take the place of all that readers hold.
+
+        """
+        gone = pa.chunked_array([pa.repeat(pa.scalar(value=False), rows.num_rows)])
+        if MARKER_COLUMN in rows.column_names:
+            gone = pc.equal(rows[MARKER_COLUMN], DELETE)
+        keys = rows.select(self._keys).append_column(_GONE, gone)
+        counts = count_rows(data, self._keys)
+        noted = pa.concat_tables([counts, keys], promote_options="permissive")
+        told = self._encode(self._last(noted), replaces=replaces)
+        for path in (self._path(number), self._path(number, self._window)):
+            if self._zone.put_new(path, told) or (there := self._zone.read(path)) == told:
+                return
+            marks = _marks(there)
+            if marks.get(_BATCH) == self._batch:
+                if _FOLDED not in marks:  # else another runner has published the window meanwhile
+                    self._zone.put(path, told)
+                return
+
+    def read(self, published: int) -> pa.Table:
+        """Return the keys that readers may hold, in order; *published* is the number of the last change file.
+
+        Raises:
+            LandingZoneError: somebody removed what was noted.
+
+        """
+        held = self._fold(published)
+        if held is None:
+            msg = f"the landing zone's folder {self._place.folder} does not tell any more which keys its readers hold"
+            raise LandingZoneError(msg, table=self._place.table, next_step=ANEW)
+        return held.select(self._keys).sort_by([(key, "ascending") for key in self._keys])
+
+    def count(self, published: int, data: pa.Table) -> pa.Table:
+        """Return how many rows of a window's keys readers hold, as `COUNT`, as far as that was noted."""
+        first = self._keys[0]
+        wanted = pc.unique(data[first])
+        held = self._fold(published, wanted=wanted)
+        nothing = count_rows(data.slice(0, 0), self._keys)
+        return nothing if held is None else held.select(nothing.column_names)
+
+    def forget_earlier(self, published: int) -> None:
+        """Forget what was noted below a number: its change file, or its note, has replaced all that was before."""
+        for number, file in self._files():
+            if number < published:
+                self._zone.delete(file.path)
+
+    def compact(self, published: int) -> None:
+        """Fold many files to the one of this window, which was published; it names the keys that are left."""
+        if len(self._files()) > _MOST_FILES and (held := self._fold(published)) is not None:
+            path = self._path(published)
+            if _marks(self._zone.read(path)).get(_BATCH) != self._batch:
+                path = self._path(published, self._window)
+            self._zone.put(path, self._encode(held, replaces=True, folded=True))
+            self.forget_earlier(published)
+
+    def _files(self) -> list[tuple[int, StoredFile]]:
+        """List what was noted, with the numbers that it was noted under, in their order."""
+        listed = self._zone.list_folder(self._folder)
+        named = [(_NAME.fullmatch(file.name), file) for file in (listed.files if listed else ())]
+        return sorted(
+            ((int(name[1]), file) for name, file in named if name),
+            key=lambda noted: (noted[0], noted[1].name),
+        )
+
+    def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:
+        """Read what was noted: of numbers that are published, by the window that was published there."""
+        files = self._files()
+        numbers = [number for number, _ in files]
+        for number, file in files:
+            with self._zone.open_file(file.path) as source:
+                keys = open_parquet(source).read()
+            if number <= published and numbers.count(number) > 1:
+                claim = read_claim(self._zone, self._place.claim(number))
+                batch = claim.batch_id.encode() if claim and claim.batch_id else None
+                if (keys.schema.metadata or {}).get(_BATCH, batch) != batch:
+                    continue  # whose runner was overtaken
+            yield number, keys
+
+    def _fold(self, published: int, wanted: pa.Array | None = None) -> pa.Table | None:
+        """Fold files to the keys that may be there, or to some of them; None when there are no files.
+
+        What was noted and not published has taken no key away and brought no row. What this very window
+        noted before a crash is left out: its rows have to be the same again.
+        """
+        tables: list[pa.Table] = []
+        for number, noted in self._notes(published):
+            keys, told = noted, noted.schema.metadata or {}
+            if wanted is not None:
+                keys = keys.filter(_is_among(keys[self._keys[0]], wanted))
+            if number > published:
+                if told.get(_BATCH) == self._batch:
+                    continue
+                keys = _with(keys.select(self._keys), _GONE, pa.scalar(value=False))
+            elif _ALL in told:
+                tables.clear()
+            if COUNT not in keys.column_names:  # nor did older versions count
+                keys = _with(keys, COUNT, pa.scalar(0, pa.int64()))
+            tables.append(keys.replace_schema_metadata(None))
+        if not tables:
+            return None
+        held = self._last(pa.concat_tables(tables, promote_options="permissive"))
+        return held.filter(pc.invert(held[_GONE]))
+
+    def _last(self, keys: pa.Table) -> pa.Table:
+        """Keep of each key whether it is gone at last, and the sum of its counts."""
+        folds = [(_GONE, "last"), (COUNT, "sum")]
+        grouped = keys.group_by(self._keys, use_threads=False).aggregate(folds)
+        return grouped.rename_columns([*self._keys, _GONE, COUNT])
+
+    def _path(self, number: int, window: str = "") -> str:
+        return f"{self._folder}/{number:020d}{window}.parquet"
+
+    def _encode(self, keys: pa.Table, *, replaces: bool, folded: bool = False) -> bytes:
+        sink = io.BytesIO()
+        marks = {_BATCH: self._batch} | ({_ALL: b""} if replaces else {})
+        named = keys.replace_schema_metadata(marks | ({_FOLDED: b""} if folded else {}))
+        pq.write_table(named, sink, compression="zstd")
+        return sink.getvalue()
+
+
+def _marks(data: bytes | None) -> dict[bytes, bytes]:
+    """Read what a note says of itself."""
+    if data is None:
+        return {}
+    return open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
+
+
+def _with(keys: pa.Table, name: str, value: pa.Scalar) -> pa.Table:
+    """Add a column of one value."""
+    return keys.append_column(name, pa.repeat(value, keys.num_rows))
+
+
+def _is_among(values: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
+    """Say which values are wanted; a column may have been widened since they were noted."""
+    return pc.is_in(values.cast(wanted.type), value_set=wanted)

@@ -1,0 +1,242 @@
+"""Deliver windows as change files of a landing zone: the feed published again, for Fabric or for another mirror.
+
+In: windows. Out: one numbered change file a window, by mirrorlib's own writer, in the folder of the
+table's name. The first snapshot is a file without markers, changes have them (see `changes`). A window
+without a change is no file.
+
+The format has no word for "forget". A snapshot that takes the place of what was published (changes were
+lost, or the consumer was rewound to a snapshot) is one file that deletes every key that readers may hold
+(see `known`), then inserts all rows: readers apply it as one. Without keys it is refused; the error
+says how to begin anew. Versions that an earlier stream has published are not published again when the
+consumer is rewound to one of them, as an insert would stand there twice.
+
+Columns that are added are new to readers, those that were dropped are NULL in rows that come. Where columns
+go and come in one window, one may have been renamed, so the stream stops and asks for a snapshot; as it
+does where a name stands for another column than in the file before.
+
+Guarantee: each version's changes once, and a window as a whole, as one file is. Claims of the writer say
+what was published (see `batch`); a window that is repeated after a crash is recognized by its batch id. A window
+becomes the file that follows on the one that it was made for, or none: a runner that was overtaken looks again,
+and leaves the table to a later stream.
+
+Bound: a window's rows are in this process's memory, three times over while they are encoded. Spark hands
+them over as files, not through its driver. `max_versions` makes windows smaller, but for the snapshot. A
+window that changes or deletes rows reads all keys that were noted, a file at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
+from mirrorlib.delivery.sinks.files.parts import spelled_keys, write_parts
+from mirrorlib.delivery.sinks.files.shape import check_plain
+from mirrorlib.delivery.sinks.zone.batch import (
+    Batch,
+    Newest,
+    check_columns,
+    check_successor,
+    is_passed,
+    read_newest,
+    settle,
+)
+from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
+from mirrorlib.delivery.sinks.zone.counts import check_whole, tells_rows
+from mirrorlib.delivery.sinks.zone.known import KnownKeys
+from mirrorlib.errors import (
+    FileChangedError,
+    LandingZoneError,
+    MarkerError,
+    SchemaError,
+    StoreError,
+    TableBusyError,
+)
+from mirrorlib.feed.net import VERSION
+from mirrorlib.journal.entries import new_attempt
+from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.publish.claims import Place
+from mirrorlib.landing.publish.writer import LandingZoneWriter
+from mirrorlib.names import parse_name
+from mirrorlib.store import Store, open_store
+
+if TYPE_CHECKING:
+    from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.journal.streams import Plan, Stream
+    from mirrorlib.landing.publish.table import LandingTable
+
+_ATTEMPTS = 20  # runners of an earlier stream may publish until this one has
+_SOURCE = "Delta Lake"  # what `_partnerEvents.json` says is mirrored
+
+
+class ZoneSink:
+    """A landing zone that receives windows as change files."""
+
+    def __init__(self, zone: Store) -> None:
+        """Take the store of the zone."""
+        self._zone = zone
+        self._writer = LandingZoneWriter(zone, source=_SOURCE)
+        self._numbers: dict[str, int] = {}  # by table: a number that was the newest
+        self._tables: dict[tuple[str, tuple[str, ...]], LandingTable] = {}
+
+    def position(self, stream: Stream) -> int:
+        """Return the number of the last window that is visible."""
+        newest = self._newest(_place(stream))
+        batch, claim = newest.batch, newest.claim
+        if batch is None or claim is None or batch.stream != stream.uuid:
+            return 0
+        visible = self._zone.stat(claim.staged) is None
+        return batch.number if visible else batch.number - 1
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Publish the window, once.
+
+        Raises:
+            LandingZoneError: the table's folder is somebody else's, a Delta table's too, or the window cannot follow
+                on it.
+            MarkerError: rows without keys were updated or deleted, or only some rows of a key.
+            SchemaError: a column has no place in the format, cannot change as it did, or may have been renamed; a key
+                is NULL.
+            StoreError: the store failed.
+            TableBusyError: a later stream of the consumer writes there.
+            TableNameError: the table's name cannot be a folder's.
+
+        """
+        stream, plan = delivery.stream, delivery.plan
+        place, batch = _place(stream), Batch.of(delivery)
+        table = self._table(stream, plan)
+        data: pa.Table | None = None
+        for _ in range(_ATTEMPTS):
+            newest = self._newest(place)
+            if newest.claim and newest.batch and newest.batch.is_same(batch):
+                settle(self._zone, place, newest.claim)
+                return newest.claim.rows
+            check_successor(newest, batch, place, delivery)
+            if is_passed(newest, batch, plan):
+                return 0
+            data = _collect(delivery) if data is None else data
+            try:
+                return self._publish(delivery, data, newest, table)
+            except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
+                # Another runner may have published meanwhile: then nothing that was made of the older state counts.
+                self._numbers.pop(place.table, None)
+                if self._newest(place).number == newest.number:
+                    raise
+        msg = "other runners keep publishing to the landing zone"
+        raise TableBusyError(msg, table=place.table, found=place.folder)
+
+    def _publish(
+        self, delivery: Delivery, collected: pa.Table, newest: Newest, table: LandingTable
+    ) -> int:
+        """Publish the window as the file that follows on the newest, and as no other.
+
+        Raises:
+            MirrorError: as `deliver`.
+            TableBusyError: another file follows there since.
+
+        """
+        stream, plan = delivery.stream, delivery.plan
+        batch, keys = Batch.of(delivery), spelled_keys(delivery)
+        known = KnownKeys(self._zone, _place(stream), keys, batch)
+        data = _unpublished(collected, plan, newest)
+        if plan.kind == "changes" and data.num_rows:
+            check_columns(newest.batch, batch, mapped=delivery.mapped)
+        if keys and plan.kind == "changes" and tells_rows(data):
+            check_whole(data, keys, known.count(newest.number, data), stream.table)
+        rows = self._rows(delivery, data, newest, keys, known)
+        if plan.kind == "changes" and not rows.num_rows:
+            return 0
+        if keys:
+            known.note(newest.number + 1, data, rows, replaces=plan.kind == "snapshot")
+        published = table.write(rows, batch_id=batch.id, follows=newest.number)
+        if keys and plan.kind == "snapshot":
+            known.forget_earlier(newest.number + 1)
+        elif keys:
+            known.compact(newest.number + 1)
+        return published.rows
+
+    def _table(self, stream: Stream, plan: Plan) -> LandingTable:
+        known = (stream.table, plan.keys)
+        if known not in self._tables:
+            check_no_table(self._zone, parse_name(stream.table).folder, stream.table)
+            self._tables[known] = self._writer.table(stream.table, keys=plan.keys)
+        return self._tables[known]
+
+    def _newest(self, place: Place) -> Newest:
+        newest = read_newest(self._zone, place, self._numbers.get(place.table, 0))
+        self._numbers[place.table] = newest.number
+        return newest
+
+    @staticmethod
+    def _rows(
+        delivery: Delivery,
+        data: pa.Table,
+        newest: Newest,
+        keys: tuple[str, ...],
+        known: KnownKeys,
+    ) -> pa.Table:
+        """Make the rows of the change file."""
+        if delivery.plan.kind == "changes":
+            return change_rows(data, keys, delivery.stream.table)
+        if not newest.number:
+            return bare_rows(data)
+        return replacing_rows(data, known.read(newest.number))
+
+
+def open_sink(address: str, mode: str) -> ZoneSink:
+    """Open the landing zone at a URL; there is one mode.
+
+    Raises:
+        LandingZoneError: the URL cannot be opened.
+        StoreError: the volume cannot be opened.
+
+    """
+    del mode
+    if not address:
+        msg = "a landing zone is a folder or a URL"
+        raise LandingZoneError(msg, next_step="Give zone:URL.")
+    return ZoneSink(open_store(address))
+
+
+def _place(stream: Stream) -> Place:
+    return Place(table=stream.table, folder=parse_name(stream.table).folder)
+
+
+def _unpublished(data: pa.Table, plan: Plan, newest: Newest) -> pa.Table:
+    """Leave out what an earlier stream has published."""
+    if plan.kind == "changes" and newest.batch is not None:
+        return data.filter(pc.greater(data[VERSION], newest.batch.until))
+    return data
+
+
+def _collect(delivery: Delivery) -> pa.Table:
+    """Bring a window into memory, by way of files: Spark's driver would need as much again.
+
+    Raises:
+        SchemaError: a column is called as the format calls its marker.
+        StoreError: some of what was written is not there any more.
+
+    """
+    table = delivery.stream.table
+    check_plain(delivery.frame, table, "the open mirroring format")
+    for name in delivery.frame.columns:
+        if name.lower() == MARKER:
+            msg = "a column has the name of the landing zone's row marker"
+            step = "Rename it in the source."
+            raise SchemaError(msg, table=table, column=name, next_step=step)
+    folder = f"{delivery.folder}/{new_attempt()}"
+    parts = write_parts(
+        delivery, delivery.scratch, folder, "parquet", shape=lambda rows: rows, options={}
+    )
+    tables = []
+    for part in parts.files:
+        with delivery.scratch.open_file(part.path) as file:
+            tables.append(open_parquet(file).read())
+    data = pa.concat_tables(tables)
+    if data.num_rows != parts.rows:
+        msg = "what was staged of the window was removed meanwhile"
+        raise StoreError(msg, table=table, next_step="See that no other runner is at it.")
+    return data

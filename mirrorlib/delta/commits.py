@@ -1,0 +1,341 @@
+"""Read what a table's log says of each version, as far as its change feed depends on it.
+
+In: the store of a table's folder. Out: `FeedCommit` and `Metadata` values; a version's file is read
+about once, however many windows are opened on one look at the log. No Spark: a listing and the log's
+own files, as a version that Delta can rebuild from a checkpoint is not one whose changes it can give.
+Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints", and
+"In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import pyarrow.parquet as pq
+
+from mirrorlib.delta.actions import (
+    FeedCommit,
+    Metadata,
+    read_commit,
+    read_features,
+    read_metadata,
+    read_moves,
+)
+from mirrorlib.delta.log import DIGITS, LOG, commit_path, commit_version, read_provenance
+from mirrorlib.errors import FeedError, FeedExpiredError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mirrorlib.delta.actions import Held
+    from mirrorlib.delta.log import Commit
+    from mirrorlib.store import Store, StoredFile
+
+_SMALL = (
+    16 << 10
+)  # bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory
+_FEW = 1_000  # files of a version that one task puts together
+_OUT_OF_ORDER = 100  # versions
+_MILLISECOND = timedelta(milliseconds=1)
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+class Commits:
+    """The versions of one table that its log still holds."""
+
+    def __init__(self, store: Store, shown: str) -> None:
+        """Take the store of the table's folder, and the table's name for errors."""
+        self._store = store
+        self._shown = shown
+        self._whole: dict[int, FeedCommit] = {}  # small ones
+        self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
+        self._metadata: dict[int, Metadata] = {}
+        self._told_times: dict[int, datetime | None] = {}
+        self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
+
+    def check(self) -> None:
+        """See that the log holds a version.
+
+        Raises:
+            FeedError: there is none, so there is no Delta table.
+
+        """
+        if not self._listed:
+            msg = "there is no Delta table"
+            raise FeedError(msg, table=self._shown, next_step="Check the path.")
+
+    def look_again(self) -> Commits:
+        """List the log anew; what was read of a version is kept. Returns itself where nothing has come or gone.
+
+        Raises:
+            FeedError: there is no Delta table any more.
+
+        """
+        anew = Commits(self._store, self._shown)
+        if anew._files == self._files:
+            return self
+        anew.check()
+        if all(anew._listed.get(version, at) == at for version, at in self._listed.items()):
+            anew._whole, anew._glimpses = self._whole, self._glimpses
+            anew._metadata, anew._told_times = self._metadata, self._told_times
+        return anew
+
+    @cached_property
+    def _files(self) -> tuple[StoredFile, ...]:
+        """List the log once: what is asked of it later is all of one moment."""
+        folder = self._store.list_folder(LOG)
+        return folder.files if folder else ()
+
+    @cached_property
+    def _listed(self) -> dict[int, datetime]:
+        """Map each version that has a file of its own to when that was written, in order."""
+        found = {commit_version(file.name): file.modified for file in self._files}
+        versions = sorted(version for version in found if version is not None)
+        return {version: found[version] for version in versions}
+
+    @property
+    def newest(self) -> int:
+        """Return the newest version."""
+        return next(reversed(self._listed))
+
+    @cached_property
+    def first(self) -> int:
+        """Return the version from which on none is missing."""
+        version = self.newest
+        while version - 1 in self._listed:
+            version -= 1
+        return version
+
+    def has(self, version: int) -> bool:
+        """Say whether a version has a file of its own, whatever those around it have."""
+        return version in self._listed
+
+    @cached_property
+    def _times(self) -> list[datetime]:
+        """Return when each version from `first` on was committed; as Delta has it, each later than the one before."""
+        times: list[datetime] = []
+        newest = self.metadata_at(self.newest).properties
+        tells = newest.get("delta.enableInCommitTimestamps") == "true"
+        for version in range(self.first, self.newest + 1):
+            told = self._in_commit_time(version) if tells else None
+            at = told or _whole_milliseconds(self._listed[version])
+            if times and at <= times[-1]:
+                at = times[-1] + _MILLISECOND
+            times.append(at)
+        return times
+
+    def committed_at(self, version: int) -> datetime:
+        """Return when a version was committed, as its feed tells it."""
+        return self._times[version - self.first]
+
+    def fed_at(self, first: int, last: int) -> dict[int, datetime]:
+        """Say when versions were committed that do not tell it themselves, as Delta's feed of just these has it.
+
+        By the times of their files, each later than the one before. Source: `CDCReader`, and
+        `DeltaHistoryManager`, which looks a hundred versions back for times that are out of order.
+        """
+        times: dict[int, datetime] = {}
+        latest = _BEGINNING
+        for version in range(max(first - _OUT_OF_ORDER, self.first), last + 1):
+            at = _whole_milliseconds(self._listed[version])
+            latest = at if at > latest else latest + _MILLISECOND
+            times[version] = latest
+        return times
+
+    def size_of(self, path: str) -> int | None:
+        """Return a data or change file's size in bytes; None where it is gone."""
+        found = self._store.stat(path)
+        return None if found is None else found.size
+
+    def written_at(self, version: int) -> datetime:
+        """Return when a version's file was written."""
+        return self._listed[version]
+
+    @cached_property
+    def made_at(self) -> int:
+        """Return the first version that belongs to the table as it is now: making it anew gives it another id."""
+        wanted, version = self.metadata_at(self.newest).id, self.newest
+        for number in range(self.newest, self.first - 1, -1):
+            told = self._told_metadata(number)
+            if told is not None and told.id != wanted:
+                break
+            version = number
+        return version
+
+    def last_at(self, moment: datetime) -> int:
+        """Return the last version that was committed at or before a moment; one before `first` when none was."""
+        return self.first + bisect_right(self._times, moment) - 1
+
+    def _in_commit_time(self, version: int) -> datetime | None:
+        if version not in self._told_times:
+            self._told_times[version] = self._read_time(version)
+        return self._told_times[version]
+
+    def _read_time(self, version: int) -> datetime | None:
+        lines = _actions(self._data(version), ('"commitInfo"',))
+        info: Mapping[str, Any] = next((x["commitInfo"] for x in lines if "commitInfo" in x), {})
+        told = info.get("inCommitTimestamp")
+        return None if told is None else datetime.fromtimestamp(told / 1000, UTC)
+
+    def has_few_files(self, version: int) -> bool:
+        """Say whether a version is known to have few files, as its writer's checksum file tells."""
+        data = self._store.read(commit_path(version).removesuffix("json") + "crc")
+        try:
+            told: Any = json.loads(data or b"{}")
+        except ValueError:  # it is not written at once
+            return False
+        files = told.get("numFiles") if isinstance(told, dict) else None
+        return isinstance(files, int) and files <= _FEW
+
+    def read(self, version: int) -> FeedCommit:
+        """Read one version, once: what a commit says never changes.
+
+        Raises:
+            FeedError: its file is gone since the log was listed.
+
+        """
+        if version not in self._whole:
+            data = self._data(version)
+            commit = read_commit(version, list(_actions(data)))
+            if len(data) > _SMALL:
+                return commit
+            self._whole[version] = commit
+        return self._whole[version]
+
+    def moves(self, version: int) -> tuple[list[Held], list[Held]]:
+        """Name the files that a version takes out of the table, and those that it puts in.
+
+        Raises:
+            FeedError: its file is gone since the log was listed.
+
+        """
+        return read_moves(_actions(self._data(version), ('"add"', '"remove"')))
+
+    def provenance(self, version: int) -> Commit:
+        """Say who made a version, and how.
+
+        Raises:
+            FeedError: its file is gone since the log was listed.
+
+        """
+        return read_provenance(version, self._data(version))
+
+    def _glance(self, version: int) -> FeedCommit:
+        """Read what a version says of the table as a whole; of a big one nothing else."""
+        found = self._whole.get(version) or self._glimpses.get(version)
+        if found is not None:
+            return found
+        data = self._data(version)
+        if len(data) <= _SMALL:
+            self._whole[version] = read_commit(version, list(_actions(data)))
+            return self._whole[version]
+        words = ('"metaData"', '"commitInfo"', '"protocol"')
+        self._glimpses[version] = read_commit(version, list(_actions(data, words)))
+        return self._glimpses[version]
+
+    def metadata_at(self, version: int) -> Metadata:
+        """Find the metadata in force once a version is committed, going back to the checkpoint before it."""
+        passed = []
+        for number in range(version, -1, -1):
+            passed.append(number)
+            found = self._metadata.get(number) or self._told_metadata(number)
+            if found is not None:
+                self._metadata.update(dict.fromkeys(passed, found))
+                return found
+        msg = f"the log no longer tells the table's metadata as of version {version}"
+        step = f"Copy the table's rows as they are now, and read on; the log is whole from version {self.first} on."
+        raise FeedExpiredError(msg, table=self._shown, first_readable=self.first, next_step=step)
+
+    def _told_metadata(self, version: int) -> Metadata | None:
+        """Find what a version itself says of the metadata, or the checkpoint of it."""
+        told = self._glance(version).metadata if version in self._listed else None
+        if told is None and version in self._checkpoints:
+            return read_metadata(self._of_checkpoint(self._checkpoints[version], "metaData"))
+        return told
+
+    @cached_property
+    def features(self) -> frozenset[str] | None:
+        """Name what the newest version demands of readers to know; None where the log does not tell any more."""
+        for version in range(self.newest, -1, -1):
+            told = self._glance(version).features if version in self._listed else None
+            if told is None and version in self._checkpoints:
+                told = read_features(self._of_checkpoint(self._checkpoints[version], "protocol"))
+            if told is not None:
+                return told
+        return None
+
+    def vacuumed_until(self, version: int) -> datetime:
+        """Say up to when files were written that a VACUUM of a version, or of one after it, may have taken."""
+        known = self.newest + 1 - len(self._horizons)
+        for number in range(known - 1, version - 1, -1):
+            kept = self._glance(number).vacuums
+            end = _BEGINNING if kept is None else self.written_at(number) - kept
+            self._horizons[number] = max(end, self._horizons.get(number + 1, _BEGINNING))
+        return self._horizons[version]
+
+    @cached_property
+    def _checkpoints(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for file in self._files:
+            number, _, rest = file.name.partition(".")
+            if rest.startswith("checkpoint.") and len(number) == DIGITS and number.isdigit():
+                found.setdefault(int(number), []).append(file.path)
+        return found
+
+    def _of_checkpoint(self, paths: list[str], kind: str) -> Mapping[str, Any]:
+        """Find the only action of a kind in a checkpoint."""
+        for path in paths:
+            if path.endswith(".json"):
+                data = self._store.read(path) or b""
+                word = f'"{kind}"'.encode()
+                # Of bytes: text is cut at characters that names may have, too.
+                rows = [json.loads(line) for line in data.splitlines() if word in line]
+                found = next((row[kind] for row in rows if row.get(kind)), None)
+            else:
+                with self._store.open_file(path) as file:
+                    column = pq.read_table(file, columns=[kind]).column(0)
+                found = next((row for row in column.drop_null().to_pylist() if row), None)
+            if found is not None:
+                return cast("Mapping[str, Any]", found)
+        msg = f"a checkpoint of the table's log has no {kind} in it"
+        raise FeedError(msg, table=self._shown, file=paths[0])
+
+    def holds(self, path: str) -> bool:
+        """Say whether a data or change file is still there."""
+        return self._store.stat(path) is not None
+
+    def content(self, path: str) -> bytes | None:
+        """Read a data or change file; None where it is gone."""
+        return self._store.read(path)
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open a data or change file for reading at random places.
+
+        Raises:
+            StoreError: it is gone.
+
+        """
+        return self._store.open_file(path)
+
+    def _data(self, version: int) -> bytes:
+        path = commit_path(version)
+        data = self._store.read(path)
+        if data is None:
+            msg = f"version {version} has gone from the log while it was read"
+            raise FeedError(msg, table=self._shown, file=path, next_step="Try again.")
+        return data
+
+
+def _actions(data: bytes, words: Sequence[str] = ("",)) -> Iterator[dict[str, Any]]:
+    """Read the lines of a version's file that have one of the words in them."""
+    for line in data.decode("utf-8", "surrogatepass").split("\n"):
+        if line.strip() and any(word in line for word in words):
+            yield json.loads(line)
+
+
+def _whole_milliseconds(moment: datetime) -> datetime:
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

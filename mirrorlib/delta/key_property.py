@@ -1,0 +1,133 @@
+"""Keep the keys of a table with it: one table property, written, read and removed here and nowhere else.
+
+In: `Keys`, or a table's properties and columns. Out: the property, or the keys that it still stands for. What a
+property claims is what its owner, the mirrorlib write that keeps the table, guarantees of the rows. A property
+that names a column which the table lacks claims nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.columns import find_key_column
+from mirrorlib.delta.properties import to_sql
+from mirrorlib.errors import KeysError
+from mirrorlib.identifiers import fold_name
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delta.columns import Columns
+    from mirrorlib.journal.entries import Plan
+
+KEYS_PROPERTY = "mirrorlib.keys"
+VIEW_PROPERTY = "mirrorlib.view"  # a current view with its tombstones: one row for each key
+CLAIMED = "keys"  # in what a plan says of the one before it
+ON = (
+    "on"  # in what a derived table's commit says: the newest version there was when it was computed
+)
+
+
+def keys_property(keys: Keys) -> dict[str, str]:
+    """Return the properties of a table with these keys; none where there are none."""
+    return {KEYS_PROPERTY: keys.to_json()} if keys else {}
+
+
+def keep_keys(spark: SparkSession, sql: str, properties: Mapping[str, str], keys: Keys) -> None:
+    """Write the keys of a table that is there, or remove them; no commit where nothing is different."""
+    wanted = keys_property(keys)
+    if properties.get(KEYS_PROPERTY) == wanted.get(KEYS_PROPERTY):
+        return
+    if wanted:
+        spark.sql(f"ALTER TABLE {sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+    else:
+        spark.sql(f"ALTER TABLE {sql} UNSET TBLPROPERTIES IF EXISTS ('{KEYS_PROPERTY}')")
+
+
+def stored_keys(properties: Mapping[str, str]) -> Keys | None:
+    """Read the keys of a table as they were written; None where there are none, or no keys that we know.
+
+    A kept view's are not read as unique, whatever is written: its tombstones are rows, too.
+    """
+    told = properties.get(KEYS_PROPERTY)
+    try:
+        keys = Keys.from_json(told) if told is not None else None
+    except KeysError:
+        return None
+    return replace(keys, unique=False) if keys and VIEW_PROPERTY in properties else keys
+
+
+def missing_columns(keys: Keys, columns: Iterable[str]) -> tuple[str, ...]:
+    """Name the columns of keys that a table lacks."""
+    there = {fold_name(name) for name in columns}
+    return tuple(name for name in keys.columns if fold_name(name) not in there)
+
+
+def spelled_keys(keys: Keys, columns: Iterable[str]) -> Keys:
+    """Name the columns of keys, which are all there, as the table does."""
+    names = {fold_name(name): name for name in columns}
+
+    def spelled(told: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names[fold_name(name)] for name in told)
+
+    return replace(
+        keys,
+        partition=spelled(keys.partition),
+        primary=spelled(keys.primary),
+        deleted=None if keys.deleted is None else names[fold_name(keys.deleted)],
+        order_by=spelled(keys.order_by),
+    )
+
+
+def grouping_columns(properties: Mapping[str, str], columns: Iterable[str]) -> tuple[str, ...]:
+    """Name the partition key of a table; nothing where its property claims nothing."""
+    keys, names = stored_keys(properties), list(columns)
+    if keys is None or keys.lost or missing_columns(keys, names):
+        return ()
+    return spelled_keys(keys, names).partition
+
+
+def identifying_columns(properties: Mapping[str, str], columns: Iterable[str]) -> tuple[str, ...]:
+    """Name the columns of which a table has one row for each value; nothing where that is not claimed."""
+    keys = stored_keys(properties)
+    one_row = keys is not None and (keys.unique or (keys.primary and VIEW_PROPERTY in properties))
+    return grouping_columns(properties, columns) if one_row else ()
+
+
+def mirror_keys(plan: Plan, columns: Columns, *, fresh: bool, foreign: bool) -> Keys:
+    """Say what a mirror's keys are once a batch is applied.
+
+    Marker 0 under the policy "append" inserts a key again, and so does whoever else writes: such a table has a
+    partition key alone. A claim that was given up in a life does not come back in it.
+
+    Args:
+        plan: the batch.
+        columns: the table's.
+        fresh: the table has no rows that the batch leaves, or its rows were claimed to be unique.
+        foreign: others may have written.
+
+    """
+    found = [find_key_column(columns, key) for key in plan.policies.keys]
+    names = tuple(column.name for column in found if column is not None)
+    if not names or len(names) < len(found):
+        return Keys()
+    if not fresh or foreign or plan.policies.insert_policy != "upsert":
+        return Keys(partition=names)
+    return Keys(partition=names, primary=names, unique=True)
+
+
+def next_keys(plan: Plan, columns: Columns, *, foreign: bool) -> tuple[str | None, Keys]:
+    """Return what the batch before has claimed, as it was written, and what is claimed from this batch on.
+
+    None where the journal does not tell: a version that kept no keys has written it.
+    """
+    before = (plan.previous or {}).get(CLAIMED)
+    was = stored_keys({KEYS_PROPERTY: before}) if before else None
+    keys = mirror_keys(plan, columns, fresh=was is not None and was.unique, foreign=foreign)
+    if was is not None and set(was.partition) != set(keys.partition):
+        keys = Keys(partition=keys.partition)
+    return before, keys

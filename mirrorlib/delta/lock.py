@@ -1,0 +1,226 @@
+"""Keep a second runner off a table where Delta itself cannot: on a local file system.
+
+Delta's local log store is safe inside one JVM only; two can overwrite each other's commit. So a
+runner holds an `flock`, whose file names its JVM: killing Python frees the lock half a second
+before its JVM dies, so the next holder waits for that process to be gone. Elsewhere (abfss, GCS,
+HDFS) Delta's own commit is safe; on S3 without a multi-writer log store one runner is a documented
+condition. Design §4, "Locks".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from weakref import WeakKeyDictionary
+
+from mirrorlib.delta.table import refer
+from mirrorlib.errors import LandingZoneError, TableBusyError
+from mirrorlib.identifiers import quote
+from mirrorlib.store import LocalStore, open_store
+from mirrorlib.store.target import STATE_FOLDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.names import TableName
+    from mirrorlib.store import Store
+    from mirrorlib.store.target import Target
+
+_LOG = logging.getLogger(__name__)
+_PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms
+_PAUSE = 0.05  # seconds between two looks at a lock that somebody holds
+_LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go of the lock
+
+
+@contextlib.contextmanager
+def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> Iterator[None]:
+    """Hold the table's lock, waiting as long as another runner works on it.
+
+    Args:
+        path: the lock's file.
+        table: for messages.
+        jvm: process id of the JVM that will commit.
+        stop: asked while waiting.
+
+    Raises:
+        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while
+            waiting.
+
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        waited = False
+        while not _try_lock(file):
+            if not waited:
+                _LOG.info("%s: waiting for another runner (%s)", table, _holder(file))
+            waited = True
+            if stop():
+                msg = "another runner is applying to the table"
+                raise TableBusyError(msg, table=table)
+            time.sleep(_PAUSE)
+        _wait_for_last_jvm(file, table, jvm)
+        _write_holder(file, jvm)
+        try:
+            yield
+        except Exception as exc:
+            if not has_lost_java(exc):
+                file.truncate(0)
+            raise
+        # Whoever ends in order has nothing in flight: nobody needs to wait for his JVM, which may
+        # live on in a notebook for days. A kill, or a Ctrl-C in the middle, leaves its name here.
+        file.truncate(0)
+
+
+def has_lost_java(exc: BaseException) -> bool:
+    """Say whether an error means that nobody knows what Java is doing: it may still be committing."""
+    seen: BaseException | None = exc
+    while seen is not None:
+        if isinstance(seen, (ConnectionError, EOFError)) or "Py4JNetwork" in type(seen).__name__:
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def process_started(pid: int) -> str | None:
+    """Return something that tells a process from a later one with its number; None when there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
+    except ProcessLookupError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _started_without_proc(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return "running"
+    return "running"
+
+
+def _try_lock(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(file: BinaryIO) -> dict[str, object]:
+    file.seek(0)
+    try:
+        value = json.loads(file.read() or b"{}")
+    except ValueError:  # its writer was killed in the middle
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _wait_for_last_jvm(file: BinaryIO, table: str, jvm: int) -> None:
+    holder = _holder(file)
+    pid, started = holder.get("jvm"), holder.get("started")
+    if not isinstance(pid, int) or pid == jvm or holder.get("host") != os.uname().nodename:
+        return
+    end = time.monotonic() + _LAST_BREATH
+    while started is not None and process_started(pid) == started:
+        if time.monotonic() > end:
+            msg = "the last runner is gone, but its Spark process lives on and may still be committing"
+            step = (
+                f"End process {pid}, or wait until it has ended; the next run goes on from there."
+            )
+            raise TableBusyError(msg, table=table, found=f"process {pid}", next_step=step)
+        time.sleep(_PAUSE)
+
+
+def _write_holder(file: BinaryIO, jvm: int) -> None:
+    holder = {
+        "jvm": jvm,
+        "started": process_started(jvm),
+        "python": os.getpid(),
+        "host": os.uname().nodename,
+    }
+    file.truncate(0)
+    file.write(json.dumps(holder).encode())
+    file.flush()
+
+
+@contextlib.contextmanager
+def lock_table(
+    spark: SparkSession,
+    target: Target,
+    state: Store | None,
+    name: TableName,
+    stop: Callable[[], bool],
+) -> Iterator[None]:
+    """Lock a table where it lies on a local file system, wherever its state does.
+
+    Args:
+        spark: asked where a catalog keeps its tables.
+        target: where the table goes.
+        state: holds the lock of a table elsewhere, where it is local itself: two runners of one
+            machine then need not meet at the store.
+        name: the table.
+        stop: asked while waiting.
+
+    Raises:
+        TableBusyError: see `hold_table`.
+
+    """
+    folder = find_locks(spark, target, state)
+    if folder is None:
+        yield
+        return
+    path = folder / f"{_lock_name(target, name)}.lock"
+    with hold_table(path, str(name), jvm_process(spark), stop):
+        yield
+
+
+def jvm_process(spark: SparkSession) -> int:
+    """Return the process id of the JVM that commits, without reaching into it."""
+    if spark not in _PROCESSES:
+        call = "SELECT java_method('java.lang.ProcessHandle', 'current') AS pid"
+        _PROCESSES[spark] = int(spark.sql(call).collect()[0]["pid"])
+    return _PROCESSES[spark]
+
+
+def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path | None:
+    """Return the folder of a target's locks: beside its tables, else with its state; None where neither is local."""
+    place = target.place if target.catalog is None else _location(spark, target)
+    if place is not None:
+        with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
+            tables = open_store(place)
+            if isinstance(tables, LocalStore):
+                return Path(tables.url) / STATE_FOLDER / "locks"
+    return Path(state.url) / "locks" if isinstance(state, LocalStore) else None
+
+
+def _location(spark: SparkSession, target: Target) -> str | None:
+    """Ask where a catalog keeps the tables of a schema; None where it does not tell."""
+    from pyspark.errors import AnalysisException
+
+    schema = f"{quote(str(target.catalog))}.{quote(target.place)}"
+    try:
+        rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
+    except AnalysisException:  # there is none; the table is told so where it is made
+        return None
+    return next((row["info_value"] for row in rows if row["info_name"] == "Location"), None)
+
+
+def _lock_name(target: Target, name: TableName) -> str:
+    """Name a table's lock: as it is named in the target, whoever writes to it."""
+    if target.catalog is None:
+        return name.segment
+    table = refer(target, name).sql.lower().encode("utf-8", "surrogatepass")
+    return f"catalog-{hashlib.sha256(table).hexdigest()}"

@@ -1,0 +1,111 @@
+"""Compare the types of Spark's columns, nested ones too.
+
+In: Spark types. Out: what they come to. A mirror has twelve types; a table that a consumer follows may
+have any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.columns import Column, to_columns
+from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
+from mirrorlib.delta.nested import names_in
+from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.landing.types import INTEGERS, widen_type, widens_in_place
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+_SMALL = INTEGERS[:3]  # what every Delta widens in place
+
+
+def is_same(one: DataType, other: DataType) -> bool:
+    """Say whether two types hold the same, whatever the order of their fields and what may be NULL."""
+    return extends(one, other) and extends(other, one)
+
+
+def extends(new: DataType, old: DataType) -> bool:
+    """Say whether a type is another one with more fields, or none more."""
+    from pyspark.sql import types as t
+
+    if isinstance(old, t.StructType) and isinstance(new, t.StructType):
+        has = {fold_name(field.name): field.dataType for field in new.fields}
+        return all(
+            fold_name(field.name) in has and extends(has[fold_name(field.name)], field.dataType)
+            for field in old.fields
+        )
+    if isinstance(old, t.ArrayType) and isinstance(new, t.ArrayType):
+        return extends(new.elementType, old.elementType)
+    if isinstance(old, t.MapType) and isinstance(new, t.MapType):
+        keys = extends(new.keyType, old.keyType)
+        return keys and extends(new.valueType, old.valueType)
+    return new.simpleString() == old.simpleString()
+
+
+def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
+    """Build values of a type again with the fields of another one that `is_same`, in its order and spelling.
+
+    Maps are left as they are: where rows are compared there are none, and MERGE goes by the names in them.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if list(names_in(kind)) == list(names_in(wanted)):
+        return column
+    if isinstance(kind, t.StructType) and isinstance(wanted, t.StructType):
+        has = {fold_name(field.name): field for field in kind.fields}
+        fields = [
+            in_order(column.getField(old.name), old.dataType, new.dataType).alias(new.name)
+            for new in wanted.fields
+            for old in (has[fold_name(new.name)],)
+        ]
+        return f.when(column.isNotNull(), f.struct(*fields))
+    if isinstance(kind, t.ArrayType) and isinstance(wanted, t.ArrayType):
+        old, new = kind.elementType, wanted.elementType
+        return f.transform(column, lambda value: in_order(value, old, new))
+    return column
+
+
+def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Give the structs of rows a table's order of fields: Spark unites and compares them by place, not by name."""
+    from pyspark.sql import functions as f
+
+    has = {fold_name(field.name): field.dataType for field in schema.fields}
+    turned = {
+        field.name: in_order(f.col(quote(field.name)), field.dataType, has[fold_name(field.name)])
+        for field in rows.schema.fields
+        if fold_name(field.name) in has
+        and is_same(field.dataType, has[fold_name(field.name)])
+        and list(names_in(field.dataType)) != list(names_in(has[fold_name(field.name)]))
+    }
+    return rows.withColumns(turned) if turned else rows
+
+
+def widens(old: DataType, new: DataType) -> Column | None:
+    """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
+    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
+    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+        return None
+    before, after = pair[0].type, pair[1].type
+    small = before in _SMALL and after in _SMALL
+    fits = widens_in_place(before, after) and before != after
+    wide = small or spark_generation() >= FULL_WIDENING
+    return pair[1] if fits and wide else None
+
+
+def holds(old: DataType, new: DataType) -> Column | None:
+    """Return a column of the new type where that is the one that holds both, as far as values go, else None."""
+    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
+    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+        return None
+    before, after = pair[0].type, pair[1].type
+    return pair[1] if before != after == widen_type(before, after) else None
+
+
+def sized_column(name: str, kind: DataType) -> Column:
+    """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
+    found = to_columns([(name, kind.simpleString())])
+    return found[0] if found else to_columns([(name, "string")])[0]

@@ -1,0 +1,250 @@
+"""Carry out a round: one commit that says which it is, the keys that hold then, and its last word.
+
+In: a `Job` and a round. Out: `DeriveReport`. Promise: the commit is there once or not at all; keys that it makes
+untrue are taken back before it, and the others told behind it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.commit.last_commit import look_back, rows_written
+from mirrorlib.commit.mark import Mark, mark_nothing
+from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
+from mirrorlib.delta.snapshot import find_target
+from mirrorlib.delta.table import open_log
+from mirrorlib.derived.compute import MOVES, compute
+from mirrorlib.derived.job import Job, Target, tell_step
+from mirrorlib.derived.record import write_record
+from mirrorlib.derived.report import DeriveReport, SourceReport
+from mirrorlib.derived.sources import end_round
+from mirrorlib.derived.write import (
+    Written,
+    add_columns,
+    added_columns,
+    check_owner,
+    difference,
+    make_table,
+    replace_rows,
+    write_difference,
+)
+from mirrorlib.errors import (
+    ForeignWriteError,
+    MirrorError,
+    OutcomeUnknownError,
+    TableBusyError,
+)
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from mirrorlib.delta.table import Found
+    from mirrorlib.derived.compute import Computed
+    from mirrorlib.derived.sources import Round, Source
+
+_LOG = logging.getLogger(__name__)
+_ROUNDS = 32  # bits for a round's number
+_KEYS = "keys"  # in what a commit says: the property that belongs to it
+
+
+def carry_out(job: Job, planned: Round, target: Target) -> DeriveReport:
+    """Compute a round, commit it, and write down that it is done."""
+    computed = compute(
+        job.spark,
+        job.sources,
+        planned,
+        job.transform,
+        job.place,
+        target.held(job.name),
+        rebuild=job.rebuild,
+    )
+    keys = computed.keys.keys
+    job.lease.check()
+    tell_step(job, "commit", "before", planned)
+    if target.found is None:
+        make_table(job.session, job.place, computed.result, job.name, keys)
+        found = find_target(job.session, job.place.ref)
+        if found is None:
+            msg = "the table is gone as soon as it was made"
+            raise ForeignWriteError(msg, table=job.place.shown, next_step="Try again.")
+        check_owner(job.place, found[0], job.name)
+        table, whole = found[0], True
+    else:
+        table, whole = target.found, computed.old is None
+    told = keys_property(keys).get(KEYS_PROPERTY)
+    if table.properties.get(KEYS_PROPERTY) != told:  # until the commit it would not be true
+        keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
+    written = _write(job, planned, target, computed, table, whole=whole)
+    version, rows = _proven(job, planned, target, table, written)
+    tell_step(job, "commit", "after", planned, rows.added + rows.removed)
+    if table.properties.get(KEYS_PROPERTY) != told:
+        keep_keys(job.session, job.place.ref.sql, {}, keys)
+    report = report_of(job, planned, computed, rows, version)
+    tell_step(job, "done", "before", planned)
+    write_record(job.place, report)
+    end_round(job.sources, planned, "delivered", rows.added + rows.removed, report.seconds)
+    tell_step(job, "done", "after", planned)
+    _LOG.info("%s: %s, version %d", job.name, computed.how, version)
+    return report
+
+
+def _write(
+    job: Job,
+    planned: Round,
+    target: Target,
+    computed: Computed,
+    table: Found,
+    *,
+    whole: bool,
+) -> Written | None:
+    """Write a round by one commit; None where the commit itself tells how many rows came."""
+    mark = _mark(job, planned, target, computed)
+    try:
+        if whole or computed.old is None:
+            was = target.schema
+            other = was is not None and added_columns(was, computed.new) != []
+            replace_rows(job.place, table, computed.new, mark, schema=other)
+            return None
+        if computed.how == "nothing new":
+            mark_nothing(job.session, job.place.ref, mark)
+            return Written(added=0, removed=0)
+        if computed.added:
+            add_columns(job.session, job.place, table, computed.result, computed.added)
+        keys = computed.keys.keys
+        kept = stored_keys(table.properties)
+        same = kept is not None and kept.unique and kept.primary == keys.primary
+        by = keys if keys.unique and same and target.pure else Keys()
+        changes = difference(computed.old, computed.new, by.primary)
+        return write_difference(job.session, job.place, table, changes, by, mark)
+    except MirrorError:
+        raise
+    except Exception as exc:
+        now = look_back(open_log(job.session, job.place.ref, table.location))
+        if now.foreign is None and now.version == target.seen.version:
+            raise
+        msg = "another commit came while the derived table was written"
+        raise TableBusyError(msg, table=job.place.shown, next_step="Run again.") from exc
+
+
+def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
+    """Say in the commit which round it is; the number grows from one beginning to the next."""
+    lead, before = planned.lead, target.seen.facts or {}
+    known = int(before.get("epoch", 0))
+    epoch = known if before.get("stream") == lead.uuid else max(lead.ordinal, known + 1)
+    facts: dict[str, Any] = {
+        "derived": job.name,
+        "stream": lead.uuid,
+        "epoch": epoch,
+        "window": planned.number,
+        ON: target.seen.newest,
+        "how": computed.how,
+        "plan": computed.told,
+        MOVES: computed.moves,
+        _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
+        "sources": [
+            {"stream": plan.stream, "until": plan.until, "table_id": plan.table_id}
+            for plan in planned.plans
+        ],
+    }
+    app_id = f"mirrorlib:derive:{job.name}"
+    return Mark(app_id=app_id, version=(epoch << _ROUNDS) + planned.number, facts=facts)
+
+
+def _proven(
+    job: Job, planned: Round, target: Target, table: Found, written: Written | None
+) -> tuple[int, Written]:
+    """Find the commit of a round: Delta skips a mark that it knows without a word.
+
+    Raises:
+        TableBusyError: another runner has gone on.
+        OutcomeUnknownError: Delta skipped it, and nobody has.
+
+    """
+    seen = look_back(open_log(job.session, job.place.ref, table.location))
+    if seen.window_of(planned.lead.uuid) == planned.number:
+        if written is None:
+            rows = rows_written(job.session, job.place.ref, table.location, seen.version)
+            written = Written(added=rows, removed=0)
+        return seen.version, written
+    if seen.version != target.seen.version:
+        msg = "another runner has gone on with the derived table"
+        raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
+    msg = f"Delta skipped round {planned.number} as one that it knows, but no commit names it"
+    step = "Remove the table; the next run makes it anew."
+    raise OutcomeUnknownError(msg, table=job.place.shown, next_step=step)
+
+
+def settle_keys(job: Job, target: Target) -> None:
+    """Write down the keys of the last round, whose runner may have died before it did."""
+    if target.found is None or target.seen.facts is None:
+        return
+    told = target.seen.facts.get(_KEYS)
+    keys = stored_keys({KEYS_PROPERTY: told}) if told else None
+    keep_keys(job.session, job.place.ref.sql, target.found.properties, keys or Keys())
+
+
+def report_of(
+    job: Job, planned: Round, computed: Computed, rows: Written, version: int
+) -> DeriveReport:
+    """Tell what a round came to."""
+    return DeriveReport(
+        name=job.name,
+        target=job.place.shown,
+        how=computed.how,
+        why=computed.why,
+        sources=tuple(
+            SourceReport(
+                table=source.place.shown,
+                address=source.place.address,
+                after=plan.after,
+                until=plan.until,
+                changed=changed,
+                keys=_keys_at(source, plan.until),
+            )
+            for source, plan, changed in zip(
+                job.sources, planned.plans, computed.changed, strict=True
+            )
+        ),
+        added=rows.added,
+        removed=rows.removed,
+        version=version,
+        keys=computed.keys.keys,
+        losses=computed.keys.steps,
+        changes=tuple(f"The column {name} was added." for name in computed.added),
+        seconds=round(time.perf_counter() - job.began, 3),
+    )
+
+
+def nothing_new(job: Job, target: Target) -> DeriveReport:
+    """Tell that no source has a new version."""
+    properties = target.found.properties if target.found is not None else {}
+    versions = [source.table.commits.newest for source in job.sources]
+    return DeriveReport(
+        name=job.name,
+        target=job.place.shown,
+        how="nothing new",
+        why="",
+        sources=tuple(
+            SourceReport(
+                table=source.place.shown,
+                address=source.place.address,
+                after=version,
+                until=version,
+                changed=False,
+                keys=_keys_at(source, version),
+            )
+            for source, version in zip(job.sources, versions, strict=True)
+        ),
+        added=0,
+        removed=0,
+        version=target.seen.version,
+        keys=stored_keys(properties) or Keys(),
+        losses=(),
+        seconds=round(time.perf_counter() - job.began, 3),
+    )
+
+
+def _keys_at(source: Source, version: int) -> tuple[str, ...]:
+    keys = stored_keys(source.table.commits.metadata_at(version).properties)
+    return keys.partition if keys is not None else ()

@@ -1,0 +1,189 @@
+"""Give a transformation its sources: keyed DataFrames of one version each, each with a mark in the plan.
+
+In: sources and versions. Out: `Framed`, and the result of the transformation on such frames. The same
+transformation is called on whole sources, to see what it does, and on parts of them, to do it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import KeysError
+from mirrorlib.feed.keyed import declare_stored
+from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
+from mirrorlib.feed.owners import is_one_row
+from mirrorlib.feed.read import read_rows, read_window
+from mirrorlib.identifiers import quote
+from mirrorlib.keys.tags import MARKER, read_tags
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from mirrorlib.derived.sources import Source
+    from mirrorlib.feed.window import Window
+    from mirrorlib.journal.streams import Plan
+
+Transform = Callable[..., "DataFrame"]
+_MARK = "mirrorlib_source_"
+_KEY = "_mirror_key_"
+_FLOAT = re.compile(r"\b(?:float|double)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framed:
+    """A source as a transformation is given it.
+
+    Attributes:
+        source: it.
+        version: of which its rows are.
+        frame: the rows, with their keys.
+        marker: the alias that marks them in a plan.
+        key_columns: the partition key; none where there is none, or a part of it was lost.
+        one_row: each key occurs once, in this version and in the one before the window.
+
+    """
+
+    source: Source
+    version: int
+    frame: DataFrame
+    marker: str
+    key_columns: tuple[str, ...]
+    one_row: bool
+
+    @property
+    def shown(self) -> str:
+        """Return the source as its user names it."""
+        return self.source.place.shown
+
+
+def frame_source(spark: SparkSession, source: Source, plan: Plan) -> Framed:
+    """Read a source as of the end of a window.
+
+    Raises:
+        FeedExpiredError: that version is gone.
+
+    """
+    rows = read_rows(spark, source.table, plan.until)
+    return _framed(source, plan, rows)
+
+
+def _framed(source: Source, plan: Plan, rows: DataFrame) -> Framed:
+    commits = source.table.commits
+    frame = declare_stored(rows, commits, plan.until)
+    declared = [tags[0].declared for tags in read_tags(frame.schema).values()]
+    if declared:
+        marker, keys = f"{MARKER}{declared[0].id}", declared[0].keys
+    else:
+        marker, keys = f"{_MARK}{uuid.uuid4().hex[:12]}", Keys()
+        # By a select, as with keys: what is below the mark says which columns there are.
+        frame = frame.select(*map(quote, frame.columns)).alias(marker)
+    columns = () if keys.lost else keys.partition
+    return Framed(
+        source=source,
+        version=plan.until,
+        frame=frame,
+        marker=marker,
+        key_columns=columns,
+        one_row=all(is_one_row(commits, version, columns) for version in (plan.until, plan.after)),
+    )
+
+
+def transformed(transform: Transform, framed: Sequence[Framed]) -> DataFrame:
+    """Call a transformation.
+
+    Raises:
+        KeysError: what it gives is no batch DataFrame.
+
+    """
+    given = {one.source.name: one.frame for one in framed if one.source.name}
+    result = transform(*[one.frame for one in framed if not one.source.name], **given)
+    if getattr(result, "isStreaming", True):
+        msg = "the transformation gives no DataFrame, or a stream"
+        step = "Make it of the frames that it is given, and return it."
+        raise KeysError(msg, found=type(result).__name__, next_step=step)
+    return result
+
+
+def with_rows(one: Framed, plan: Plan, rows: DataFrame) -> Framed:
+    """Give other rows of a source in place of all of them."""
+    return _framed(one.source, plan, rows)
+
+
+def changed_keys(
+    spark: SparkSession, source: Source, window: Window, columns: Sequence[str]
+) -> DataFrame:
+    """Return the values of some columns in all rows that came or went in a window, each once."""
+    rows = read_window(spark, source.table, window)
+    return rows.select(*[quote(name) for name in columns]).distinct()
+
+
+def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[DataFrame, DataFrame]:
+    """Return the keys of the rows that a window has changed, and what is there of them at its end."""
+    from pyspark.sql import functions as f
+
+    rows = _with_signs(read_window(spark, one.source.table, window))
+    net = fold_net(rows, one.key_columns, one.shown)
+    keys = net.select(*map(quote, one.key_columns)).distinct()
+    names = [quote(name) for name in one.frame.columns]
+    return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*names)
+
+
+def _with_signs(rows: DataFrame) -> DataFrame:
+    """Let 0.0 and -0.0 be two values: Spark compares them as one, but a transformation may tell them apart."""
+    from pyspark.sql import functions as f
+
+    floats = [
+        field.name for field in rows.schema.fields if _FLOAT.search(field.dataType.simpleString())
+    ]
+    if not floats:
+        return rows
+    texts = [f.col(quote(name)).cast("string") for name in floats]
+    return rows.withColumn(Helpers.beside(rows.columns).sign, f.array(*texts))
+
+
+def can_fold(one: Framed) -> bool:
+    """Say whether a source's changes can be folded: all of its columns can be compared."""
+    return all(is_comparable(field.dataType) for field in one.frame.schema.fields)
+
+
+def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:
+    """Keep the rows whose columns have values that are among some keys; NULL is a value like any other.
+
+    Args:
+        rows: any.
+        keys: values, each once, and the columns of *rows* that they are compared with; one of them is enough.
+
+    """
+    from pyspark.sql import functions as f
+
+    if len(keys) == 1:
+        values, columns = keys[0]
+        named, same = _compared(rows, values, columns, 0)
+        return rows.join(named, same, "left_semi")
+    names, flags = rows.columns, []
+    for place, (values, columns) in enumerate(keys):
+        named, same = _compared(rows, values, columns, place)
+        flag = f"{_KEY}{place}"
+        rows = rows.join(named.withColumn(flag, f.lit(True)), same, "left")  # noqa: FBT003  # a value of a column
+        flags.append(f.col(flag).isNotNull())
+    return rows.where(reduce(lambda one, other: one | other, flags)).select(*map(quote, names))
+
+
+def _compared(
+    rows: DataFrame, values: DataFrame, columns: Sequence[str], place: int
+) -> tuple[DataFrame, Column]:
+    from pyspark.sql import functions as f
+
+    new = [f"{_KEY}{place}_{number}" for number in range(len(columns))]
+    named = values.toDF(*new)
+    pairs = [
+        rows[quote(column)].eqNullSafe(f.col(name))
+        for column, name in zip(columns, new, strict=True)
+    ]
+    return named, reduce(lambda one, other: one & other, pairs)

@@ -1,0 +1,115 @@
+"""Address one table that is kept: for SQL and for writers, and where its lock and its state lie.
+
+In: a path or URL, or a name in a catalog. Out: `Place`. A word with a slash in it is a path, every other one a
+catalog's name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.address import address_of, split_dotted
+from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.table import TableRef
+from mirrorlib.errors import LandingZoneError, TableNameError
+from mirrorlib.identifiers import quote
+from mirrorlib.names import TableName, parse_name
+from mirrorlib.store import open_store
+from mirrorlib.store.target import STATE_FOLDER, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.store import PathOrUrl
+
+_DEPTH = 3  # folders from a target down to a table, as targets are walked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one table lies.
+
+    Attributes:
+        shown: as its user names it.
+        ref: how SQL and writers address it.
+        root: what its state folder belongs to, in which the table has the name of `ref`.
+        state: the state folder; "" where nobody has said it.
+
+    """
+
+    shown: str
+    ref: TableRef
+    root: Target
+    state: str
+
+    @property
+    def address(self) -> str:
+        """Return what `read_feed` and `read_table` take."""
+        return self.ref.sql if self.ref.path is None else self.ref.path
+
+    @contextlib.contextmanager
+    def hold(self, spark: SparkSession) -> Iterator[None]:
+        """Keep other Java processes off the table where Delta does not: on a local file system.
+
+        Raises:
+            TableBusyError: the last holder's Java process lives on without its runner.
+
+        """
+        state = open_store(self.state) if self.state else None
+        with lock_table(spark, self.root, state, self.ref.name, lambda: False):
+            yield
+
+
+def find_place(spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None = None) -> Place:
+    """Address a table, which need not be there.
+
+    Raises:
+        LandingZoneError: it cannot be addressed.
+
+    """
+    told = address_of(table)
+    if "/" in told or "\\" in told:
+        return _of_path(told, state)
+    return _of_catalog(spark, told, state)
+
+
+def _of_path(told: str, state: PathOrUrl | None) -> Place:
+    store = open_store(told)
+    path = store.uri("").rstrip("/")
+    root, name = _root_of(store.url.rstrip("/"))
+    target = Target.of(root, catalog=None, state=state)
+    ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
+    return Place(shown=told, ref=ref, root=target, state=target.state)
+
+
+def _root_of(url: str) -> tuple[str, TableName]:
+    """Find the target that a table belongs to: the next folder above with a state in it, else the one it lies in."""
+    scheme, separator, path = url.rpartition("://")
+    steps = path.split("/")
+    found: list[tuple[str, TableName]] = []
+    for depth in range(1, min(_DEPTH, len(steps) - 1) + 1):
+        root = f"{scheme}{separator}{'/'.join(steps[:-depth]) or '/'}"
+        with contextlib.suppress(TableNameError):
+            found.append((root, parse_name("/".join(steps[-depth:]))))
+            there = open_store(root).list_folder(STATE_FOLDER)
+            if there is not None and (there.folders or there.files):
+                return found[-1]
+    if not found:
+        msg = "a table lies in a folder, and this is none's path"
+        raise LandingZoneError(msg, found=url, next_step="Give the path of a table's own folder.")
+    return found[0]
+
+
+def _of_catalog(spark: SparkSession, told: str, state: PathOrUrl | None) -> Place:
+    parts = split_dotted(told)
+    catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
+    schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
+    name = TableName(None, parts[-1])
+    sql = ".".join(quote(part) for part in (catalog, schema, name.table))
+    folder = open_store(state).url if state is not None else ""
+    target = Target(place=schema, catalog=catalog, state=folder)
+    return Place(shown=told, ref=TableRef(name=name, sql=sql, path=None), root=target, state=folder)

@@ -1,0 +1,97 @@
+"""What a run of a derived table came to: for people, notebooks and machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirrorlib.tabular import Report
+
+if TYPE_CHECKING:
+    from mirrorlib.derived.strategy.choose import How
+    from mirrorlib.keys.read import KeysStep
+    from mirrorlib.keys.value import Keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """How far a source was taken in.
+
+    Attributes:
+        table: as its user names it.
+        address: as `read_table` takes it.
+        after: the version that the table was made of before; -1 for none.
+        until: the version that it is made of now.
+        changed: whether rows have changed in between; None where nobody has looked.
+        keys: its partition key.
+
+    """
+
+    table: str
+    address: str
+    after: int
+    until: int
+    changed: bool | None
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeriveReport(Report):
+    """What a run of a derived table came to.
+
+    Attributes:
+        name: the derived table's name.
+        target: the table.
+        how: "row-wise" (from changed rows), "affected keys" (from all rows of theirs), "full", or "nothing new".
+        why: why it was done in full; "" otherwise.
+        sources: how far each source was taken in.
+        added: rows that came.
+        removed: rows that went; an update is one of each.
+        version: the table's version that holds them; None where there is none.
+        keys: the keys that have survived.
+        losses: where keys were lost.
+        changes: what became of the table's columns.
+        seconds: how long it took.
+
+    """
+
+    name: str
+    target: str
+    how: How
+    why: str
+    sources: tuple[SourceReport, ...]
+    added: int
+    removed: int
+    version: int | None
+    keys: Keys
+    losses: tuple[KeysStep, ...]
+    changes: tuple[str, ...] = field(default=())
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Say that it is up to date: what stands in the way is an error."""
+        return True
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("source", "after", "until", "changed", "keys")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a source."""
+        words = {None: "-", True: "yes", False: "no"}
+        return [
+            (s.table, str(s.after), str(s.until), words[s.changed], ", ".join(s.keys) or "-")
+            for s in self.sources
+        ]
+
+    def notes(self) -> list[str]:
+        """Say how it was done and why, and which keys are left."""
+        why = f": {self.why}" if self.why else ""
+        done = f"{self.name}: {self.how}{why}."
+        if self.how != "nothing new":
+            done += f" {self.added:,} rows came, {self.removed:,} went; version {self.version}."
+        keys = ", ".join(self.keys.partition) or "none"
+        what = "primary key" if self.keys.primary else "partition key"
+        lost = [f"{loss.operator} lost the {loss.lost}: {loss.why}." for loss in self.losses]
+        return [done, *self.changes, f"Its {what if self.keys else 'keys'}: {keys}.", *lost]

@@ -1,0 +1,143 @@
+"""Run: bring a derived table up to date with its sources, once and for all of each change.
+
+In: tables, a transformation, a target. Out: `DeriveReport`. Delivery: exactly once. A round of windows, one a
+source, is planned put-if-absent where the sources' consumers are registered; the one commit that carries it out
+has a transaction mark and says which round it is; then each window is done. Whoever dies in between is followed
+by one who finds the same round, and its commit there or not. What a derived table holds is at every version the
+transformation of one version of each source.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mirrorlib.delivery.run import check_name
+from mirrorlib.delta.sessions import lend_session
+from mirrorlib.derived.commit import carry_out, nothing_new, settle_keys
+from mirrorlib.derived.job import Job, look, tell_step
+from mirrorlib.derived.place import find_place
+from mirrorlib.derived.sources import (
+    CONSUMER,
+    begun_streams,
+    check_state,
+    end_round,
+    next_round,
+    open_sources,
+    pending_round,
+)
+from mirrorlib.derived.windows import is_overtaken
+from mirrorlib.errors import FeedExpiredError
+from mirrorlib.journal.disk import open_state
+from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.registry import Registry
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.derived.frames import Transform
+    from mirrorlib.derived.report import DeriveReport
+    from mirrorlib.ingest.report import Event, Observer
+    from mirrorlib.store import PathOrUrl
+
+
+def derive_table(
+    spark: SparkSession,
+    name: str,
+    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
+    transform: Transform,
+    target: PathOrUrl,
+    *,
+    state: PathOrUrl | None = None,
+    rebuild: bool = False,
+    observe: Observer | None = None,
+) -> DeriveReport:
+    """Bring a table that is made of others up to date.
+
+    Every call takes in what has changed in the sources since the last one: row by row where the transformation
+    treats each row by itself, by the affected keys where rows of one key make rows of that key alone, else in
+    full; the report says which, and why. The target has its own change feed, in which only rows are that are
+    different, and the keys that have survived; so it can be a source itself, and be exported.
+
+    Args:
+        spark: any Spark with Delta.
+        name: of the derived table; its consumer at the sources is `derive:NAME`.
+        sources: tables whose feed is on, by path, URL or a catalog's name: one, several, or named ones.
+        transform: a function of keyed DataFrames, one a source, in their order or by their names. It is called
+            more than once and only builds a DataFrame.
+        target: path or URL of the table, or a catalog's name; made when it is not there. Nobody else writes to it.
+        state: where progress lives, for tables of a catalog; beside the tables otherwise.
+        rebuild: compute all of it, as after a change of the transformation that no plan shows.
+        observe: told before and after each step.
+
+    Raises:
+        LandingZoneError: the name or a table's address cannot be used.
+        FeedError: a source is no Delta table.
+        ForeignWriteError: the target is somebody else's, or somebody else has written to it.
+        JournalError: the name is another derived table's.
+        SchemaError: the result has columns that the target cannot take.
+        TableBusyError: another runner is at it.
+
+    """
+    began = time.perf_counter()
+    check_name(f"{CONSUMER}{name}")
+    place = find_place(spark, target, state=state)
+    check_state(place)
+    open_state(open_store(place.state))
+    whole = Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name)
+    with (
+        hold_stream(whole) as lease,
+        lend_session(spark) as session,
+        place.hold(spark),
+    ):
+        opened = open_sources(spark, name, sources, place, state)  # as they are from here on
+        for folder in dict.fromkeys(one.place.state for one in opened):
+            open_state(open_store(folder))
+        job = Job(
+            spark=spark,
+            session=session,
+            name=name,
+            place=place,
+            sources=opened,
+            transform=transform,
+            rebuild=rebuild,
+            lease=lease,
+            observe=observe or _unobserved,
+            began=began,
+        )
+        return _bring_up_to_date(job)
+
+
+def _bring_up_to_date(job: Job) -> DeriveReport:
+    """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
+    streams = begun_streams(job.sources, job.place.address)
+    target = look(job)
+    planned = pending_round(job.sources, streams)
+    if planned is not None and target.seen.window_of(planned.lead.uuid) >= planned.number:
+        settle_keys(job, target)  # only the last words were missing
+        end_round(job.sources, planned, "delivered", 0, 0.0)
+        planned = None
+    if planned is not None and (job.rebuild or is_overtaken(job.sources, planned)):
+        end_round(job.sources, planned, "void", 0, 0.0)
+        planned = None
+    report: DeriveReport | None = None
+    if planned is not None:
+        try:
+            report = carry_out(job, planned, target)
+            target = look(job)
+        except FeedExpiredError:  # its versions are gone: the newest ones take their place
+            end_round(job.sources, planned, "void", 0, 0.0)
+    held = target.held(job.name)
+    wanted = job.rebuild or held is None or (report is None and held.moves)
+    tell_step(job, "plan", "before")
+    planned = next_round(job.sources, streams, wanted=wanted)
+    if planned is None:
+        return report or nothing_new(job, target)
+    tell_step(job, "plan", "after", planned)
+    return carry_out(job, planned, target)
+
+
+def _unobserved(event: Event) -> None:
+    del event

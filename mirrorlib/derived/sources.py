@@ -1,0 +1,264 @@
+"""Open the tables that a derived table is made of, and settle together which versions it is made of next.
+
+In: tables as a caller names them. Out: `Source` values, and a `Round`: one window a source, all of one number.
+Each source has the derived table for a consumer, `derive:NAME`, so that everyone who asks for readers of its
+history sees it. Promise: windows are put there before anything is computed, so that a crash repeats them; a round
+has ended when each of its windows has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.derived.place import find_place
+from mirrorlib.errors import JournalError, LandingZoneError
+from mirrorlib.feed.window import NOTHING
+from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.streams import Done, Entry, Plan, position_of, table_id_of
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delta.address import FeedTable
+    from mirrorlib.derived.place import Place
+    from mirrorlib.journal.streams import Outcome, Stream
+    from mirrorlib.store import PathOrUrl
+
+CONSUMER = "derive:"
+MODE = "derive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A table that a derived table is made of.
+
+    Attributes:
+        name: the transformation's parameter; "" where it takes sources by their places.
+        place: where it lies.
+        table: it, and its log.
+        registry: of the derived table as its consumer.
+
+    """
+
+    name: str
+    place: Place
+    table: FeedTable
+    registry: Registry
+
+    @property
+    def table_id(self) -> str:
+        """Return the id that the table has now."""
+        commits = self.table.commits
+        return commits.metadata_at(commits.newest).id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One window of every source, in the order of the sources.
+
+    Attributes:
+        streams: the derived table's ways through its sources.
+        plans: the windows.
+        taken_up: an earlier run has planned it.
+
+    """
+
+    streams: tuple[Stream, ...]
+    plans: tuple[Plan, ...]
+    taken_up: bool = False
+
+    @property
+    def number(self) -> int:
+        """Return the number of the round, 1 for the first."""
+        return self.plans[0].number
+
+    @property
+    def lead(self) -> Stream:
+        """Return the stream whose name the round has."""
+        return self.streams[0]
+
+
+def open_sources(
+    spark: SparkSession,
+    name: str,
+    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
+    target: Place,
+    state: PathOrUrl | None,
+) -> tuple[Source, ...]:
+    """Open the sources.
+
+    Raises:
+        LandingZoneError: one is named twice, is the target itself, or a catalog's without a state folder; or two
+            would have one place for their progress.
+        FeedError: there is no such Delta table.
+
+    """
+    told = _named(sources)
+    places = [(key, find_place(spark, table, state=state)) for key, table in told]
+    seen = {target.address: "the derived table itself"}
+    for _, place in places:
+        if place.address in seen:
+            msg = "a source is named twice, or is the derived table itself"
+            raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
+        check_state(place)
+        kept = f"{place.state} {place.ref.name}"
+        if kept in seen:
+            msg = f"in one state folder {seen[kept]} and this source have the same name"
+            step = "Give one of them another name, or derive a table of another name from it first."
+            raise LandingZoneError(
+                msg, table=place.shown, found=str(place.ref.name), next_step=step
+            )
+        seen |= {place.address: place.shown, kept: place.shown}
+    return tuple(
+        Source(
+            name=key,
+            place=place,
+            table=find_feed_table(spark, place.address, shown=place.shown),
+            registry=Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name),
+        )
+        for key, place in places
+    )
+
+
+def _named(
+    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
+) -> list[tuple[str, PathOrUrl]]:
+    if isinstance(sources, Mapping):
+        return list(sources.items())
+    listed = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
+    if not listed:
+        msg = "a derived table is made of at least one table"
+        raise LandingZoneError(msg, next_step="Name its sources.")
+    return [("", table) for table in listed]
+
+
+def check_state(place: Place) -> None:
+    """See that there is a folder to keep progress in.
+
+    Raises:
+        LandingZoneError: a catalog has none.
+
+    """
+    if not place.state:
+        msg = "a catalog's schema has no folder for the progress of derived tables"
+        raise LandingZoneError(msg, table=place.shown, next_step="Say where it lives, with state.")
+
+
+def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
+    """Return the ways through the sources; begin all of them anew where they do not go together.
+
+    Raises:
+        JournalError: the name is another derived table's.
+
+    """
+    streams = [source.registry.newest_stream() for source in sources]
+    for stream in streams:
+        if stream is not None and stream.to != target:
+            msg = "there is another derived table of this name"
+            step = f"Choose another name, or drop that one: mirrorlib consumers TARGET --drop {stream.consumer}"
+            raise JournalError(msg, table=stream.table, found=stream.to, next_step=step)
+    found = tuple(stream for stream in streams if stream is not None)
+    if len(found) == len(streams) and _together(sources, found):
+        return found
+    return tuple(
+        source.registry.begin(
+            {
+                "to": target,
+                "mode": MODE,
+                "net": False,
+                "start_at": None,
+                "table_id": source.table_id,
+                "on_expired": "snapshot",
+            },
+            1 if stream is None else stream.ordinal + 1,
+        )
+        for source, stream in zip(sources, streams, strict=True)
+    )
+
+
+def _together(sources: Sequence[Source], streams: Sequence[Stream]) -> bool:
+    """Say whether all ways are in one round, or some are in the next one that is being planned."""
+    entries = _entries(sources, streams)
+    numbers = [entry.plan.number if entry else 0 for entry in entries]
+    last = max(numbers)
+    behind = [entry for entry, number in zip(entries, numbers, strict=True) if number < last]
+    if not behind:
+        return True
+    begun = [e for e in entries if e is not None and e.plan.number == last]
+    ended = all(entry is None or entry.done is not None for entry in behind)
+    return min(numbers) == last - 1 and ended and all(entry.done is None for entry in begun)
+
+
+def _entries(sources: Sequence[Source], streams: Sequence[Stream]) -> list[Entry | None]:
+    return [source.registry.newest(stream) for source, stream in zip(sources, streams, strict=True)]
+
+
+def pending_round(sources: Sequence[Source], streams: tuple[Stream, ...]) -> Round | None:
+    """Return the round that was planned, in part at least, and has not ended; None when there is none."""
+    entries = _entries(sources, streams)
+    if all(entry is None or entry.done is not None for entry in entries):
+        return None
+    last = max(entry.plan.number for entry in entries if entry is not None)
+    plans = tuple(
+        entry.plan
+        if entry is not None and entry.plan.number == last
+        else _planned(source, stream, entry)
+        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    )
+    return Round(streams=streams, plans=plans, taken_up=True)
+
+
+def next_round(
+    sources: Sequence[Source], streams: tuple[Stream, ...], *, wanted: bool
+) -> Round | None:
+    """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
+    entries = _entries(sources, streams)
+    old = [position_of(stream, e) for stream, e in zip(streams, entries, strict=True)]
+    new = [source.table.commits.newest for source in sources]
+    same = [
+        table_id_of(stream, entry) == source.table_id
+        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    ]
+    if old == new and all(same) and not wanted:
+        return None
+    plans = tuple(
+        _planned(source, stream, entry)
+        for source, stream, entry in zip(sources, streams, entries, strict=True)
+    )
+    return Round(streams=streams, plans=plans)
+
+
+def _planned(source: Source, stream: Stream, entry: Entry | None) -> Plan:
+    commits, position = source.table.commits, position_of(stream, entry)
+    first = position is None or position == NOTHING
+    plan = Plan(
+        stream=stream.uuid,
+        number=1 if entry is None else entry.plan.number + 1,
+        attempt=new_attempt(),
+        kind="snapshot" if first else "changes",
+        reset=False,
+        after=NOTHING if position is None else position,
+        until=commits.newest,
+        until_at=commits.written_at(commits.newest).isoformat(),
+        table_id=source.table_id,
+        keys=(),
+        planned_at=now(),
+    )
+    return source.registry.write_plan(stream, plan)
+
+
+def end_round(
+    sources: Sequence[Source], planned: Round, outcome: Outcome, rows: int, seconds: float
+) -> None:
+    """Write down of every window that it has ended."""
+    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
+    for source, stream in zip(sources, planned.streams, strict=True):
+        source.registry.write_done(stream, planned.number, done)

@@ -1,0 +1,1 @@
+"""Current views that are kept in a table."""

@@ -1,0 +1,177 @@
+"""Read a window's files as they are, where Delta's reader would do no more than that and takes longer to.
+
+In: a window that was proven whole. Out: what Delta's reader gives for it, or None, where some commit of it,
+or the table, asks for more: rows taken out of files, partitions, columns known by ids, nested types. That
+is what a mirror's commits mostly are: change files, or data files each row of which was inserted.
+Source: Delta PROTOCOL.md, "Change Data Files" and "Reader Requirements for AddCDCFile".
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.columns import to_columns
+from mirrorlib.delta.sessions import PATTERN, file_reader, is_remote
+from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
+from mirrorlib.identifiers import fold_name, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from mirrorlib.delta.actions import ChangeFile
+    from mirrorlib.delta.address import FeedTable
+    from mirrorlib.feed.window import Window
+
+_LOG = logging.getLogger(__name__)
+Fact = tuple[str | None, int, int]
+_MANY = 10_000  # files; what is known of them travels in the plan
+PLAIN_NAME = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)"
+)  # which Spark neither hides nor writes anew
+# Of what a table may demand of its readers, what does not change what such files mean.
+_HARMLESS = frozenset(
+    [
+        "columnMapping",
+        "deletionVectors",
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    ]
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_OURS = "_mirror_"
+_FILE, _TOLD_FILE, _TOLD_KIND, _TOLD_TIME = (
+    f"{_OURS}{name}" for name in ("file", "told_file", "kind", "time")
+)
+_FACTS = f"{_TOLD_KIND} string, {VERSION} long, {_TOLD_TIME} long"
+_LOST = (
+    "A file of the change feed is not what the table's log says of it. Read again; or by the table's name in a "
+    "catalog, which leaves it to Delta."
+)
+
+
+def change_files(table: FeedTable, window: Window) -> tuple[ChangeFile, ...] | None:
+    """Name the files that are a window's changes as they are; None where they are not.
+
+    Tables of a catalog are left to it: it may let nobody read their files, or not all of their rows.
+    """
+    files = window.files
+    if table.path is None or not files or not _is_plain(window):
+        return None
+    names = {file.name for file in files}
+    plain = len(names) == len(files) <= _MANY and all(map(PLAIN_NAME.fullmatch, names))
+    if not plain or PATTERN.search(table.location):
+        return None
+    features = table.commits.features
+    return files if features is not None and features <= _HARMLESS else None
+
+
+def _is_plain(window: Window) -> bool:
+    """Say whether all versions' files have the same columns, by their names, and nothing but mirrors have, or fewer."""
+    metadata = window.metadata
+    if len(window.segments) != 1 or window.segments[0].past or window.rewritten:
+        return False
+    fields = metadata.schema["fields"]
+    flat = [(one["name"], _spelled(one["type"])) for one in fields if isinstance(one["type"], str)]
+    return (
+        not (metadata.mapped or metadata.partitions)
+        and len(to_columns(flat)) == len(fields)
+        and all(one["nullable"] and set(one.get("metadata") or ()) <= {"comment"} for one in fields)
+        and not any(fold_name(name).startswith((_OURS, "_metadata")) for name, _ in flat)
+    )
+
+
+def _spelled(kind: str) -> str:
+    """Write a type of Delta's schemas as Spark's SQL does."""
+    return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(
+        kind, kind
+    )
+
+
+def read_directly(
+    spark: SparkSession, table: FeedTable, window: Window, schema: StructType
+) -> DataFrame | None:
+    """Read a window's files with Spark's own reader; None where that is not the same as what Delta reads.
+
+    A client of Spark Connect lists files anew for each action, and what is gone by then would be missing unsaid.
+    """
+    from pyspark.sql import functions as f
+
+    files = None if is_remote(spark) else change_files(table, window)
+    rows = None if files is None else _listed(spark, table, files, schema)
+    if files is None or rows is None:
+        return None
+    columns = [f.col(quote(name)) for name in schema.names]
+    facts = _facts(table, window, files)
+    if len(set(facts)) == 1:
+        told_kind, version, at = (f.lit(value) for value in facts[0])
+        return rows.select(*columns, *_told(told_kind, version, at))
+    field, values = _marks(table, files, facts)
+    kind = "long" if field == "file_size" else "string"
+    told = [(mark, *fact) for mark, fact in values.items()]
+    known = spark.createDataFrame(told, f"{_TOLD_FILE} {kind}, {_FACTS}")
+    found = rows.select(*columns, KIND, f.col(f"_metadata.{field}").alias(_FILE)).join(
+        f.broadcast(known), f.col(_FILE) == f.col(_TOLD_FILE), "left"
+    )
+    version = f.coalesce(f.col(VERSION), f.raise_error(f.lit(_LOST)).cast("long"))
+    return found.select(*columns, *_told(f.col(_TOLD_KIND), version, f.col(_TOLD_TIME)))
+
+
+def _listed(
+    spark: SparkSession, table: FeedTable, files: Sequence[ChangeFile], schema: StructType
+) -> DataFrame | None:
+    """Let Spark list the files; None where it lacks some, or is not let to: why, Delta says."""
+    from pyspark.sql.types import StringType, StructType
+
+    wanted = StructType([*schema.fields]).add(KIND, StringType())
+    paths = [f"{table.location}/{file.path}" for file in files]
+    try:
+        rows = file_reader(spark, wanted).parquet(*paths)
+        return rows if len(rows.inputFiles()) == len(files) else None
+    except Exception:  # noqa: BLE001  # a platform may keep Spark from reading a table's files by themselves
+        _LOG.debug("%s: not read directly", table.shown, exc_info=True)
+        return None
+
+
+def _told(kind: Column, version: Column, at: Column) -> list[Column]:
+    """Give what tells the change; rows of change files say themselves of what kind they are."""
+    from pyspark.sql import functions as f
+
+    return [
+        f.coalesce(kind.cast("string"), KIND).alias(KIND),
+        version.cast("long").alias(VERSION),
+        f.timestamp_micros(at).alias(TIME),
+    ]
+
+
+def _facts(table: FeedTable, window: Window, files: Sequence[ChangeFile]) -> list[Fact]:
+    """Say of each file of what kind its rows are, which commit wrote it, and when: microseconds since 1970."""
+    times = table.commits.fed_at(window.after + 1, window.until)
+    return [
+        (
+            None if file.images else INSERT,
+            file.version,
+            (times[file.version] - _EPOCH) // _MICROSECOND,
+        )
+        for file in files
+    ]
+
+
+def _marks(
+    table: FeedTable, files: Sequence[ChangeFile], facts: Sequence[Fact]
+) -> tuple[str, dict[int, Fact] | dict[str, Fact]]:
+    """Tell files apart by their sizes, which Spark finds in half the time, or else by their names."""
+    sizes = {file.size: fact for file, fact in zip(files, facts, strict=True)}
+    clear = all(sizes[file.size] == fact for file, fact in zip(files, facts, strict=True))
+    if clear and table.commits.size_of(files[0].path) == files[0].size:
+        return "file_size", sizes
+    return "file_name", {file.name: fact for file, fact in zip(files, facts, strict=True)}

@@ -1,0 +1,1 @@
+"""One batch: opened, folded, staged, the table evolved for it, and committed once."""

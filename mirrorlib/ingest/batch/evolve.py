@@ -1,0 +1,304 @@
+"""Let a table's columns grow with its change files, or say which file does not fit and why.
+
+In: the table's columns and opened files, in order. Out: `Growth`: the columns afterwards and what
+has to be done to the table. Promises: a value that fits the table's type is cast, a type that holds
+both is widened to, nothing is ever rounded; every file alone decides in its turn, so any cut of a
+backlog into batches gives the same columns. Rules: design §6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.delta.columns import Column, Columns, find_column, needs_mapping, sql_type
+from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
+from mirrorlib.errors import SchemaError
+from mirrorlib.ingest.rows.decode import text_dialect
+from mirrorlib.ingest.rows.marks import with_line
+from mirrorlib.ingest.rows.read import column_values
+from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
+from mirrorlib.landing.types import widen_type, widens_in_place
+from mirrorlib.landing.values import first_misfit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlib.ingest.files.source import Source
+    from mirrorlib.ingest.rows.read import Landed
+    from mirrorlib.journal.entries import Policies
+    from mirrorlib.landing.columns import FileColumn
+
+_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
+_NONE_HOLDS_BOTH = "a value of the file does not fit the table's type, and no type holds both"
+_START_OVER = (
+    "Publish a corrected file under the same name, or start the table over with `mirrorlib reset`."
+)
+
+
+class BatchEndsError(Exception):
+    """A file has to begin a batch: only then can its types be judged by the rows that are left when it comes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """How a table's columns change.
+
+    Attributes:
+        columns: the columns afterwards; new ones at the end.
+        added: new columns.
+        widened: columns with their new type, which Delta changes in place.
+        rewritten: columns with their new type, for which the table has to be rewritten.
+
+    """
+
+    columns: Columns
+    added: Columns = ()
+    widened: Columns = ()
+    rewritten: Columns = ()
+
+    @property
+    def mapped(self) -> Columns:
+        """Return the new columns for which column mapping has to be turned on in a table that is there."""
+        before = [column for column in self.columns if column not in self.added]
+        if not before or any(needs_mapping(column.name) for column in before):
+            return ()
+        return tuple(column for column in self.added if needs_mapping(column.name))
+
+    def changes(self, before: Columns) -> tuple[str, ...]:
+        """Say each change in words."""
+        added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
+        old = {column.name: column.sql_type for column in before}
+        wide = [
+            f"widens {c.name} from {old[c.name]} to {c.sql_type} in place; "
+            "readers without type widening (delta-rs) cannot read the table then"
+            for c in self.widened
+        ]
+        rewrites = [
+            f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}"
+            for c in self.rewritten
+        ]
+        named = [
+            f"turns column mapping on for {column.name}; readers without it cannot read the table then"
+            for column in self.mapped
+        ]
+        return tuple(added + named + wide + rewrites)
+
+
+def grow_columns(
+    source: Source,
+    before: Columns,
+    columns: Columns,
+    landed: Landed,
+    *,
+    earlier: Sequence[Landed] = (),
+    rewritable: bool,
+    divisible: bool = False,
+) -> Columns:
+    """Return *columns* as they have to be to take one more file; *before* is what the table really has.
+
+    Args:
+        source: where the file lies.
+        before: the table's columns now.
+        columns: the columns as earlier files of the batch want them.
+        landed: the file.
+        earlier: the files of the batch before it.
+        rewritable: the table is small enough to be rewritten for a type that Delta does not widen
+            to.
+        divisible: the batch may end before the file.
+
+    Raises:
+        SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
+        BatchEndsError: whether it fits depends on rows that the files before it may delete.
+
+    """
+    known = columns  # not *before*: a policy must not depend on which files share a batch
+    rescued = source.policies.plain == "rescue"
+    for file_column in landed.schema.columns:
+        mine = find_column(columns, file_column.name)
+        if pa.types.is_null(file_column.type):
+            continue
+        if mine is None:
+            if known and source.policies.plain in {"rescue", "none"}:
+                continue
+            if known and source.policies.evolution == "strict":
+                raise _strict(source, landed, file_column)
+            columns = (*columns, _added(source, landed, file_column))
+        elif _has_misfit(source, landed, file_column, mine) is not None:
+            if _is_rescued(source, file_column, mine):
+                rescued = True
+                continue
+            wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
+            wide = replace(mine, type=wider)
+            old = find_column(before, mine.name)
+            if divisible and earlier and old is not None and not _in_place(old.type, wider):
+                raise BatchEndsError
+            rescued = _check_wider(source, landed, file_column, mine, wide) or rescued
+            _check_earlier(source, earlier, landed, file_column, mine, wide, divisible=divisible)
+            columns = tuple(wide if column is mine else column for column in columns)
+    if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
+        return (*columns, RESCUED_COLUMN)
+    return columns
+
+
+def _is_rescued(source: Source, column: FileColumn, mine: Column) -> bool:
+    """Say whether the values that do not fit a column of a plain folder's table are kept beside it."""
+    policies = source.policies
+    wider = widen_type(mine.type, column.type)
+    keeps_type = wider in {None, mine.type} or policies.evolution != "widen"
+    return policies.plain == "rescue" or (policies.plain == "add" and keeps_type)
+
+
+def growth_of(before: Columns, after: Columns) -> Growth:
+    """Tell added, widened and rewritten columns apart."""
+    added: list[Column] = []
+    widened: list[Column] = []
+    rewritten: list[Column] = []
+    for column in after:
+        old = find_column(before, column.name)
+        if old is None:
+            added.append(column)
+        elif old.type != column.type:
+            (widened if _in_place(old.type, column.type) else rewritten).append(column)
+    return Growth(
+        columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten)
+    )
+
+
+def _in_place(old: pa.DataType, new: pa.DataType) -> bool:
+    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 small integers only."""
+    small = old in _SMALL_INTEGERS and new in _SMALL_INTEGERS
+    return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
+
+
+def _strict(source: Source, landed: Landed, column: FileColumn) -> SchemaError:
+    policy, option = _refusing(source.policies, "--evolution add or widen")
+    msg = f"the file has a column that the table lacks, and {policy}"
+    step = f"Allow it with {option}, or publish the file without it."
+    return _error(source, landed, column, msg, sql_type(column.type), step)
+
+
+def _refusing(policies: Policies, option: str) -> tuple[str, str]:
+    """Name the policy that refuses a change of columns, and the option that would allow it."""
+    if policies.plain is None:
+        return f"evolution is {policies.evolution}", option
+    return f"plain evolution is {policies.plain}", "--plain-evolution add"
+
+
+def _added(source: Source, landed: Landed, column: FileColumn) -> Column:
+    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
+        del values  # reading them is the check
+    return Column(column.name, column.type)
+
+
+def _widened(
+    source: Source,
+    landed: Landed,
+    column: FileColumn,
+    mine: Column,
+    before: Columns,
+    *,
+    rewritable: bool,
+) -> pa.DataType:
+    wider = widen_type(mine.type, column.type)
+    row = _has_misfit(source, landed, column, mine)
+    types = f"{column.stored} in the file, {mine.sql_type} in the table"
+    if wider is None or wider == mine.type:
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+    old = find_column(before, mine.name)
+    if old is not None and not rewritable and not _in_place(old.type, wider):
+        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
+        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
+        raise _error(source, landed, column, msg, types, step, row)
+    if source.policies.evolution != "widen":
+        policy, option = _refusing(source.policies, "--evolution widen")
+        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
+        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
+    return wider
+
+
+def _check_wider(
+    source: Source, landed: Landed, column: FileColumn, mine: Column, wide: Column
+) -> bool:
+    """See that the file's values survive in the wider type: a double does not hold every bigint.
+
+    Returns:
+        some do not, and are kept beside their column.
+
+    Raises:
+        SchemaError: some do not.
+
+    """
+    row = _has_misfit(source, landed, column, wide)
+    if row is not None and source.policies.plain != "add":
+        types = f"{column.stored} in the file, {mine.sql_type} in the table"
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+    return row is not None
+
+
+def _check_earlier(
+    source: Source,
+    earlier: Sequence[Landed],
+    landed: Landed,
+    column: FileColumn,
+    mine: Column,
+    wide: Column,
+    *,
+    divisible: bool,
+) -> None:
+    """See that the batch's earlier files survive: a double does not hold every bigint."""
+    if (mine.type, wide.type) != (pa.int64(), pa.float64()):
+        return
+    for one in earlier:
+        its = one.schema.column(mine.name)
+        if its is not None and _has_misfit(source, one, its, wide) is not None:
+            if divisible:
+                raise BatchEndsError
+            msg = f"a value of {one.file.name} does not fit the type that would hold both"
+            types = f"{column.stored} in the file, {mine.sql_type} in the table"
+            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
+
+
+def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
+    """Return the first row whose value the table's type does not hold."""
+    if column.type == mine.type and not _may_be_lossy(column):
+        return None
+    seen = 0
+    for values in column_values(source, landed, column):
+        row = first_misfit(values, mine.type)
+        if row is not None:
+            return seen + row
+        seen += len(values)
+    return None
+
+
+def _may_be_lossy(column: FileColumn) -> bool:
+    """Say whether the mirror type itself may refuse a value: nanoseconds that are not whole microseconds."""
+    kind = column.stored
+    fine = (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns"
+    return bool(fine and not column.native)  # INT96, which is native, is read to the microsecond
+
+
+def _error(
+    source: Source,
+    landed: Landed,
+    column: FileColumn,
+    msg: str,
+    found: str,
+    step: str,
+    row: int | None = None,
+) -> SchemaError:
+    error = SchemaError(
+        msg,
+        table=source.table,
+        file=landed.file.name,
+        column=column.name,
+        row=row,
+        found=found,
+        next_step=step,
+    )
+    if source.policies.kind_of(landed.file.name) != "delimited":
+        return error
+    return with_line(source, text_dialect(source), landed.file, landed.schema, error)

@@ -1,0 +1,240 @@
+"""Make the Delta table ready for a batch: created, owned by this life, wide enough for its columns.
+
+In: a plan and its prepared files. Out: nothing but the table. Each change is a commit of its own,
+made after the plan and before the batch's commit, and idempotent: whoever comes second finds it
+done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.commit.mark import FENCE, REWRITE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.delta.columns import find_column, needs_mapping, to_pairs
+from mirrorlib.delta.key_property import (
+    KEYS_PROPERTY,
+    keep_keys,
+    keys_property,
+    mirror_keys,
+    next_keys,
+    stored_keys,
+)
+from mirrorlib.delta.log import TRANSACTION_RETENTION
+from mirrorlib.delta.properties import LIFE_PROPERTY
+from mirrorlib.delta.table import (
+    add_columns,
+    allow_wall_clock,
+    create_table,
+    find_table,
+    free_columns,
+    replace_columns,
+    rewritten_rows,
+    set_life,
+    widen_columns,
+)
+from mirrorlib.errors import ForeignWriteError
+from mirrorlib.ingest.batch.foreign_writes import life_is_over
+from mirrorlib.ingest.work import mark_before
+from mirrorlib.keys.value import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlib.delta.columns import Columns
+    from mirrorlib.delta.table import Found
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Life, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """How a batch has to be written: the columns of its rows, and whether they replace the table's."""
+
+    columns: Columns
+    replaces_columns: bool = False
+
+
+def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> Ready:
+    """Create or widen the table as the batch needs it.
+
+    Raises:
+        ForeignWriteError: the table is not this mirror's.
+        TableBusyError: the table was reset since this runner began.
+        SchemaError: a value of the table itself does not fit a type that it would have to have.
+        TableNameError: a column's name cannot be carried.
+
+    """
+    growth = prepared.growth
+    if plan.before:
+        _correct_keys(work, plan, growth.columns)
+    else:
+        found = _owned_table(work, plan, growth.columns, clock)
+        old = _undroppable(found, growth.columns)
+        columns = (*growth.columns, *(old if found.bytes else ()))
+        free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
+        if old and not found.bytes:
+            replace_columns(work.spark, work.ref, old, columns)
+        return Ready(columns=columns, replaces_columns=to_pairs(found.columns) != to_pairs(columns))
+    if growth.added or growth.widened or growth.rewritten:
+        _grow_table(work, plan, prepared, clock)
+    return Ready(columns=growth.columns)
+
+
+def _correct_keys(work: Work, plan: Plan, columns: Columns) -> None:
+    """Write down keys that are no longer what they were; looks at the table only where they are not."""
+    before, keys = next_keys(plan, columns, foreign=work.allow_foreign_writes)
+    if before == keys_property(keys).get(KEYS_PROPERTY, ""):
+        return
+    found = find_table(work.spark, work.ref)
+    if found is not None:  # else the commit itself will fail and be looked into
+        keep_keys(work.spark, work.ref.sql, found.properties, keys)
+
+
+def _undroppable(found: Found, columns: Columns) -> Columns:
+    """Return the old columns that a batch cannot replace: Delta's writers drop none under column mapping."""
+    if not found.mapped and not any(needs_mapping(column.name) for column in columns):
+        return ()
+    return tuple(old for old in found.columns if find_column(columns, old.name) is None)
+
+
+def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> None:
+    growth = prepared.growth
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
+    added = tuple(c for c in growth.added if find_column(found.columns, c.name) is None)
+    _refuse_foreign(work, prepared, added, found)
+    if any(c not in added and c not in found.columns for c in growth.added):
+        msg = "somebody has added a column of the batch meanwhile, with another type"
+        raise RuntimeError(msg)  # a conflict like any other: the batch is prepared again
+    widened = _still_narrow(growth.widened, found)
+    rewritten = _still_narrow(growth.rewritten, found)
+    if rewritten:
+        with work.step("rewrite", clock, plan):
+            file = _cause_of_rewrite(prepared, rewritten)
+            rows = rewritten_rows(work.spark, work.ref, rewritten, file)
+            allow_wall_clock(work.spark, work.ref, rewritten)
+            mark = mark_before(work, plan, {"outcome": REWRITE})
+            overwrite_rows(work.ref, rows, mark, schema=True)
+    if added or widened:
+        with work.step("widen", clock, plan):
+            if widened:
+                widen_columns(work.spark, work.ref, widened, found)
+            if added:
+                add_columns(work.spark, work.ref, added, found)
+
+
+def _refuse_foreign(work: Work, prepared: Prepared, added: Columns, found: Found) -> None:
+    """See that no new column's name is taken by a column that somebody has added with a type that no mirror has.
+
+    Raises:
+        ForeignWriteError: one is. It says nothing against the file, so its plan stays and is tried again.
+
+    """
+    for name, kind in found.foreign.items():
+        column = find_column(added, name)
+        if column is not None:
+            cause = _cause_of_rewrite(prepared, (column,))
+            msg = "somebody has added a column of that name to the table, with a type that no mirror has"
+            told = f"{name} {kind} in the table, {column.sql_type} in the file"
+            step = f"Start the table over, which removes it: mirrorlib reset TARGET {work.table}"
+            raise ForeignWriteError(
+                msg, table=work.table, file=cause, column=column.name, found=told, next_step=step
+            )
+
+
+def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
+    """Name the first file that has a column of the new type; the first of all when none has it alone."""
+    causes = (
+        landed.file.name
+        for landed in prepared.landed
+        for column in columns
+        if (its := landed.schema.column(column.name)) is not None and its.type == column.type
+    )
+    return next(causes, prepared.landed[0].file.name)
+
+
+def _still_narrow(columns: Columns, found: Found) -> Columns:
+    """Leave out what another runner has widened meanwhile."""
+    return tuple(
+        c for c in columns if (mine := find_column(found.columns, c.name)) and mine.type != c.type
+    )
+
+
+def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
+    """Make sure of a table that this life owns and that no earlier life can write to any more."""
+    foreign = work.allow_foreign_writes
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        keys = mirror_keys(plan, columns, fresh=True, foreign=foreign)
+        with work.step("create", clock, plan):
+            create_table(
+                work.spark,
+                work.ref,
+                columns,
+                plan.policies.keys,
+                work.life.uuid,
+                keys_property(keys),
+            )
+        found = find_table(work.spark, work.ref)
+    if found is None:
+        msg = "the table is gone as soon as it was made"
+        raise ForeignWriteError(msg, table=work.table)
+    refuse_table(work, found)
+    if len(work.lives) > 1:
+        with work.step("fence", clock, plan):
+            for life in work.lives[:-1]:
+                facts = {"life": life.uuid, "outcome": "fence"}
+                mark_nothing(
+                    work.spark, work.ref, Mark(app_id=life.app_id, version=FENCE, facts=facts)
+                )
+            if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
+                set_life(work.spark, work.ref, work.life.uuid)
+    was = stored_keys(found.properties)
+    fresh = not found.bytes or (was is not None and was.unique)
+    keys = mirror_keys(plan, columns, fresh=fresh, foreign=foreign)
+    if was is not None and was.partition != keys.partition and found.bytes:
+        keys = Keys(partition=keys.partition)
+    keep_keys(work.spark, work.ref.sql, found.properties, keys)
+    return found
+
+
+def refuse_table(work: Work, found: Found) -> None:
+    """See that this runner may write to a table that its plan fills from nothing.
+
+    Raises:
+        ForeignWriteError: it is not this mirror's, or Delta forgets its transactions.
+        TableBusyError: it is a later life's: the table was reset since this runner began.
+
+    """
+    owner = found.properties.get(LIFE_PROPERTY)
+    mine = {life.uuid for life in work.lives}
+    if owner not in mine and owner in {life.uuid for life in work.journal.lives()}:
+        raise life_is_over(work)
+    refuse_others_table(work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes)
+
+
+def refuse_others_table(
+    table: str, lives: Sequence[Life], found: Found, *, allow_forgetting: bool
+) -> None:
+    """See that the table is this mirror's, and that Delta does not forget its transactions.
+
+    Raises:
+        ForeignWriteError: it is not, or it does.
+
+    """
+    owner = found.properties.get(LIFE_PROPERTY)
+    if owner not in {life.uuid for life in lives}:
+        msg = (
+            "the target is a table that this mirror did not make"
+            if owner is None
+            else "the table belongs to a mirror whose state is not here"
+        )
+        step = "Choose another target, remove the table, or name its state folder with --state."
+        raise ForeignWriteError(msg, table=table, found=owner, next_step=step)
+    if TRANSACTION_RETENTION in found.properties and not allow_forgetting:
+        msg = f"the table's property {TRANSACTION_RETENTION} lets Delta forget transactions"
+        step = "Unset it, or accept that a batch may count twice with --allow-foreign-writes."
+        raise ForeignWriteError(msg, table=table, next_step=step)

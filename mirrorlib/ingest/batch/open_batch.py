@@ -1,0 +1,157 @@
+"""Open a run of change files and keep the longest part that can be applied as it is.
+
+In: listed files in order, the table's columns. Out: `Prepared`: the sound files, the columns they
+need, and what stopped at the next one. A small batch is decoded here, before anything is planned,
+so that damage is found while nothing has to be undone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError, StoreError
+from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
+from mirrorlib.ingest.rows.decode import decode_whole
+from mirrorlib.ingest.rows.marks import MARKER_NAMES
+from mirrorlib.ingest.rows.read import (
+    SMALL_BYTES,
+    SMALL_DECODED,
+    column_values,
+    read_landed,
+)
+from mirrorlib.ingest.rows.rescue import rescued_rows
+from mirrorlib.landing.values import fit_values
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from mirrorlib.delta.columns import Columns
+    from mirrorlib.ingest.files.source import Source
+    from mirrorlib.ingest.rows.read import Landed
+    from mirrorlib.store import StoredFile
+
+FAULTS = (ChangeFileError, MarkerError, SchemaError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A batch that can be planned.
+
+    Attributes:
+        landed: the sound files, in order.
+        growth: the columns that they need.
+        fault: what is wrong with the next file, None when nothing is.
+
+    """
+
+    landed: tuple[Landed, ...]
+    growth: Growth
+    fault: MirrorError | None
+
+    @property
+    def small(self) -> bool:
+        """Say whether the rows are in memory."""
+        return all(landed.rows is not None for landed in self.landed)
+
+    @property
+    def rows(self) -> int:
+        """Return the change rows of all files."""
+        return sum(landed.schema.rows for landed in self.landed)
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Return the rows by marker."""
+        return {
+            marker: sum(landed.counts[marker] for landed in self.landed) for marker in MARKER_NAMES
+        }
+
+
+def prepare_files(
+    source: Source,
+    files: Sequence[StoredFile],
+    before: Columns,
+    *,
+    rewritable: bool = True,
+    suspects: Collection[str] = (),
+    divisible: bool = False,
+) -> Prepared:
+    """Open files in order until one is at fault.
+
+    One that the store does not give ends a batch before it, as nothing says that the file is at fault.
+
+    Args:
+        source: where they lie and by which policies they are read.
+        files: their listings, in the order in which they count.
+        before: the table's columns; empty when its content is to be replaced.
+        rewritable: see `grow_columns`.
+        suspects: files that damaged earlier plans; decoded whole before they may enter another.
+        divisible: the batch may end before a sound file, one that has to begin a batch.
+
+    Raises:
+        StoreError: the first file cannot be read, or one that has to go along with it.
+
+    """
+    small = sum(file.size for file in files) <= SMALL_BYTES
+    landed: list[Landed] = []
+    columns, decoded, fault = before, 0, None
+    for file in files:
+        try:
+            if not small and file.name in suspects:
+                decode_whole(source, file)
+            opened = read_landed(source, file, whole=small, room=SMALL_DECODED - decoded)
+            columns = grow_columns(
+                source,
+                before,
+                columns,
+                opened,
+                earlier=landed,
+                rewritable=rewritable,
+                divisible=divisible,
+            )
+        except BatchEndsError:
+            break
+        except FAULTS as exc:
+            fault = exc
+            break
+        except StoreError as exc:
+            if landed and divisible:
+                break  # as the first file of the next batch, it says what is wrong
+            raise exc.in_file(file.name) from exc
+        landed.append(opened)
+        decoded += opened.rows.nbytes if opened.rows is not None else 0
+        if small and opened.rows is None:
+            small, decoded = False, 0
+            landed = [replace(one, rows=None, markers=None) for one in landed]
+    if not small:
+        landed = [replace(one, rows=None, markers=None) for one in landed]
+    return Prepared(landed=tuple(landed), growth=growth_of(before, columns), fault=fault)
+
+
+def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
+    """Return a small batch's rows in the table's types, in (file, row) order, and their markers."""
+    schema = pa.schema([pa.field(column.name, column.type) for column in prepared.growth.columns])
+    tables = [fitted_rows(source, landed, prepared.growth.columns) for landed in prepared.landed]
+    markers = [
+        chunk
+        for landed in prepared.landed
+        if landed.markers is not None
+        for chunk in landed.markers.chunks
+    ]
+    return pa.concat_tables([schema.empty_table(), *tables]), pa.chunked_array(markers, pa.int8())
+
+
+def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
+    """Return one decoded file's rows in the table's types; a column that it lacks is NULL."""
+    if source.policies.rescues:
+        return rescued_rows(source, landed, columns)
+    arrays = []
+    for column in columns:
+        mine = landed.schema.column(column.name)
+        if mine is None or pa.types.is_null(mine.type):
+            arrays.append(pa.chunked_array([pa.nulls(landed.schema.rows, column.type)]))
+        else:
+            arrays.append(fit_values(next(column_values(source, landed, mine)), column.type))
+    return pa.table(arrays, names=[column.name for column in columns])

@@ -1,0 +1,77 @@
+"""Clean up a table folder after its files were applied, where that is asked for.
+
+In: a table whose batches are done. Out: applied files moved below `_ProcessedFiles` or
+`_FilesReadyToDelete`, in a folder of the day on which they were moved, and removed once that day is
+longer ago than the retention. Promises: only files of batches that are done are touched; the newest
+numbered file of each partition folder stays, as publishers count on from it; a file that was
+replaced after it was applied stays; a crash in the middle loses nothing. Source: landing-zone
+format, best practices 2026-09-18 (`_ProcessedFiles`, seven days).
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+from mirrorlib.ingest.files.plan import changed_files, placed_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.options import Cleanup, Options
+    from mirrorlib.journal.entries import Entry
+    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.store import Store, StoredFile
+
+PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyToDelete"}
+_LOG = logging.getLogger(__name__)
+
+
+def clean_folder(
+    zone: Store, folder: TableFolder, opened: Folder, entry: Entry | None, options: Options
+) -> int:
+    """Move what was applied out of the way, and remove what was moved long ago; return how many files were moved.
+
+    Raises:
+        StoreError: the store refuses; what was moved so far is moved.
+
+    """
+    if options.cleanup is None or entry is None or entry.plan.zone != zone.url:
+        return 0
+    place = f"{folder.path}/{PLACES[options.cleanup]}"
+    today = datetime.now(UTC).date()
+    moved = 0
+    for file in _finished(opened, entry):
+        zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
+        moved += 1
+    _remove_old(zone, place, today - options.kept)
+    if moved:
+        _LOG.info("%s: %d applied files were moved to %s", folder.name, moved, place)
+    return moved
+
+
+def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
+    """Give the applied files, but for those that have changed since and the newest of each partition folder."""
+    listing, position = opened.listing, entry.position
+    changed = {*listing.changed, *changed_files(listing, entry.plan, position)}
+    changed |= {file.name for file in placed_files(listing, entry.plan, position)}
+    for lane, files in listing.lanes.items():
+        kept = None if listing.by_time else max(files, default=None)
+        for number, file in files.items():
+            applied = number <= position.get(lane, 0)
+            if applied and number != kept and file.name not in changed:
+                yield file
+
+
+def _remove_old(zone: Store, place: str, until: date) -> None:
+    """Remove the days before *until*."""
+    listed = zone.list_folder(place)
+    for name in listed.folders if listed else ():
+        try:
+            day = date.fromisoformat(name)
+        except ValueError:
+            continue  # not ours
+        if day < until:
+            zone.delete_folder(f"{place}/{name}")

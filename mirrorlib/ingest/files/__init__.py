@@ -1,0 +1,1 @@
+"""Which change files come next: the folder, its metadata, its listing, what was applied of it."""

@@ -1,0 +1,197 @@
+"""Remember which files of a table have been applied, where names have no numbers that would tell.
+
+In: a table's journal. Out: `Applied`. The truth is the chain of plans, without those that were
+voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
+costs the same however long a mirror lives (design §4, Position).
+"""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlib.errors import JournalError
+from mirrorlib.ingest.files.plan import Watched
+from mirrorlib.landing.listing import Applied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from mirrorlib.journal.disk import Journal
+    from mirrorlib.journal.entries import Entry, Life
+    from mirrorlib.store import StoredFile
+
+_EVERY = 100  # batches
+_SCHEMA = pa.schema(
+    [("name", pa.binary()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
+)
+# Not every name on a disk is text; earlier versions took all for it.
+_NAMES = ("utf-8", "surrogateescape")
+_UNKNOWN = ""  # the etag of a file that was applied from where the zone was before
+
+
+def passed_files(files: Iterable[StoredFile]) -> bytes:
+    """Write down files that a life is to pass over."""
+    return _as_parquet({file.name: (file.etag, file.modified) for file in files})
+
+
+def _as_parquet(files: Mapping[str, tuple[str, datetime]], **told: str) -> bytes:
+    """Write etag and time of each file by its name; *told* is said beside."""
+    etags, modified = zip(*files.values(), strict=True) if files else ((), ())
+    table = pa.table([[name.encode(*_NAMES) for name in files], etags, modified], schema=_SCHEMA)
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _columns(table: pa.Table) -> list[list[Any]]:
+    """Return names, etags and times of a file that `_as_parquet` has written."""
+    names, *others = (table.column(name).to_pylist() for name in _SCHEMA.names)
+    texts = [name.decode(*_NAMES) if isinstance(name, bytes) else name for name in names]
+    return [texts, *others]
+
+
+class History:
+    """The applied files of a table's present life; reads each plan once."""
+
+    def __init__(self, journal: Journal, zone: str, *, planned: bool = False) -> None:
+        """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
+
+        Nothing is read yet. What identified a file's content elsewhere says nothing of the file that is here now.
+        """
+        self._journal = journal
+        self._zone = zone
+        self._planned = planned
+        self._life: Life | None = None
+        self._batch = 0
+        self._files: dict[str, tuple[str, datetime]] = {}
+        self._count = 0
+        self._passed: tuple[Life, Mapping[str, str]] | None = None
+
+    def applied(self) -> Applied:
+        """Read on to the newest batch.
+
+        Raises:
+            JournalError: a plan, an outcome or a checkpoint cannot be read.
+
+        """
+        lives = self._journal.lives()
+        if lives and lives[-1] != self._life:
+            self._begin(lives[-1])
+        newest = self._journal.newest(lives[-1]) if lives else None
+        while newest is not None and self._batch < newest.plan.batch:
+            following = self._batch + 1
+            here = following == newest.plan.batch
+            entry = newest if here else self._journal.entry(lives[-1], following)
+            if entry.done is None and not self._planned:
+                break
+            self._add(entry)
+        etags = {name: etag for name, (etag, _) in self._files.items()}
+        latest = max((modified for _, modified in self._files.values()), default=None)
+        return Applied(etags=etags, newest=latest, count=self._count)
+
+    def passed(self) -> Mapping[str, str]:
+        """Return what identified the files that the present life passes over, by name.
+
+        Raises:
+            JournalError: nobody can tell which ones they are.
+
+        """
+        lives = self._journal.lives()
+        if not lives or lives[-1].include_existing:
+            return {}
+        if self._passed is not None and self._passed[0] == lives[-1]:
+            return self._passed[1]
+        data = self._journal.read_passed(lives[-1])
+        try:
+            table = pq.read_table(io.BytesIO(data or b""))
+            names, etags, _ = _columns(table)
+        except (pa.ArrowException, OSError, KeyError) as exc:
+            msg = "the journal cannot say which files were there when the table was first seen"
+            step = (
+                "Restore the file from a backup, or reset the table, which then takes every file."
+            )
+            raise JournalError(
+                msg, file=f"{lives[-1].ordinal:06d}.passed.parquet", next_step=step
+            ) from exc
+        if lives[-1].zone != self._zone:
+            etags = [_UNKNOWN] * len(names)
+        self._passed = (lives[-1], dict(zip(names, etags, strict=True)))
+        return self._passed[1]
+
+    def is_plain(self) -> bool | None:
+        """Say whether the present life's files are those of a plain folder; None while it has none."""
+        lives = self._journal.lives()
+        newest = self._journal.newest(lives[-1]) if lives else None
+        if newest is None or (newest.done is not None and not newest.position):
+            return None if not lives or lives[-1].include_existing else True
+        return newest.plan.policies.plain is not None
+
+    def in_order(self, visible: Iterable[StoredFile]) -> bool:
+        """Say whether names prove to be in the order of writing: those applied, and those that are *visible*."""
+        times = {file.name: file.modified for file in visible}
+        times |= {name: modified for name, (_, modified) in self._files.items()}
+        by_time = sorted(times, key=lambda name: (times[name], name))
+        return len(by_time) > 1 and by_time == sorted(by_time)
+
+    def watched(self) -> Watched | None:
+        """Return the file that the last run has left because it may have been an upload under way."""
+        said = self._journal.read_status().get("watched")
+        try:
+            watched = Watched(**said) if said else None
+            if watched is not None:
+                datetime.fromisoformat(watched.seen_at)
+        except (TypeError, ValueError):
+            return None  # nothing rests on it: the file is watched from now on
+        return watched
+
+    def compact(self) -> None:
+        """Write a checkpoint when it is time for one; whoever writes it writes the same."""
+        if self._life is None or not self._batch or self._batch % _EVERY:
+            return
+        data = _as_parquet(self._files, count=str(self._count), zone=self._zone)
+        self._journal.write_checkpoint(self._life, self._batch, data)
+
+    def _begin(self, life: Life) -> None:
+        """Start with the newest checkpoint of a life, or with nothing."""
+        self._life, self._batch, self._count, self._files = life, 0, 0, {}
+        found = self._journal.newest_checkpoint(life)
+        if found is None:
+            return
+        batch, data = found
+        try:
+            table = pq.read_table(io.BytesIO(data))
+            self._count = int(table.schema.metadata[b"count"])
+            columns = zip(*_columns(table), strict=True)
+            self._files = {name: (etag, at) for name, etag, at in columns}
+            zone = table.schema.metadata.get(b"zone", b"").decode()
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+            self._count, self._files = 0, {}  # the plans are the truth, and are all there
+            return
+        self._batch = batch
+        if (zone or self._journal.entry(life, batch).plan.zone) != self._zone:
+            self._files = {name: (_UNKNOWN, at) for name, (_, at) in self._files.items()}
+
+    def _add(self, entry: Entry) -> None:
+        self._batch = entry.plan.batch
+        if entry.done is not None and entry.done.outcome != "applied":
+            return
+        here = entry.plan.zone == self._zone
+        for file in entry.plan.files:
+            self._files[file.name] = (
+                file.etag if here else _UNKNOWN,
+                _moment(entry, file.modified or entry.plan.listed_at),
+            )
+        self._count += len(entry.plan.files)
+
+
+def _moment(entry: Entry, modified: str) -> datetime:
+    try:
+        return datetime.fromisoformat(modified)
+    except ValueError as exc:
+        msg = "a plan does not say when a file was written"
+        raise JournalError(msg, file=entry.plan.files[0].name, found=modified) from exc

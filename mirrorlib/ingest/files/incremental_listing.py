@@ -1,0 +1,280 @@
+"""Look into a table's folder only for what has come since the last look, where that is enough.
+
+In: a table's journal, and what an earlier full listing has left in the table's last word (`Listed`).
+Out: `Seen` for `open_folder`, or None: then the folder is listed in full. A short look is taken only
+while nothing is odd: the table was current, its zone, metadata and newest applied files are as they
+were. Nothing rests on what is remembered; where it is lost or does not fit, the listing is full. What
+a short look passes over, the next full listing shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.landing.metadata import METADATA_NAME
+from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
+from mirrorlib.names import partition_of, sequence_number
+
+if TYPE_CHECKING:
+    from mirrorlib.ingest.files.history import History
+    from mirrorlib.ingest.options import Options
+    from mirrorlib.journal.disk import Journal
+    from mirrorlib.journal.entries import Entry, PlannedFile
+    from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
+    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.store import Store, StoredFile
+
+PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
+MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Auto Loader's count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What the last full listing of a folder leaves to the next looks.
+
+    Attributes:
+        zone: the landing zone's URL.
+        at: when that was, ISO 8601, UTC.
+        batch: the newest one then, or after the short looks since; another one means that a run has ended
+            without a word.
+        metadata: a digest of `_metadata.json`.
+        anchors: the newest applied file of each partition folder.
+        short: short looks since then, where names have no numbers.
+        warnings: what it has shown and short looks do not.
+
+    """
+
+    zone: str
+    at: str
+    batch: int
+    metadata: str
+    anchors: Mapping[str, Anchor]
+    short: int
+    warnings: tuple[str, ...]
+
+    def to_word(self) -> dict[str, Any]:
+        """Give it as JSON gives it back."""
+        return {**asdict(self), "warnings": list(self.warnings)}
+
+
+def read_listed(word: Mapping[str, Any]) -> Listed | None:
+    """Read what an earlier run has left in a table's last word; None unless the table was current then."""
+    said = word.get("listing")
+    if word.get("state") != "current" or not isinstance(said, dict):
+        return None
+    try:
+        anchors = {lane: Anchor(**anchor) for lane, anchor in said["anchors"].items()}
+        told = {"short": int(said["short"]), "warnings": tuple(map(str, said["warnings"]))}
+        listed = Listed(**{**said, **told, "anchors": anchors})
+        aware = datetime.fromisoformat(listed.at).tzinfo is not None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None  # nothing rests on it
+    return listed if aware else None
+
+
+class Look:
+    """How one run looks into one table's folder; it keeps what it has seen for the run after it."""
+
+    def __init__(
+        self, journal: Journal, options: Options, left: Listed | None, *, due: bool = True
+    ) -> None:
+        """Begin with what the last run has *left*; *due* False never lists in full only because it is time to."""
+        self._journal = journal
+        self._options = options
+        self._due = due
+        # Cleaning up needs to see all, and keeps folders short.
+        self._wanted = options.listing != "full" and options.cleanup is None
+        self._listed = left if self._wanted else None
+        self._proven = False
+        self._full = False
+        self._after: str | None = None
+        self._told: dict[str, None] = {}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the last full listing has shown and short looks do not."""
+        return self._listed.warnings if self._listed else ()
+
+    def see(
+        self, zone: Store, folder: TableFolder, history: History | None
+    ) -> tuple[Seen, bytes] | None:
+        """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do.
+
+        Raises:
+            JournalError: the newest batch cannot be read.
+            MetadataError: the metadata cannot be understood.
+            StoreError: the zone cannot be read.
+
+        """
+        listed = self._listed
+        if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
+            return None
+        entry = self._newest()
+        if entry is None or not self._is_last_word(listed, entry):
+            self._listed = None
+            return None
+        if entry.done is None or entry.done.outcome != "applied":
+            return None
+        data = zone.read(f"{folder.path}/{METADATA_NAME}")
+        if data is None or _digest(data) != listed.metadata:
+            return None
+        metadata = parse_metadata(data, str(folder.name))
+        if metadata.detection == "sequential":
+            seen = self._see_next(zone, folder, listed, entry, metadata)
+        else:
+            seen = self._see_after(zone, folder, history)
+        return None if seen is None else (seen, data)
+
+    def remember(
+        self,
+        zone: Store,
+        data: bytes,
+        metadata: TableMetadata,
+        listing: FolderListing,
+        listed_at: str,
+        warnings: tuple[str, ...],
+        history: History | None,
+    ) -> None:
+        """Keep what a full listing has shown, if the next looks may be short."""
+        self._full = self._proven = True
+        self._listed = None
+        if not self._is_long(listing):
+            return
+        entry = self._newest()
+        position = entry.position if entry else {}
+        if not self._is_plain(listing, metadata, position, history):
+            return
+        anchors = {
+            lane: _anchor(files[position[lane]])
+            for lane, files in listing.lanes.items()
+            if not listing.by_time and position.get(lane) in files
+        }
+        self._listed = Listed(
+            zone=zone.url,
+            at=listed_at,
+            batch=entry.plan.batch if entry else 0,
+            metadata=_digest(data),
+            anchors=anchors,
+            short=0,
+            warnings=warnings,
+        )
+
+    def keep(self, *warnings: str) -> None:
+        """Note what else the full listing of this run has shown."""
+        self._told |= dict.fromkeys(warnings)
+
+    def result(self, entry: Entry | None) -> Listed | None:
+        """Return what the next run needs for a short look; None when it has to list in full."""
+        if self._listed is None or entry is None:
+            return None
+        by_time = entry.plan.policies.by_time
+        anchors = {} if by_time else self._anchors(self._listed, entry)
+        if not by_time and not anchors:
+            return None
+        return replace(
+            self._listed,
+            batch=entry.plan.batch,
+            anchors=anchors,
+            short=self._listed.short + 1 if by_time and not self._full else 0,
+            warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._told))),
+        )
+
+    def _newest(self) -> Entry | None:
+        lives = self._journal.lives()
+        return self._journal.newest(lives[-1]) if lives else None
+
+    def _is_last_word(self, listed: Listed, entry: Entry) -> bool:
+        """Say whether what the last run has left is about the newest batch; one that was killed leaves nothing."""
+        self._proven = self._proven or entry.plan.batch == listed.batch
+        return self._proven
+
+    def _is_due(self, listed: Listed) -> bool:
+        age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
+        return listed.short >= MOST_SHORT or not 0 <= age < self._options.backfill_interval
+
+    def _is_long(self, listing: FolderListing) -> bool:
+        """Say whether short looks at a folder are wanted, and cost less than listing it."""
+        if not self._wanted or self._options.listing == "incremental":
+            return self._wanted
+        longest = max((len(files) for files in listing.lanes.values()), default=0)
+        return not listing.by_time and longest + len(listing.foreign) > PAGE
+
+    def _is_plain(
+        self,
+        listing: FolderListing,
+        metadata: TableMetadata,
+        position: Mapping[str, int],
+        history: History | None,
+    ) -> bool:
+        """Say whether short looks would see what comes: names in order, or numbers without a gap."""
+        if listing.by_time:
+            files = [file for lane in listing.lanes.values() for file in lane.values()]
+            return not metadata.partitioned and history is not None and history.in_order(files)
+        return not any(_has_gap(files, position.get(lane)) for lane, files in listing.lanes.items())
+
+    def _see_next(
+        self,
+        zone: Store,
+        folder: TableFolder,
+        listed: Listed,
+        entry: Entry,
+        metadata: TableMetadata,
+    ) -> Seen | None:
+        if entry.plan.policies.by_time:
+            return None
+        anchors = self._anchors(listed, entry)
+        self._listed = replace(listed, anchors=anchors)
+        onward = Onward(
+            anchors=anchors,
+            extensions=tuple(one for one in metadata.extensions if one.isascii() and one.isalnum()),
+            partitioned=metadata.partitioned,
+            most=self._options.max_files,
+        )
+        return see_next(zone, folder, onward)
+
+    def _see_after(self, zone: Store, folder: TableFolder, history: History | None) -> Seen | None:
+        """List from the greatest name on that was applied before this run.
+
+        A run that has listed in full goes by that to its end: it may have seen what a short look passes over.
+        """
+        if self._full or history is None or self._options.listing != "incremental":
+            return None
+        self._after = self._after or max(history.applied().etags, default=None)
+        return see_after(zone, folder, self._after) if self._after else None
+
+    def _anchors(self, listed: Listed, entry: Entry) -> dict[str, Anchor]:
+        """Return the newest applied files, as the last listing or the newest plan has seen them."""
+        here = entry.plan.zone == listed.zone
+        planned = {
+            (partition_of(file.name), (anchor := _anchor(file)).number): anchor
+            for file in (entry.plan.files if here else ())
+        }
+        found = {}
+        for lane, number in entry.position.items():
+            known = listed.anchors.get(lane)
+            if known is not None and known.number == number:
+                found[lane] = known
+            elif (lane, number) in planned:
+                found[lane] = planned[lane, number]
+        return found
+
+
+def _anchor(file: StoredFile | PlannedFile) -> Anchor:
+    name = file.name.rpartition("/")[2]
+    return Anchor(number=sequence_number(name) or 0, name=name, etag=file.etag)
+
+
+def _has_gap(numbers: Mapping[int, object], applied: int | None) -> bool:
+    """Say whether a number is missing; where nothing was applied yet, before any that is there but the first."""
+    first = min(numbers, default=0) if applied is None else applied + 1
+    ahead = sum(1 for number in numbers if number >= first)
+    return ahead > 0 and max(numbers) - first + 1 != ahead
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

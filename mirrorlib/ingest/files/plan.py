@@ -1,0 +1,228 @@
+"""Choose the next batch: the longest run of consecutive change files that have not been applied.
+
+In: a folder's listing, the position, the size limits. Out: `Run`, which also says what it waits
+for. Pure: nothing is opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every
+later file), design §4 step 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mirrorlib.journal.entries import Plan
+    from mirrorlib.landing.listing import FolderListing
+    from mirrorlib.store import StoredFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much one batch may hold; None is no limit. A batch holds at least one file."""
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse limits under which nothing would ever be applied.
+
+        Raises:
+            ValueError: a limit is less than 1.
+
+        """
+        for name, limit in (("max_files", self.max_files), ("max_bytes", self.max_bytes)):
+            if limit is not None and limit < 1:
+                msg = f"{name} is {limit}; it has to be 1 or more"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A missing sequence number with later ones present.
+
+    Attributes:
+        awaited: the file name that is missing.
+        since: when the oldest of the files behind it was written.
+        behind: how many files wait.
+        others: how many other partition folders lack a file too.
+
+    """
+
+    awaited: str
+    since: datetime
+    behind: int
+    others: int = 0
+
+    def __str__(self) -> str:
+        """Say what is awaited and since when."""
+        files = "1 later file waits" if self.behind == 1 else f"{self.behind} later files wait"
+        return (
+            f"{self.awaited} is missing and {files} behind it since {self.since:%Y-%m-%d %H:%M:%S} UTC. "
+            f"Publish {self.awaited}; the next run goes on from there."
+            + (f" {self.others} other partition folders lack a file too." if self.others else "")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The files to be applied next, in order.
+
+    Attributes:
+        files: consecutive unapplied files within the limits.
+        unapplied: all unapplied files that a gap does not hold back, with or without the limits.
+        gap: what the files behind wait for, None when nothing is missing.
+
+    """
+
+    files: tuple[tuple[int, StoredFile], ...]
+    unapplied: int
+    gap: Gap | None
+
+
+def next_run(listing: FolderListing, position: Mapping[str, int], limits: Limits) -> Run:
+    """Find the consecutive files after *position* (exclusive) of every partition folder, one folder after the other."""
+    files: list[tuple[int, StoredFile]] = []
+    gaps: list[Gap] = []
+    for lane, known in listing.lanes.items():
+        last = position.get(lane, 0)
+        later = [number for number in known if number > last]
+        consecutive = [
+            number
+            for place, number in enumerate(later, start=1)
+            if listing.by_time or number == last + place
+        ]
+        files += [(number, known[number]) for number in consecutive]
+        behind = later[len(consecutive) :]
+        if behind:
+            gaps.append(_gap(lane, last + len(consecutive) + 1, [known[n] for n in behind]))
+    gap = replace(gaps[0], others=len(gaps) - 1) if gaps else None
+    return Run(files=_within(tuple(files), limits), unapplied=len(files), gap=gap)
+
+
+def _gap(lane: str, number: int, behind: Sequence[StoredFile]) -> Gap:
+    name = sequence_name(number, behind[0].name.rpartition(".")[2])
+    return Gap(
+        awaited=f"{lane}/{name}" if lane else name,
+        since=min(file.modified for file in behind),
+        behind=len(behind),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A file that might have been an upload under way when a run first saw it.
+
+    Attributes:
+        file: its name.
+        etag: its content then.
+        seen_at: the listing, ISO 8601, UTC.
+
+    """
+
+    file: str
+    etag: str
+    seen_at: str
+
+
+def is_young(file: StoredFile, listed_at: str, seconds: float, watched: Watched | None) -> bool:
+    """Say whether a file had not lain still for that long when it was listed.
+
+    Its own time tells, or, where the store's clock is ahead of ours, an earlier listing.
+    """
+    moment = datetime.fromisoformat(listed_at)
+    if watched is not None and (watched.file, watched.etag) == (file.name, file.etag):
+        seen = datetime.fromisoformat(watched.seen_at)
+        if (moment - seen).total_seconds() >= seconds:
+            return False
+    return (moment - file.modified).total_seconds() < seconds
+
+
+def changed_files(
+    listing: FolderListing, newest: Plan, position: Mapping[str, int]
+) -> tuple[str, ...]:
+    """Name the applied files whose content has changed since; the format forbids it and they are not read again.
+
+    Files of the newest plan are compared by identity, older ones by whether they were written after
+    that plan's listing.
+    """
+    planned = {file.name: file.etag for file in newest.files}
+    known_at = seen_until(newest)
+    return tuple(
+        file.name
+        for file in _applied(listing, position)
+        if (file.etag != planned[file.name] if file.name in planned else file.modified > known_at)
+    )
+
+
+def placed_files(
+    listing: FolderListing, newest: Plan, position: Mapping[str, int]
+) -> tuple[StoredFile, ...]:
+    """Give the applied files that came to their places later than they were seen, with a time before the newest plan's.
+
+    Their content may have changed, which only the plan that has applied them can tell.
+    """
+    planned = {file.name for file in newest.files}
+    known_at = seen_until(newest)
+    seen_at = datetime.fromisoformat(newest.unseen_since) if newest.unseen_since else known_at
+    return tuple(
+        file
+        for file in _applied(listing, position)
+        if file.name not in planned
+        and file.modified <= known_at
+        and max(file.modified, file.placed or file.modified) > seen_at
+    )
+
+
+def _applied(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
+    if listing.by_time:
+        return  # what was applied is known by name, and compared where it is listed
+    for lane, files in listing.lanes.items():
+        for number, file in files.items():
+            if number <= position.get(lane, 0):
+                yield file
+
+
+def seen_until(plan: Plan) -> datetime:
+    """Return the moment up to which a plan's listing has seen the folder, by the store's clock or by ours."""
+    times = (plan.listed_at, plan.seen_until, *(file.modified for file in plan.files))
+    return max(datetime.fromisoformat(time) for time in times if time)
+
+
+def position_after(
+    before: Mapping[str, int], files: Iterable[tuple[int, StoredFile]], *, by_time: bool
+) -> dict[str, int]:
+    """Return the position once numbered files are applied."""
+    after = dict(before)
+    for number, file in files:
+        after[WHOLE_FOLDER if by_time else partition_of(file.name)] = number
+    return after
+
+
+def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
+    """Return the position of a life that begins with another number than 1.
+
+    Partition folders lose their first files each for itself: one that shows less begins with that.
+    """
+    if start_at == 1 or listing.by_time:
+        return {}
+    lowest = {lane: min(files) for lane, files in listing.lanes.items() if files}
+    if lowest.keys() <= {WHOLE_FOLDER}:
+        return {WHOLE_FOLDER: start_at - 1}
+    return {lane: min(start_at, number) - 1 for lane, number in lowest.items()}
+
+
+def _within(
+    files: tuple[tuple[int, StoredFile], ...], limits: Limits
+) -> tuple[tuple[int, StoredFile], ...]:
+    taken, size = 0, 0
+    for _, file in files[: limits.max_files]:
+        size += file.size
+        if taken and limits.max_bytes is not None and size > limits.max_bytes:
+            break
+        taken += 1
+    return files[:taken]

@@ -1,0 +1,161 @@
+"""See that a table goes on where it stopped: the same zone, keys and order, and applied files as they were.
+
+In: a `Work` and the newest batch. Out: nothing, or the error that says what has changed and what to
+do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import JournalError
+from mirrorlib.identifiers import fold_name
+from mirrorlib.ingest.files.plan import changed_files, placed_files, seen_until
+from mirrorlib.ingest.files.table_folder import policies_of
+from mirrorlib.ingest.rows.decode import count_rows
+from mirrorlib.landing.metadata import DETECTION_NAMES
+from mirrorlib.names import WHOLE_FOLDER
+from mirrorlib.store import open_store
+from mirrorlib.store.target import settled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.options import Options
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Entry, PlannedFile
+    from mirrorlib.store import StoredFile
+
+_LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
+
+
+def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
+    """Take another zone than recorded only if it proves to be the same one, or is said to be."""
+    zone = work.source.zone
+    if entry is None or not entry.position or entry.plan.zone == zone.url:
+        return
+    if options.allow_overwrites and work.source.policies.plain is not None:
+        msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
+        step = f"Apply without --allow-overwrites, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(
+            msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+        )
+    if options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone):
+        return
+    newest = entry.plan.files[-1]
+    stored = zone.stat(f"{work.source.folder}/{newest.name}")
+    voided = entry.done is not None and entry.done.outcome == "void"
+    same_size = not voided and stored is not None and stored.size == newest.size
+    if stored is not None and same_size and count_rows(work.source, stored) == newest.rows:
+        return
+    msg = "the table was filled from another landing zone"
+    step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
+    raise JournalError(
+        msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+    )
+
+
+def _is_zone(told: str, zone: str) -> bool:
+    """Say whether a path or URL, however its user writes it, is a zone's."""
+    return told == zone or settled(open_store(told).url) == settled(zone)
+
+
+def check_keys(work: Work, entry: Entry | None) -> None:
+    """Keys cannot change once declared, but for their order; they may be declared later (landing-zone format)."""
+    if entry is None or not entry.position:
+        return
+    old, new = entry.plan.policies.keys, work.source.policies.keys
+    if old and not is_same_key(old, new):
+        msg = "the key columns changed, and the rows already there were applied by the old ones"
+        found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
+        step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(
+            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        )
+
+
+def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
+    """Say whether two keys are of the same columns, in whatever order and case."""
+    first, second = ({fold_name(key.strip()) for key in keys} for keys in (old, new))
+    return first == second
+
+
+def goes_on(work: Work, opened: Folder, options: Options) -> bool:
+    """Say whether a folder's metadata still means what the run has begun with."""
+    if opened.metadata is None:
+        return False
+    return policies_of(opened.metadata, opened.dialect, options) == work.source.policies
+
+
+def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
+    """A position means nothing in another order, nor one in partition folders without them."""
+    if entry is None or not entry.position:
+        return
+    if (entry.plan.policies.plain is None) != (work.source.policies.plain is None):
+        msg = "_metadata.json has come to a plain folder, and what is there was appended without it"
+        step = f"Remove it, or start the table over by it: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
+    lanes = entry.position.keys() - {WHOLE_FOLDER}
+    if lanes and opened.metadata is not None and not opened.metadata.partitioned:
+        msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
+        step = f"Put it back, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
+    old, new = entry.plan.policies.detection, work.source.policies.detection
+    if old != new:
+        msg = "fileDetectionStrategy changed, and what was applied is known by the old one"
+        step = f"Put the old one back, or start the table over: mirrorlib reset TARGET {work.table}"
+        found = f"{DETECTION_NAMES[new]} instead of {DETECTION_NAMES[old]}"
+        raise JournalError(
+            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        )
+
+
+def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str, ...]:
+    """Name the numbered files that are no longer what was applied from this zone."""
+    if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
+        return ()
+    changed = changed_files(opened.listing, entry.plan, entry.position)
+    return (*changed, *_replaced(work, opened, entry))
+
+
+def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
+    """Name the files that came to their places later, and are not what the plan that has applied them says."""
+    waiting = {file.name: file for file in placed_files(opened.listing, entry.plan, entry.position)}
+    batch = entry.plan.batch
+    for earlier in range(batch - 1, max(batch - _LOOKED_BACK, 0), -1):
+        if not waiting:
+            return
+        for planned in work.journal.entry(work.life, earlier).plan.files:
+            file = waiting.pop(planned.name, None)
+            if file is not None and not _is_same(file, planned):
+                yield planned.name
+
+
+def _is_same(file: StoredFile, planned: PlannedFile) -> bool:
+    """Say whether a file is the one that was planned; one that was restored with its time is."""
+    if not planned.modified:
+        return file.etag == planned.etag
+    written = file.modified.isoformat(timespec="microseconds")
+    return (file.size, written) == (planned.size, planned.modified)
+
+
+def began_again(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:
+    """Show what looks as if the source had started over, given the files that have changed; "" when nothing does.
+
+    A re-upload beside a cleaner looks the same, so the owner decides.
+    """
+    if entry is None or not changed:
+        return ""
+    lanes = opened.listing.lanes
+    firsts = [files[1].name for files in lanes.values() if 1 in files and files[1].name in changed]
+    newest = [files.get(entry.position.get(lane, 0)) for lane, files in lanes.items()]
+    continued = any(file is not None and file.name not in changed for file in newest)
+    written = opened.metadata_written
+    if continued or not firsts or written is None or written <= seen_until(entry.plan):
+        return ""
+    return (
+        f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and the newest "
+        "applied file is not there as it was: the source may have started over. If it has, start the table "
+        f"over: mirrorlib reset TARGET {work.table}"
+    )

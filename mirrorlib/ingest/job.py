@@ -1,0 +1,186 @@
+"""Gather what the tables of one call share, and say which of them it is about.
+
+In: a session, a zone, a target, options. Out: a `Job`, its tables, and for each table a `Work`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.table import find_location, open_log, refer
+from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.files.table_folder import policies_of
+from mirrorlib.ingest.work import Work
+from mirrorlib.journal.disk import Journal
+from mirrorlib.names import matches
+from mirrorlib.store import open_store
+from mirrorlib.store.target import Target, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.options import Options
+    from mirrorlib.ingest.report import Event, Observer
+    from mirrorlib.journal.entries import Life
+    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.names import TableName
+    from mirrorlib.store import PathOrUrl, Store
+
+_LOG = logging.getLogger(__name__)
+
+_STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
+_STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One call of `apply`, for all its tables."""
+
+    spark: SparkSession
+    zone: Store
+    target: Target
+    state: Store
+    options: Options
+    observe: Observer
+    stop: Callable[[], bool]
+
+
+def open_job(
+    spark: SparkSession,
+    landing_zone: PathOrUrl,
+    target: Target,
+    options: Options,
+    observe: Observer | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Job:
+    """Gather what all tables of one call share.
+
+    Raises:
+        LandingZoneError: the zone lies inside its target, or the reverse.
+
+    """
+    zone = open_store(landing_zone)
+    refuse_overlap(zone.url, target)
+    return Job(
+        spark=spark,
+        zone=zone,
+        target=target,
+        state=open_store(target.state),
+        options=options,
+        observe=observe or (_unobserved),
+        stop=stop or (lambda: False),
+    )
+
+
+def open_work(
+    job: Job, spark: SparkSession, folder: TableFolder, opened: Folder, lives: tuple[Life, ...]
+) -> Work:
+    """Gather what one table's batches need; *spark* is a session that is lent to it alone."""
+    ref = refer(job.target, folder.name)
+    if opened.metadata is None:  # callers ask `waits_for` first
+        msg = "the table has no metadata"
+        raise JournalError(msg, table=str(folder.name))
+    source = Source(
+        zone=job.zone,
+        table=str(folder.name),
+        folder=folder.path,
+        policies=policies_of(opened.metadata, opened.dialect, job.options),
+    )
+    return Work(
+        spark=spark,
+        ref=ref,
+        log=open_log(spark, ref, find_location(spark, ref)),
+        source=source,
+        journal=Journal(job.state, folder.name),
+        lives=lives,
+        state=job.state,
+        observe=job.observe,
+        allow_foreign_writes=job.options.allow_foreign_writes,
+        allow_empty=job.options.allow_empty,
+    )
+
+
+def choose_tables(
+    folders: Sequence[TableFolder], options: Options, known: Sequence[TableName] = ()
+) -> tuple[TableFolder, ...]:
+    """Keep the tables that were asked for; *known* ones may be asked for though they are gone.
+
+    Raises:
+        LandingZoneError: a pattern names no table.
+
+    """
+    names = [*known, *(folder.name for folder in folders)]
+    for pattern in options.tables:
+        if not any(matches(name, [pattern]) for name in names):
+            msg = "no table of the landing zone matches"
+            shown = ", ".join(str(folder.name) for folder in folders[:10]) or "none"
+            raise LandingZoneError(
+                msg, table=pattern, found=f"tables {shown}", next_step="Correct --table."
+            )
+    return tuple(folder for folder in folders if matches(folder.name, options.tables))
+
+
+def refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
+    """Refuse by name the tables that a catalog's schema has no room for."""
+    if target.catalog is None:
+        return tuple(folders)
+    seen = Counter(folder.name.table.lower() for folder in folders)
+    refused = []
+    for folder in folders:
+        table = folder.name.table
+        error = folder.refusal
+        if folder.unlisted:
+            pass
+        elif target.catalog in _STRICT_CATALOGS and not _STRICT_NAME.fullmatch(table):
+            msg = f"the catalog {target.catalog} takes letters, digits and _ in a table's name, nothing else"
+            step = "Rename it at the publisher, or use a path as the target."
+            error = TableNameError(msg, table=str(folder.name), next_step=step)
+        elif seen[table.lower()] > 1:
+            msg = f"another table of the landing zone is called so too, and {target.shown} has room for one"
+            step = "Apply one of them, with --table, or rename one at its publisher."
+            error = TableNameError(msg, table=str(folder.name), next_step=step)
+        refused.append(replace(folder, refusal=error))
+    return tuple(refused)
+
+
+def refuse_overlap(zone: str, target: Target) -> None:
+    """Refuse a zone inside its target or state, and the reverse.
+
+    Raises:
+        LandingZoneError: one lies inside the other.
+
+    """
+    for place in [target.state] + ([target.place] if target.catalog is None else []):
+        outer, inner = sorted((f"{settled(zone)}/", f"{settled(place)}/"), key=len)
+        if inner.startswith(outer):
+            msg = "the landing zone and the target lie one inside the other"
+            raise LandingZoneError(
+                msg, found=f"{zone} and {place}", next_step="Keep them in two folders."
+            )
+
+
+def told_error(exc: Exception, name: TableName) -> MirrorError:
+    """Give an error as reports tell it: what nobody foresaw by its class, and the first line that it, or Java, says.
+
+    Catch everything and ask here where one table's trouble is not to be its neighbours'.
+    """
+    if isinstance(exc, MirrorError):
+        return exc
+    _LOG.error("%s: failed unexpectedly", name.shown, exc_info=exc)
+    cause = getattr(exc, "java_exception", exc)  # of which Py4J tells only that it was
+    told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "no text")
+    msg = f"an unexpected {type(exc).__name__}"
+    step = "The log has the whole story; the table is tried again on the next run."
+    return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)
+
+
+def _unobserved(event: Event) -> None:
+    del event

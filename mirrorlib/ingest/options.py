@@ -1,0 +1,142 @@
+"""What a caller may ask of an apply, as one frozen value that every stage reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal, get_args
+
+from mirrorlib.ingest.files.plan import Limits
+
+InsertPolicy = Literal["append", "upsert"]
+Evolution = Literal["widen", "add", "strict"]
+Ntz = Literal["utc", "keep"]
+OnGone = Literal["keep", "drop"]
+Cleanup = Literal["move", "delete"]
+PlainFolders = Literal["wait", "append"]
+PlainEvolution = Literal["add", "rescue", "fail", "none"]
+Listing = Literal["auto", "full", "incremental"]
+BACKFILL_INTERVAL = 3600.0  # seconds
+RETENTION = 7  # days
+REWRITE_LIMIT = 1 << 30  # bytes
+SETTLE = 10.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of `apply` and `plan`, as callers give them.
+
+    Attributes:
+        tables: names or globs, a lone one as it is; empty is every table.
+        insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
+            "upsert" is marker 4.
+        evolution: how columns may change: "widen", "add" (new columns only) or "strict" (not at
+            all).
+        ntz: timestamps without zone are instants in UTC ("utc") or `timestamp_ntz` ("keep").
+        max_files: change files a batch.
+        max_bytes: bytes of change files a batch; a batch holds at least one file.
+        parallelism: tables at once; None for as many as there are cores, at most eight.
+        retry: try files again that have not changed since they damaged a plan.
+        allow_foreign_writes: go on after somebody else wrote to a table.
+        allow_empty: let a new life replace a table by no rows.
+        quiet: leave rows alone that an update would not change.
+        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
+            upsert counts only if its value there is greater than the row's.
+        moved_from: the zone's former URL, when the same zone is now elsewhere.
+        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
+            to.
+        settle: seconds that text has to lie still before it is read: without a footer, half
+            a file looks whole.
+        start_at: the number of a table's first change file, where earlier ones are gone; it means
+            nothing once a file was applied.
+        on_gone: what becomes of a Delta table whose folder is gone: "keep" or "drop".
+        cleanup: where applied files are moved to: `_ProcessedFiles` ("move") or
+            `_FilesReadyToDelete` ("delete"); None leaves them where they are.
+        retention: days after which moved files are removed; None is seven.
+        plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
+            rows to be appended, each file once ("append").
+        plain_evolution: what such a table does with a column that it lacks or a type that does not
+            fit: "add" columns, widen types as *evolution* says and rescue what does not fit;
+            "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
+        include_existing: append the files too that a plain folder has when it is first seen.
+        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
+        listing: which folders are looked at only for what has come: those of numbered files that are
+            long ("auto"), all where that can be done ("incremental"), or none ("full").
+        backfill_interval: seconds after which such a folder is listed in full all the same.
+
+    """
+
+    tables: Sequence[str] = ()
+    insert_policy: InsertPolicy = "append"
+    evolution: Evolution = "widen"
+    ntz: Ntz = "utc"
+    max_files: int | None = None
+    max_bytes: int | None = None
+    parallelism: int | None = None
+    retry: bool = False
+    allow_foreign_writes: bool = False
+    allow_empty: bool = False
+    quiet: bool = False
+    conditional_updates: bool = False
+    moved_from: str | None = None
+    rewrite_limit: int = REWRITE_LIMIT
+    settle: float = SETTLE
+    start_at: int | None = None
+    on_gone: OnGone = "keep"
+    cleanup: Cleanup | None = None
+    retention: int | None = None
+    plain_folders: PlainFolders = "wait"
+    plain_evolution: PlainEvolution = "add"
+    include_existing: bool = True
+    allow_overwrites: bool = False
+    listing: Listing = "auto"
+    backfill_interval: float = BACKFILL_INTERVAL
+
+    @property
+    def kept(self) -> timedelta:
+        """Return for how long moved files are kept."""
+        return timedelta(days=RETENTION if self.retention is None else self.retention)
+
+    @property
+    def limits(self) -> Limits:
+        """Return how much one batch may hold."""
+        return Limits(max_files=self.max_files, max_bytes=self.max_bytes)
+
+    def __post_init__(self) -> None:
+        """Take a lone name for a list of one; refuse words that would be taken for the other choice.
+
+        Raises:
+            ValueError: a limit is less than 1, a policy is not one of its words, or an option means nothing.
+
+        """
+        names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
+        object.__setattr__(self, "tables", names)  # the value is frozen from here on
+        _ = self.limits
+        for name in ("start_at", "retention", "parallelism"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                msg = f"{name} is {number}; it has to be 1 or more"
+                raise ValueError(msg)
+        if self.rewrite_limit < 0:
+            msg = f"rewrite_limit is {self.rewrite_limit}; it has to be 0 or more"
+            raise ValueError(msg)
+        if self.retention is not None and self.cleanup is None:
+            msg = f"retention is {self.retention}; it means nothing without cleanup"
+            raise ValueError(msg)
+        if not 0 <= self.backfill_interval < float("inf"):
+            msg = f"backfill_interval is {self.backfill_interval}; it has to be a number of seconds"
+            raise ValueError(msg)
+        for name, word, words in (
+            ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
+            ("evolution", self.evolution, get_args(Evolution)),
+            ("ntz", self.ntz, get_args(Ntz)),
+            ("on_gone", self.on_gone, get_args(OnGone)),
+            ("cleanup", self.cleanup, (None, *get_args(Cleanup))),
+            ("plain_folders", self.plain_folders, get_args(PlainFolders)),
+            ("plain_evolution", self.plain_evolution, get_args(PlainEvolution)),
+            ("listing", self.listing, get_args(Listing)),
+        ):
+            if word not in words:
+                msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
+                raise ValueError(msg)

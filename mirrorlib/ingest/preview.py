@@ -1,0 +1,326 @@
+"""Say what `apply` would do, and write nothing.
+
+In: the same zone, target and options. Out: `PlanReport`. Files are opened and checked as apply
+opens them, batch after batch, so what is promised here is what happens, as long as nobody publishes
+in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.sessions import lend_session
+from mirrorlib.delta.table import check_vacant, find_table
+from mirrorlib.errors import StoreError
+from mirrorlib.ingest.advance import check_emptiness, prepare_typed, untyped_part
+from mirrorlib.ingest.batch.evolve_table import refuse_others_table
+from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
+from mirrorlib.ingest.batch.pending_plan import carried_on
+from mirrorlib.ingest.files.changed_source import check_doubt
+from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.next_batch import (
+    bar_of,
+    bars_of,
+    coming_files,
+    idle_state,
+    is_batch,
+    position_of,
+)
+from mirrorlib.ingest.files.plan import position_after
+from mirrorlib.ingest.files.source_identity import (
+    began_again,
+    changed_since,
+    check_detection,
+    check_keys,
+    check_zone,
+)
+from mirrorlib.ingest.files.table_folder import open_folder, pass_over
+from mirrorlib.ingest.job import (
+    Job,
+    choose_tables,
+    open_job,
+    open_work,
+    refuse_in_catalog,
+    told_error,
+)
+from mirrorlib.ingest.lifecycle import (
+    absent_tables,
+    coming_end,
+    coming_lives,
+    known_tables,
+    list_shown,
+    warn_of_absence,
+)
+from mirrorlib.ingest.options import (
+    REWRITE_LIMIT,
+    SETTLE,
+    Cleanup,
+    Evolution,
+    InsertPolicy,
+    Ntz,
+    OnGone,
+    Options,
+    PlainEvolution,
+    PlainFolders,
+)
+from mirrorlib.ingest.report import PlannedTable, PlanReport
+from mirrorlib.ingest.warn import warnings_of
+from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
+from mirrorlib.journal.entries import Life
+from mirrorlib.store.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.ingest.batch.foreign_writes import Standing
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.files.next_batch import Bar, Next
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Entry
+    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.names import TableName
+    from mirrorlib.store import PathOrUrl
+
+_LOG = logging.getLogger(__name__)
+_UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
+
+
+def plan_zone(
+    spark: SparkSession,
+    landing_zone: PathOrUrl,
+    target: PathOrUrl,
+    *,
+    tables: Sequence[str] = (),
+    insert_policy: InsertPolicy = "append",
+    evolution: Evolution = "widen",
+    ntz: Ntz = "utc",
+    conditional_updates: bool = False,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    catalog: str | None = None,
+    state: PathOrUrl | None = None,
+    retry: bool = False,
+    allow_foreign_writes: bool = False,
+    moved_from: str | None = None,
+    rewrite_limit: int = REWRITE_LIMIT,
+    settle: float = SETTLE,
+    start_at: int | None = None,
+    plain_folders: PlainFolders = "wait",
+    plain_evolution: PlainEvolution = "add",
+    include_existing: bool = True,
+    allow_overwrites: bool = False,
+    allow_empty: bool = False,
+    quiet: bool = False,
+    on_gone: OnGone = "keep",
+    cleanup: Cleanup | None = None,
+    retention: int | None = None,
+) -> PlanReport:
+    """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
+
+    Arguments have the same meaning as for `apply`. Nothing is written. *quiet*, *cleanup* and *retention* change
+    nothing that is told: they decide what a commit holds, and what becomes of files behind it.
+
+    Raises:
+        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
+
+    """
+    options = Options(
+        tables=tables,
+        insert_policy=insert_policy,
+        evolution=evolution,
+        ntz=ntz,
+        conditional_updates=conditional_updates,
+        max_files=max_files,
+        max_bytes=max_bytes,
+        retry=retry,
+        allow_foreign_writes=allow_foreign_writes,
+        moved_from=moved_from,
+        rewrite_limit=rewrite_limit,
+        settle=settle,
+        start_at=start_at,
+        plain_folders=plain_folders,
+        plain_evolution=plain_evolution,
+        include_existing=include_existing,
+        allow_overwrites=allow_overwrites,
+        allow_empty=allow_empty,
+        quiet=quiet,
+        on_gone=on_gone,
+        cleanup=cleanup,
+        retention=retention,
+    )
+    job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
+    if (told := job.state.read(STATE_FILE)) is not None:
+        check_owner(job.state, told, job.target.owner)
+    known = known_tables(job)
+    listed = list_shown(job, known)
+    folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
+    planned = tuple(_plan_table(job, folder) for folder in folders)
+    planned += tuple(_plan_end(job, name) for name in absent_tables(job, listed, known))
+    warnings = warn_of_absence(job, listed, known)
+    return PlanReport(
+        landing_zone=job.zone.url, target=job.target.shown, tables=planned, warnings=warnings
+    )
+
+
+def _plan_end(job: Job, name: TableName) -> PlannedTable:
+    try:
+        return PlannedTable(table=name.shown, state="gone", reason=coming_end(job, name))
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        return _failed(exc, name)
+
+
+def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
+    table = folder.name.shown
+    if folder.refusal is not None:
+        return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
+    try:
+        journal = Journal(job.state, folder.name)
+        opened = open_folder(
+            job.zone, folder, History(journal, job.zone.url, planned=True), options=job.options
+        )
+        if opened.waits_for:
+            return PlannedTable(
+                table=table,
+                state="waiting",
+                reason=opened.waits_for,
+                warnings=opened.warnings_under(job.options),
+            )
+        lives = coming_lives(job, folder.name, opened, _UNBORN)
+        if not (lives[-1].uuid or lives[-1].include_existing):
+            reason = pass_over(opened).waits_for
+            return PlannedTable(table=table, state="waiting", reason=reason)
+        with lend_session(job.spark) as spark:
+            return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        return _failed(exc, folder.name)
+
+
+def _failed(exc: Exception, name: TableName) -> PlannedTable:
+    error = told_error(exc, name)
+    return PlannedTable(table=name.shown, state="failed", reason=str(error), file=error.file)
+
+
+def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
+    """Go through the batches that apply would make, each on the columns that the one before would leave."""
+    planned = PlannedTable(
+        table=work.table, state="current", warnings=opened.warnings_under(options)
+    )
+    newest = work.journal.newest(work.life) if work.life.uuid else None
+    carried = carried_on(work, newest, options)
+    entry = carried.entry
+    check_doubt(work.table, entry)
+    check_zone(work, options, entry)
+    check_keys(work, entry)
+    check_detection(work, opened, entry)
+    standing = carried.standing or stand(work, entry, read_verified(work.journal.read_status()))
+    if carried.prepared is not None:
+        _check_place(work, standing)
+        planned = _with_prepared(work, planned, standing, carried.prepared)
+        standing = replace(standing, columns=carried.prepared.growth.columns)
+    evidence = began_again(work, opened, entry, changed_since(work, opened, entry))
+    if evidence:
+        return replace(planned, state="blocked", reason=evidence)
+    return _go_on(work, opened, options, entry, standing, planned)
+
+
+def _go_on(
+    work: Work,
+    opened: Folder,
+    options: Options,
+    entry: Entry | None,
+    standing: Standing,
+    planned: PlannedTable,
+) -> PlannedTable:
+    """Go on to the batches that nobody has planned yet."""
+    position = position_of(entry)
+    bars = {} if options.retry else bars_of(entry)
+    while True:
+        coming = coming_files(work, standing, opened, position, bars, options)
+        if not coming.files:
+            return _with_end(planned, coming, bars, options)
+        try:
+            coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+        except StoreError as exc:
+            return replace(planned, state="failed", reason=str(exc), file=exc.file)
+        untyped = untyped_part(work, prepared)
+        if prepared.fault is not None:
+            bars |= bar_of(coming, prepared, prepared.fault)
+            if untyped or not is_batch(coming, prepared):
+                continue
+        if untyped:
+            if coming.barred is not None:
+                return _with_end(planned, coming, bars, options)
+            file = coming.files[0][1].name
+            return replace(planned, state="waiting", reason=untyped, file=file)
+        if not planned.batches:
+            check_emptiness(work, prepared, options, replaces=coming.replaces)
+            _check_place(work, standing)
+        planned = _with_prepared(work, planned, standing, prepared)
+        standing = replace(standing, columns=prepared.growth.columns)
+        taken = coming.files[: len(prepared.landed)]
+        position = position_after(coming.position, taken, by_time=work.source.policies.by_time)
+
+
+def _check_place(work: Work, standing: Standing) -> None:
+    """See that the table may be filled, where it is from nothing.
+
+    Raises:
+        ForeignWriteError: the table is another's.
+        LandingZoneError: the table's folder holds something else.
+
+    """
+    if standing.columns:
+        return
+    found = find_table(work.spark, work.ref)
+    if found is None:
+        check_vacant(work.ref)
+    else:
+        refuse_others_table(
+            work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes
+        )
+
+
+def _with_end(
+    planned: PlannedTable, coming: Next, bars: Mapping[str, Bar], options: Options
+) -> PlannedTable:
+    state, reason, file = idle_state(coming, bars, options)
+    state = "behind" if state == "current" and planned.batches else state
+    return replace(planned, state=state, reason=reason, file=file)
+
+
+def _with_prepared(
+    work: Work, planned: PlannedTable, standing: Standing, prepared: Prepared
+) -> PlannedTable:
+    names = [landed.file.name for landed in prepared.landed]
+    changes = (
+        prepared.growth.changes(standing.columns)
+        if standing.columns
+        else _creation(work, prepared.growth.columns)
+    )
+    warnings = (*planned.warnings, *warnings_of(prepared, work.source.policies.keys))
+    return replace(
+        _with_batch(planned, names, prepared.rows),
+        schema_changes=(*planned.schema_changes, *changes),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def _with_batch(planned: PlannedTable, names: Sequence[str], rows: int) -> PlannedTable:
+    return replace(
+        planned,
+        batches=planned.batches + 1,
+        files=planned.files + len(names),
+        rows=planned.rows + rows,
+        first_file=planned.first_file or names[0],
+        last_file=names[-1],
+    )
+
+
+def _creation(work: Work, columns: Sequence[object]) -> tuple[str, ...]:
+    verb = "creates the table" if len(work.lives) == 1 else "replaces the table"
+    return (f"{verb} with {len(columns)} columns",)

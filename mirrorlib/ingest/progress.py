@@ -1,0 +1,116 @@
+"""Keep count of one table's run: the batches it applied, what it warns about, and the state it ends in.
+
+In: outcomes as they come. Out: a `TableReport`, and the same word in the journal for `status` to
+read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.ingest.report import BatchReport, Position, State, TableReport, shown_position
+from mirrorlib.journal.entries import now
+
+if TYPE_CHECKING:
+    from mirrorlib.errors import MirrorError
+    from mirrorlib.ingest.batch.foreign_writes import Verified
+    from mirrorlib.ingest.files.incremental_listing import Listed
+    from mirrorlib.ingest.files.plan import Watched
+    from mirrorlib.journal.disk import Journal
+    from mirrorlib.journal.entries import Done, Entry, Plan
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """What is known about a table while its run goes on; the one value here that changes."""
+
+    table: str
+    zone: str
+    entry: Entry | None = None
+    batches: list[BatchReport] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    watched: Watched | None = None
+    listed: Listed | None = None
+    verified: Verified | None = None
+
+    def add(self, plan: Plan, done: Done) -> None:
+        """Count a batch that has ended; a void one applied nothing."""
+        if done.outcome == "applied":
+            self.batches.append(_batch_report(plan, done))
+
+    def warn(self, *warnings: str) -> None:
+        """Note warnings, each once."""
+        self.warnings += [warning for warning in warnings if warning not in self.warnings]
+
+    def fail(self, error: MirrorError) -> TableReport:
+        """End with something wrong."""
+        return self.end("failed", str(error), file=error.file, error=type(error).__name__)
+
+    def end(
+        self, state: State, reason: str = "", *, file: str | None = None, error: str | None = None
+    ) -> TableReport:
+        """End in a state."""
+        return TableReport(
+            table=self.table,
+            state=state,
+            reason=reason,
+            file=file,
+            error=error,
+            position=self.position,
+            version=self.version,
+            batches=tuple(self.batches),
+            warnings=tuple(self.warnings),
+        )
+
+    @property
+    def position(self) -> Position | None:
+        """Return the last applied number, per partition folder where there are any."""
+        return shown_position(self.entry.position) if self.entry else None
+
+    @property
+    def version(self) -> int | None:
+        """Return the Delta version of the newest batch that has ended."""
+        return self.entry.done.version if self.entry and self.entry.done else None
+
+
+def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
+    """Write a table's last word into the journal, unless it stands there; return since when it is so."""
+    old = journal.read_status()
+    same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
+    since = old["since"] if same and "since" in old else now()
+    done = tally.entry.done if tally.entry else None
+    word: dict[str, Any] = {
+        "table": report.table,
+        "state": report.state,
+        "reason": report.reason,
+        "file": report.file,
+        "error": report.error,
+        "since": since,
+        "zone": tally.zone,
+        "position": report.position,
+        "version": report.version,
+        "last_commit": done.finished_at if done else None,
+        "warnings": list(report.warnings),
+        "watched": asdict(tally.watched) if tally.watched else None,
+        "listing": tally.listed.to_word() if tally.listed else None,
+        "verified": asdict(tally.verified) if tally.verified else old.get("verified"),
+    }
+    if {name: value for name, value in old.items() if name != "format"} != word:
+        journal.write_status(word)
+    return str(since)
+
+
+def _batch_report(plan: Plan, done: Done) -> BatchReport:
+    rows = {name: done.rows.get(name, 0) for name in ("inserts", "updates", "deletes", "upserts")}
+    return BatchReport(
+        batch=plan.batch,
+        kind=done.kind,
+        files=len(plan.files),
+        bytes=plan.bytes,
+        first_file=plan.files[0].name,
+        last_file=plan.files[-1].name,
+        version=done.version,
+        seconds=dict(done.seconds),
+        **rows,
+    )

@@ -1,0 +1,253 @@
+"""What an apply did: values that print as a table, render in a notebook and turn into JSON.
+
+Nothing here computes; every stage of the run fills in its part. `Event` is the live side of the
+same story: it is told before and after every step, so that a host can draw progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from mirrorlib.names import WHOLE_FOLDER
+from mirrorlib.tabular import Report
+
+State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
+Position: TypeAlias = int | Mapping[str, int]
+Kind = Literal["append", "matched-only", "merge", "overwrite", "empty"]
+GONE = "Its folder is no longer in the landing zone."
+SHOWS_NOTHING = (
+    "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "
+    "If one was removed on purpose, start it over: mirrorlib reset TARGET TABLE"
+)
+EMPTY = "The landing zone shows no table."
+STOPPED: frozenset[State] = frozenset({"blocked", "failed"})
+
+
+def shown_position(position: Mapping[str, int]) -> Position | None:
+    """Return a position as it is shown: a number for a table without partition folders."""
+    if not position:
+        return None
+    return dict(position) if position.keys() - {WHOLE_FOLDER} else position[WHOLE_FOLDER]
+
+
+class _Stated(Protocol):
+    @property
+    def state(self) -> State: ...
+
+
+class StateReport(Report):
+    """A report on tables, each of which has a state."""
+
+    __slots__ = ()
+    tables: Sequence[_Stated]  # only said: a property would be taken for a field's default
+
+    @property
+    def ok(self) -> bool:
+        """Say whether no table is blocked or failed."""
+        return not any(table.state in STOPPED for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One step of one table's run, told before it starts and after it has succeeded.
+
+    Attributes:
+        table: "dbo/orders".
+        step: list, read, plan, guard, create, widen, rewrite, fence, stage, commit, void, done or
+            clean.
+        when: "before" or "after".
+        batch: the batch's number, None while there is none.
+        files: change files in the batch (for list: files that wait).
+        rows: rows in the batch.
+
+    """
+
+    table: str
+    step: str
+    when: Literal["before", "after"]
+    batch: int | None = None
+    files: int = 0
+    rows: int = 0
+
+
+Observer = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReport:
+    """One applied batch: its files, its rows by marker, the Delta version it made and the seconds of each stage."""
+
+    batch: int
+    kind: str
+    files: int
+    bytes: int
+    first_file: str
+    last_file: str
+    inserts: int
+    updates: int
+    deletes: int
+    upserts: int
+    version: int | None
+    seconds: Mapping[str, float]
+
+    @property
+    def rows(self) -> int:
+        """Return the change rows that the batch's files hold."""
+        return self.inserts + self.updates + self.deletes + self.upserts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """One table after a run.
+
+    Attributes:
+        table: "dbo/orders".
+        state: current, behind, blocked (waits for a file), failed (something is wrong), waiting (no
+            metadata or data yet), gone (its folder is no longer there).
+        reason: why it is not current and what to do, "" when it is.
+        file: the change file that it is about, None when there is none.
+        since: when the table came into this state, ISO 8601.
+        error: the error's class, None when there was none.
+        position: the last applied sequence number; one for each partition folder where there are any;
+            how many files were applied where they have no numbers.
+        version: the Delta version of the last applied batch.
+        batches: what this run applied.
+        warnings: what was repaired or left out.
+
+    """
+
+    table: str
+    state: State
+    reason: str = ""
+    file: str | None = None
+    since: str | None = None
+    error: str | None = None
+    position: Position | None = None
+    version: int | None = None
+    batches: tuple[BatchReport, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def total(self, count: str) -> int:
+        """Add up one count (`files`, `rows`, `inserts` …) over the batches of this run."""
+        return sum(getattr(batch, count) for batch in self.batches)
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds that this run spent on the table's batches."""
+        return sum(sum(batch.seconds.values()) for batch in self.batches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ApplyReport(StateReport):
+    """What one `apply` did to every table of a zone."""
+
+    landing_zone: str
+    target: str
+    tables: tuple[TableReport, ...]
+    seconds: float
+    warnings: tuple[str, ...] = ()
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of the table that the report prints as."""
+        return (
+            "table",
+            "state",
+            "files",
+            "insert",
+            "update",
+            "delete",
+            "upsert",
+            "version",
+            "seconds",
+            "rows/s",
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [_row(table) for table in self.tables]
+
+    def notes(self) -> list[str]:
+        """Return what stopped tables, then what was warned about."""
+        return notes_of(self.tables, self.warnings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTable:
+    """What `apply` would do to one table now: the next batches, rows by marker and schema changes."""
+
+    table: str
+    state: State
+    reason: str = ""
+    file: str | None = None
+    batches: int = 0
+    files: int = 0
+    rows: int = 0
+    first_file: str | None = None
+    last_file: str | None = None
+    schema_changes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanReport(StateReport):
+    """What `apply` would do; nothing was written."""
+
+    landing_zone: str
+    target: str
+    tables: tuple[PlannedTable, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns of the table that the report prints as."""
+        return ("table", "state", "batches", "files", "rows", "first file", "last file")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a table."""
+        return [
+            (
+                t.table,
+                t.state,
+                str(t.batches),
+                str(t.files),
+                f"{t.rows:,}",
+                t.first_file or "-",
+                t.last_file or "-",
+            )
+            for t in self.tables
+        ]
+
+    def notes(self) -> list[str]:
+        """Return schema changes, then what stops tables, then warnings."""
+        changes = [
+            f"{table.table}: {change}" for table in self.tables for change in table.schema_changes
+        ]
+        return changes + notes_of(self.tables, self.warnings)
+
+
+def notes_of(
+    tables: tuple[TableReport, ...] | tuple[PlannedTable, ...], warnings: tuple[str, ...]
+) -> list[str]:
+    """Say for each table why it is not current, then what it warns about, then what the zone itself does."""
+    reasons = [
+        told_reason(table.table, table.state, table.reason) for table in tables if table.reason
+    ]
+    told = [f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings]
+    empty = [] if tables or warnings else [EMPTY]
+    return [*empty, *reasons, *told, *(f"warning: {warning}" for warning in warnings)]
+
+
+def told_reason(table: str, state: str, reason: str) -> str:
+    """Say why a table is not current, naming it once."""
+    return f"{table} is {state}: {reason.removeprefix(f'{table}: ')}"
+
+
+def _row(table: TableReport) -> tuple[str, ...]:
+    rows = table.total("rows")
+    rate = f"{rows / table.seconds:,.0f}" if rows and table.seconds else "-"
+    counts = tuple(
+        f"{table.total(name):,}" for name in ("files", "inserts", "updates", "deletes", "upserts")
+    )
+    version = "-" if table.version is None else str(table.version)
+    return (table.table, table.state, *counts, version, f"{table.seconds:.1f}", rate)

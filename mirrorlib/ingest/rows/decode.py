@@ -1,0 +1,175 @@
+"""Decode change files, whatever their format: what one says of its columns, and its rows piece by piece.
+
+In: a listed file and the policies by which it is read. Out: a `FileSchema`, and tables that fit into
+memory. Nothing here asks whether the file is still the one that was listed: that is for the caller,
+after the last byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_line
+from mirrorlib.landing.delimited import iter_tables, read_header
+from mirrorlib.landing.footer import is_fixed, open_parquet, read_footer, row_bytes
+from mirrorlib.landing.given import add_given
+from mirrorlib.landing.lines import iter_line_tables, read_line_schema
+from mirrorlib.landing.plain import FILE_PATH, RESCUED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from mirrorlib.ingest.files.source import Source
+    from mirrorlib.landing.columns import FileSchema
+    from mirrorlib.landing.delimited import Dialect
+    from mirrorlib.store import StoredFile
+
+ROWS_AT_A_TIME = 1 << 17
+_ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
+_BYTES_AT_A_TIME = 64 << 20
+
+
+def open_schema(source: Source, file: StoredFile) -> FileSchema:
+    """Read what a file says about its columns: a footer, the header of delimited text, all JSON lines.
+
+    Raises:
+        ChangeFileError: the file is empty, cut short or not of its format.
+        SchemaError: a column's name or type cannot be mirrored.
+
+    """
+    ntz, table = source.policies.ntz, source.table
+    kind = source.policies.kind_of(file.name)
+    with source.zone.open_file(file.path) as handle:
+        if kind == "parquet":
+            schema = read_footer(handle, file, table=table, ntz=ntz)
+        elif kind == "lines":
+            schema = read_line_schema(handle, file, table=table)
+        else:
+            schema = read_header(handle, file, text_dialect(source), table=table, ntz=ntz)
+            if source.policies.plain is not None:
+                schema = replace(schema, undeclared=())  # there is nowhere to declare them
+    return with_partition(source, file, schema)
+
+
+def with_partition(source: Source, file: StoredFile, schema: FileSchema) -> FileSchema:
+    """Add the columns that a file's partition folders state and the file lacks.
+
+    Raises:
+        SchemaError: such a column's name cannot be mirrored, its value is not of its declared type, or a
+            plain folder has no room for a column.
+
+    """
+    if source.policies.plain is not None:
+        _check_plain(source, file, schema)
+    if not schema.rows and all(pa.types.is_null(column.type) for column in schema.columns):
+        return schema  # a publisher's first sign of life, from which no table is made (Q11)
+    policies = source.policies
+    return add_given(schema, file.name, policies.dialect, table=source.table, ntz=policies.ntz)
+
+
+def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:
+    """Refuse row markers where nobody heeds them, and the names of what is rescued."""
+    if schema.marker is not None:
+        msg = "the file has row markers, and the rows of a plain folder are all inserts"
+        step = (
+            "Write _metadata.json, so that updates and deletes are applied, or rename the column."
+        )
+        raise SchemaError(
+            msg, table=source.table, file=file.name, column=schema.marker, next_step=step
+        )
+    taken = next((name for name in (RESCUED, FILE_PATH) if schema.column(name)), None)
+    if taken is not None:
+        msg = "the column's name is reserved in a plain folder"
+        step = "Rename the column at its publisher."
+        raise SchemaError(msg, table=source.table, file=file.name, column=taken, next_step=step)
+
+
+def iter_pieces(
+    source: Source, file: StoredFile, schema: FileSchema, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
+    """Give a file's rows, or some of its columns, in pieces that fit into memory.
+
+    Raises:
+        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
+
+    """
+    kind = source.policies.kind_of(file.name)
+    with source.zone.open_file(file.path) as handle:
+        if kind == "parquet":
+            try:
+                for batch in iter_batches(handle, columns):
+                    yield pa.Table.from_batches([batch])
+            except (pa.ArrowException, OSError) as exc:
+                raise damaged(source, file, exc) from exc
+            return
+        if kind == "lines":
+            tables = iter_line_tables(handle, file, schema.own, table=source.table)
+        else:
+            tables = iter_tables(handle, file, text_dialect(source), schema.own, table=source.table)
+        for rows in tables:
+            yield rows if columns is None else rows.select(columns)
+
+
+def iter_batches(handle: BinaryIO, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Decode a Parquet file, or some of its columns, so many rows at a time as fit into memory however wide they are.
+
+    Raises:
+        pa.ArrowException, OSError: a page is damaged.
+
+    """
+    parquet = open_parquet(handle)
+    schema = parquet.schema_arrow
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    text = any(not is_fixed(kind) for kind in schema.types)
+    fitting = max(_BYTES_AT_A_TIME // max(row_bytes(schema), 1), 1)
+    most = min(ROWS_AT_A_TIME, _ROWS_OF_TEXT) if text else ROWS_AT_A_TIME
+    yield from parquet.iter_batches(batch_size=min(most, fitting), columns=columns)
+
+
+def text_dialect(source: Source) -> Dialect:
+    """Return how a table's text is written.
+
+    Raises:
+        MetadataError: nobody has said so.
+
+    """
+    if source.policies.dialect is None:  # such policies call every file Parquet
+        msg = "nobody has said how the text is written"
+        raise MetadataError(msg, table=source.table)
+    return source.policies.dialect
+
+
+def count_rows(source: Source, file: StoredFile) -> int:
+    """Count a file's rows, by its footer where it has one.
+
+    Raises:
+        ChangeFileError: it cannot be read.
+        SchemaError: a column cannot be mirrored.
+
+    """
+    schema = open_schema(source, file)
+    if schema.rows >= 0:
+        return schema.rows
+    return sum(len(rows) for rows in iter_pieces(source, file, schema))
+
+
+def decode_whole(source: Source, file: StoredFile) -> None:
+    """Decode every page of a file, or every row of a text, a piece at a time, and keep nothing.
+
+    Raises:
+        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
+
+    """
+    for _ in iter_pieces(source, file, open_schema(source, file)):
+        pass
+
+
+def damaged(source: Source, file: StoredFile, exc: Exception) -> ChangeFileError:
+    """Say that a page of a Parquet file cannot be decoded."""
+    msg = "a page of the change file is damaged"
+    return ChangeFileError(msg, table=source.table, file=file.name, found=first_line(exc))

@@ -1,0 +1,302 @@
+"""Open change files: footers, row markers, and for small batches the rows themselves.
+
+In: listed files and the table's metadata. Out: `Landed` values. Promises: a file is read from one
+open handle and its identity is compared after the last byte; every marker of every row is seen
+before anything is planned; whole columns pass through memory only for batches that fit
+`SMALL_BYTES`, else a row group at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.delta.columns import sql_type
+from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
+from mirrorlib.ingest.rows.decode import (
+    ROWS_AT_A_TIME,
+    damaged,
+    iter_batches,
+    iter_pieces,
+    open_schema,
+    text_dialect,
+    with_partition,
+)
+from mirrorlib.ingest.rows.marks import (
+    MARKER_NAMES,
+    check_columns,
+    count_marks,
+    read_marks,
+    with_line,
+)
+from mirrorlib.ingest.rows.nulls import (
+    count_missing,
+    count_nulls,
+    required_columns,
+    typed_keys,
+    untyped_keys,
+)
+from mirrorlib.landing.calendars import first_moved
+from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
+from mirrorlib.landing.values import canonical_values, first_refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import BinaryIO
+
+    from mirrorlib.ingest.files.source import Source
+    from mirrorlib.landing.columns import FileColumn
+    from mirrorlib.store import StoredFile
+
+SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
+SMALL_DECODED = 1 << 30  # of Arrow memory: dictionary pages can hold far more than their size says
+_WRITE_CORRECTED = (
+    "Write the file with Spark's datetimeRebaseModeInWrite and int96RebaseModeInWrite set to CORRECTED, "
+    "under the same name."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """A change file that was opened and found sound as far as it was read.
+
+    Attributes:
+        file: its listing.
+        schema: its footer.
+        counts: rows by marker.
+        null_keys: NULLs in its key columns, all together.
+        rows: the decoded rows; None for a large batch, whose rows Spark reads.
+        markers: the rows' markers as int8, with `rows`.
+        missing: NULLs in columns of text that are declared to have none, by column.
+
+    """
+
+    file: StoredFile
+    schema: FileSchema
+    counts: dict[int, int]
+    null_keys: int
+    rows: pa.Table | None
+    markers: pa.ChunkedArray | None
+    missing: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_landed(
+    source: Source, file: StoredFile, *, whole: bool, room: int = SMALL_DECODED
+) -> Landed:
+    """Open one change file; *whole* decodes all its rows, otherwise only its marker column is read.
+
+    A file whose rows take more than *room* bytes of memory is not kept whole, nor is one with dates that
+    only Spark can read.
+
+    Raises:
+        ChangeFileError: the file is empty, cut short, damaged, or changed while it was read.
+        FileChangedError: it was removed since it was listed.
+        MarkerError: a marker is unknown or NULL, or asks for keys that the table does not have.
+        SchemaError: a column cannot be mirrored, or a key column is missing.
+
+    """
+    read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
+    try:
+        landed = read(source, file, room if whole else -1)
+    except StoreError:
+        check_identity(source, file)  # removed since it was listed, or is the store out of reach?
+        raise
+    check_identity(source, file)
+    return landed
+
+
+def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
+    with source.zone.open_file(file.path) as handle:
+        schema = with_partition(
+            source, file, read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
+        )
+        handle.seek(0)
+        try:
+            rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
+            if rows is not None and _has_moved(schema, rows):
+                rows = None
+            markers = read_marks(source, file, schema, rows, handle)
+            counts = count_marks(markers)
+            check_columns(source, file, schema, counts, markers)
+            keys = typed_keys(source, schema)
+            pieces = [rows] if rows is not None else iter_batches(handle, keys) if keys else ()
+            nulls = sum(count_nulls(piece, keys) for piece in pieces)
+        except (pa.ArrowException, OSError) as exc:
+            raise damaged(source, file, exc) from exc
+    untyped = untyped_keys(source, schema) * schema.rows
+    return Landed(
+        file=file,
+        schema=schema,
+        counts=counts,
+        null_keys=nulls + untyped,
+        rows=rows,
+        markers=markers if rows is not None else None,
+    )
+
+
+def _read_rows(handle: BinaryIO, room: int) -> pa.Table | None:
+    """Decode a Parquet file a piece at a time; None as soon as it takes more memory than there is room for."""
+    pieces: list[pa.RecordBatch] = []
+    for piece in iter_batches(handle):
+        room -= piece.nbytes
+        if room < 0:
+            return None
+        pieces.append(piece)
+    return pa.Table.from_batches(pieces) if pieces else open_parquet(handle).read()
+
+
+def _has_moved(schema: FileSchema, rows: pa.Table) -> bool:
+    """Say whether some value is not what Arrow reads, but what Spark does."""
+    moved = [column.name for column in schema.own.columns if column.moved]
+    return any(first_moved(rows.column(name)) is not None for name in moved)
+
+
+def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
+    """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
+    schema, dialect = open_schema(source, file), text_dialect(source)
+    counts: Counter[int] = Counter()
+    missing: Counter[str] = Counter()
+    required = required_columns(source, dialect, schema)
+    kept: list[pa.Table] = []
+    marks: list[pa.ChunkedArray] = []
+    keys = typed_keys(source, schema)
+    seen = size = nulls = 0
+    for rows in iter_pieces(source, file, schema):
+        part = replace(schema, rows=len(rows))
+        try:
+            markers = read_marks(source, file, part, rows, None, first=seen)
+            found = count_marks(markers)
+            check_columns(source, file, part, found, markers, first=seen)
+        except MarkerError as exc:
+            raise with_line(source, dialect, file, schema, exc) from exc
+        counts.update(found)
+        missing.update(count_missing(rows, markers, required))
+        nulls += count_nulls(rows, keys)
+        seen, size = seen + len(rows), size + rows.nbytes
+        if size <= room:
+            kept.append(rows)
+            marks.append(markers)
+    fits = size <= room
+    chunks = [chunk for markers in marks for chunk in markers.chunks]
+    return Landed(
+        file=file,
+        schema=replace(schema, rows=seen),
+        counts={marker: counts[marker] for marker in MARKER_NAMES},
+        null_keys=nulls,
+        rows=pa.concat_tables(kept) if fits else None,
+        markers=pa.chunked_array(chunks, pa.int8()) if fits else None,
+        missing=missing,
+    )
+
+
+def check_identity(source: Source, file: StoredFile) -> None:
+    """See that a file is still the one that was listed.
+
+    Raises:
+        FileChangedError: it was replaced, removed or has grown.
+
+    """
+    seen = source.zone.stat(file.path)
+    if seen is None or seen.etag != file.etag:
+        msg = (
+            "the change file was removed"
+            if seen is None
+            else "the change file was replaced or has grown while it was read"
+        )
+        raise FileChangedError(
+            msg,
+            table=source.table,
+            file=file.name,
+            next_step="Leave it in place; the next run reads it as it is then.",
+        )
+
+
+def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+    """Give a file's rows with their markers, a piece at a time.
+
+    Raises:
+        ChangeFileError: a page is damaged.
+
+    """
+    for rows in iter_pieces(source, landed.file, landed.schema):
+        schema = replace(landed.schema, rows=len(rows))
+        yield rows, read_marks(source, landed.file, schema, rows, None)
+
+
+def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterator[pa.ChunkedArray]:
+    """Give one column's mirror values, in row order, in pieces that fit into memory.
+
+    Raises:
+        SchemaError: a timestamp is finer than a microsecond, or only Spark can read it.
+        ChangeFileError: a page is damaged.
+
+    """
+    if column.given is not None:
+        yield from _repeated(column.given, landed.schema.rows, whole=landed.rows is not None)
+        return
+    if landed.rows is not None:
+        yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
+        return
+    seen = 0
+    for rows in iter_pieces(source, landed.file, landed.schema, [column.name]):
+        yield _canonical(source, landed, column, rows.column(column.name), seen)
+        seen += len(rows)
+
+
+def _repeated(value: pa.Scalar, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray]:
+    size = max(rows if whole else ROWS_AT_A_TIME, 1)
+    for start in range(0, max(rows, 1), size):
+        count = min(size, rows - start)
+        yield pa.chunked_array([pa.repeat(value, count)])
+
+
+def can_spark_read(source: Source, landed: Landed) -> bool:
+    """Say whether Spark's own reader gives the same values for all columns of a file, and its markers."""
+    typed = [column for column in landed.schema.own.columns if not pa.types.is_null(column.type)]
+    if not typed or not all(column.native for column in typed):
+        return False
+    marker = landed.schema.marker_type
+    if marker is not None and not pa.types.is_null(marker) and not is_native(marker):
+        return False
+    with source.zone.open_file(landed.file.path) as handle:
+        return spark_decodes(handle)
+
+
+def _canonical(
+    source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
+) -> pa.ChunkedArray:
+    if column.moved and (place := first_moved(values)) is not None:
+        msg = "only Spark's own reader can tell a value of its old calendar, and the table's columns need another"
+        raise _refused(source, landed, column, start + place, msg, _WRITE_CORRECTED)
+
+    def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
+        return canonical_values(some, column.type, source.policies.ntz)
+
+    try:
+        return cast(values)
+    except pa.ArrowInvalid as exc:
+        kind = sql_type(column.type)
+        step = f"Publish values that a Delta {kind} can hold, under the same name."
+        if getattr(column.stored, "unit", "") == "ns":
+            step = "Publish whole microseconds, under the same name."
+        msg = f"a {column.stored} value has no place in a Delta {kind}"
+        row = start + (first_refused(values, cast) or 0)
+        raise _refused(source, landed, column, row, msg, step) from exc
+
+
+def _refused(
+    source: Source, landed: Landed, column: FileColumn, row: int, msg: str, step: str
+) -> SchemaError:
+    return SchemaError(
+        msg,
+        table=source.table,
+        file=landed.file.name,
+        column=column.name,
+        row=row,
+        found=str(column.stored),
+        next_step=step,
+    )

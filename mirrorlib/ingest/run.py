@@ -1,0 +1,316 @@
+"""Run: bring every table of a landing zone up to date, side by side, each for itself.
+
+In: a session, a zone, a target, options. Out: `ApplyReport`. Promise: exactly once per change file
+(see `protocol.py`); a table that cannot go on says why and stops alone; batches that were committed
+before it stopped stay.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.sessions import lend_session
+from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.advance import advance_table
+from mirrorlib.ingest.batch.foreign_writes import read_verified
+from mirrorlib.ingest.cleanup import clean_folder
+from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.source_identity import goes_on
+from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.job import (
+    Job,
+    choose_tables,
+    open_job,
+    open_work,
+    refuse_in_catalog,
+    told_error,
+)
+from mirrorlib.ingest.lifecycle import (
+    absent_tables,
+    end_life,
+    known_tables,
+    list_shown,
+    lives_of,
+    warn_of_absence,
+)
+from mirrorlib.ingest.options import (
+    BACKFILL_INTERVAL,
+    REWRITE_LIMIT,
+    SETTLE,
+    Cleanup,
+    Evolution,
+    InsertPolicy,
+    Listing,
+    Ntz,
+    OnGone,
+    Options,
+    PlainEvolution,
+    PlainFolders,
+)
+from mirrorlib.ingest.progress import Tally, record_status
+from mirrorlib.ingest.report import ApplyReport, Event, Observer, TableReport
+from mirrorlib.journal.disk import Journal, open_state
+from mirrorlib.journal.entries import now
+from mirrorlib.store import LocalStore
+from mirrorlib.store.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.names import TableName
+    from mirrorlib.store import PathOrUrl
+
+_LOG = logging.getLogger(__name__)
+_MOST_TABLES_AT_ONCE = 8
+
+
+def apply_zone(
+    spark: SparkSession,
+    landing_zone: PathOrUrl,
+    target: PathOrUrl,
+    *,
+    tables: Sequence[str] = (),
+    insert_policy: InsertPolicy = "append",
+    evolution: Evolution = "widen",
+    ntz: Ntz = "utc",
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    parallelism: int | None = None,
+    catalog: str | None = None,
+    state: PathOrUrl | None = None,
+    retry: bool = False,
+    allow_foreign_writes: bool = False,
+    allow_empty: bool = False,
+    quiet: bool = False,
+    conditional_updates: bool = False,
+    moved_from: str | None = None,
+    rewrite_limit: int = REWRITE_LIMIT,
+    settle: float = SETTLE,
+    start_at: int | None = None,
+    on_gone: OnGone = "keep",
+    cleanup: Cleanup | None = None,
+    retention: int | None = None,
+    plain_folders: PlainFolders = "wait",
+    plain_evolution: PlainEvolution = "add",
+    include_existing: bool = True,
+    allow_overwrites: bool = False,
+    listing: Listing = "auto",
+    backfill_interval: float = BACKFILL_INTERVAL,
+    observe: Observer | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> ApplyReport:
+    """Bring every table of a landing zone up to date. Exactly once per change file, whatever crashes or runs beside.
+
+    Args:
+        spark: the session; each table in flight gets a session of its own from it.
+        landing_zone: path or URL of the folder that holds the table folders.
+        target: root path or URL of the tables; with *catalog*, the schema's name.
+        tables: names or globs of the tables to apply; empty is all of them.
+        insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
+            "upsert" is marker 4.
+        evolution: how columns may change: "widen", "add" (new columns only) or "strict".
+        ntz: timestamps without zone become instants in UTC ("utc") or `timestamp_ntz` ("keep").
+        max_files: change files a batch.
+        max_bytes: bytes of change files a batch; a batch holds at least one file.
+        parallelism: tables at once; by default as many as there are cores, at most eight.
+        catalog: a Spark catalog; tables are then `catalog.target.table`.
+        state: where the journal lives; by default `target/_mirrorlib`.
+        retry: try files again that have not changed since they damaged a plan.
+        allow_foreign_writes: go on although somebody else wrote to a table.
+        allow_empty: let a reset table be replaced by no rows.
+        quiet: leave rows alone that an update would not change; the change feed shrinks.
+        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
+            upsert counts only if its value there is greater than the row's; NULL is less than all.
+        moved_from: the zone's former URL, when the same zone is now elsewhere.
+        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
+            to.
+        settle: seconds that text has to lie still before it is read.
+        start_at: the number of a table's first change file, where earlier ones are gone; it means
+            nothing once a file was applied.
+        on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
+        cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
+            or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
+        retention: days after which moved files are removed, seven by default; goes with *cleanup*.
+        plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
+            rows to be appended, each file once ("append"): Parquet, CSV with a header, JSON lines,
+            at any depth.
+        plain_evolution: what such a table does with a column that it lacks or a type that does not
+            fit: "add" columns, widen types as *evolution* says and rescue what does not fit;
+            "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
+        include_existing: append the files too that a plain folder has when it is first seen; means
+            nothing later.
+        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
+        listing: "auto" looks only for the next numbers where a folder holds more names than one page
+            of a listing; "incremental" does so in every folder, and lists files without numbers from
+            the greatest applied name on where names prove to be in the order of writing; "full" lists
+            every folder in full. What such a look passes over, the next full listing shows.
+        backfill_interval: seconds after which a folder is listed in full all the same.
+        observe: told before and after each step, from several threads.
+        stop: asked between batches; True ends the run after the commits in flight.
+
+    Returns:
+        what became of every table; a table that is blocked or failed raises nothing.
+
+    Raises:
+        LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
+        JournalError: the state folder cannot be used.
+
+    """
+    began = time.perf_counter()
+    options = Options(
+        tables=tables,
+        insert_policy=insert_policy,
+        evolution=evolution,
+        ntz=ntz,
+        max_files=max_files,
+        max_bytes=max_bytes,
+        parallelism=parallelism,
+        retry=retry,
+        allow_foreign_writes=allow_foreign_writes,
+        allow_empty=allow_empty,
+        quiet=quiet,
+        conditional_updates=conditional_updates,
+        moved_from=moved_from,
+        rewrite_limit=rewrite_limit,
+        settle=settle,
+        start_at=start_at,
+        on_gone=on_gone,
+        cleanup=cleanup,
+        retention=retention,
+        plain_folders=plain_folders,
+        plain_evolution=plain_evolution,
+        include_existing=include_existing,
+        allow_overwrites=allow_overwrites,
+        listing=listing,
+        backfill_interval=backfill_interval,
+    )
+    job = open_job(
+        spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
+    )
+    known = known_tables(job)
+    listed = list_shown(job, known)
+    folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
+    open_state(job.state, job.target.owner)
+    reports = (
+        *_apply_all(job, folders),
+        *(_end_one(job, name) for name in absent_tables(job, listed, known)),
+    )
+    seconds = round(time.perf_counter() - began, 3)
+    return ApplyReport(
+        landing_zone=job.zone.url,
+        target=job.target.shown,
+        tables=reports,
+        seconds=seconds,
+        warnings=warn_of_absence(job, listed, known),
+    )
+
+
+def _apply_all(job: Job, folders: Sequence[TableFolder]) -> tuple[TableReport, ...]:
+    at_once = job.options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
+    if at_once == 1 or len(folders) <= 1:
+        return tuple(_apply_one(job, folder) for folder in folders)
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
+        return tuple(pool.map(lambda folder: _apply_one(job, folder), folders))
+
+
+def _apply_one(job: Job, folder: TableFolder) -> TableReport:
+    """Apply one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
+    tally = Tally(table=folder.name.shown, zone=job.zone.url)
+    try:
+        report = _advance(job, folder, tally)
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        report = tally.fail(told_error(exc, folder.name))
+    _LOG.log(
+        logging.INFO if report.state == "current" else logging.WARNING,
+        "%s: %s %s",
+        report.table,
+        report.state,
+        report.reason,
+    )
+    if folder.unlisted:  # no table is called so, and none may be known by it
+        return replace(report, since=now())
+    return replace(report, since=_record(Journal(job.state, folder.name), tally, report))
+
+
+def _end_one(job: Job, name: TableName) -> TableReport:
+    """End the life of a table whose folder is gone."""
+    tally = Tally(table=name.shown, zone=job.zone.url)
+    journal = Journal(job.state, name)
+    try:
+        tally.entry = journal.newest(journal.lives()[-1])
+        done = end_life(job, name)
+        report = tally.end("gone", done) if done else tally.end("behind", "Its folder is back.")
+    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+        report = tally.fail(told_error(exc, name))
+    return replace(report, since=_record(journal, tally, report))
+
+
+def _record(journal: Journal, tally: Tally, report: TableReport) -> str:
+    try:
+        return record_status(journal, tally, report)
+    except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
+        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+        return now()
+
+
+def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
+    if folder.refusal is not None:
+        raise folder.refusal
+    table = str(folder.name)
+    job.observe(Event(table=table, step="list", when="before"))
+    journal = Journal(job.state, folder.name)
+    history = History(journal, job.zone.url)
+    look = Look(journal, job.options, read_listed(journal.read_status()), due=False)
+    opened = open_folder(job.zone, folder, history, look=look, options=job.options)
+    job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
+    tally.warn(*opened.warnings_under(job.options))
+    # A plain folder whose first files do not count has been seen only once its life has begun.
+    if opened.waits_for and not (opened.plain and not job.options.include_existing):
+        return tally.end("waiting", opened.waits_for)
+    with (
+        lock_table(job.spark, job.target, job.state, folder.name, job.stop),
+        lend_session(job.spark) as spark,
+    ):
+        lives = lives_of(job, folder.name, opened)
+        if isinstance(job.state, LocalStore):
+            job.state.delete_folder(
+                f"staged/{folder.name.segment}"
+            )  # what a killed runner left; the lock says it is gone
+        word = journal.read_status()
+        tally.verified = read_verified(word)
+        look = Look(journal, job.options, read_listed(word))
+        opened = open_folder(job.zone, folder, history, look=look, options=job.options)
+        if opened.waits_for:
+            return tally.end("waiting", opened.waits_for)
+        tally.warnings.clear()  # this listing may be full where the one before the lock was not
+        tally.warn(*opened.warnings_under(job.options))
+        work = open_work(job, spark, folder, opened, lives)
+        report = advance_table(work, folder, opened, history, look, job.options, tally, job.stop)
+        tally.listed = look.result(tally.entry)
+        _clean(work, folder, history, tally, job.options)
+        return report
+
+
+def _clean(
+    work: Work, folder: TableFolder, history: History, tally: Tally, options: Options
+) -> None:
+    """Clean up behind what was applied; a trouble with that is told, and is none of the table's."""
+    if options.cleanup is None or work.journal.lives()[-1] != work.life:
+        return
+    try:
+        opened = open_folder(work.source.zone, folder, history, options=options)
+        if goes_on(work, opened, options):
+            clean_folder(work.source.zone, folder, opened, tally.entry, options)
+    except MirrorError as exc:
+        _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)

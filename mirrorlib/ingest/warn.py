@@ -1,0 +1,99 @@
+"""Tell what a publisher may not have meant: NULLs, updates that lack columns, fewer digits than before.
+
+In: a prepared batch. Out: sentences, each once a table. Nothing here stops anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.delta.columns import find_column
+from mirrorlib.errors import first_few
+from mirrorlib.identifiers import fold_name
+from mirrorlib.ingest.rows.marks import UPDATE, UPSERT
+from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.landing.columns import FileColumn
+
+
+def warnings_of(prepared: Prepared, keys: Sequence[str]) -> tuple[str, ...]:
+    """Look at the key columns that a batch has, as *keys* names them, and at the columns of its updates."""
+    told = [
+        f"_metadata.json was repaired: the key column {key.strip()!r} is {name!r} in the files"
+        for key, name in _respelled(prepared, keys)
+    ]
+    for landed in prepared.landed:
+        if landed.null_keys:
+            told.append(
+                f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
+            )
+        if landed.missing:
+            told.append(
+                f"{landed.file.name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
+                f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
+            )
+        if landed.schema.undeclared:
+            told.append(
+                "columns that SchemaDefinition does not declare are strings: "
+                f"{first_few(landed.schema.undeclared)}"
+            )
+        extra = [c.name for c in landed.schema.columns if _is_left_out(prepared, c)]
+        if extra:
+            kept = find_column(prepared.growth.columns, RESCUED_COLUMN.name) is not None
+            what = "are rescued" if kept else "are left out"
+            told.append(f"columns that the table lacks {what}: {first_few(extra)}")
+        missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
+        if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
+            told.append(
+                "updates lack columns of the table, which become NULL in the updated rows: "
+                f"{first_few(missing)}"
+            )
+    if prepared.growth.mapped:
+        names = first_few(column.name for column in prepared.growth.mapped)
+        told.append(
+            f"column mapping is turned on for {names}; readers without it cannot read the table then"
+        )
+    narrowed = dict.fromkeys(_narrowed(prepared))
+    if narrowed:
+        told.append(
+            "columns of doubles came in single precision, in which 0.1 is another number; "
+            f"the values are applied as their file has them: {first_few(narrowed)}"
+        )
+    return tuple(dict.fromkeys(told))
+
+
+def _respelled(prepared: Prepared, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Give the keys that the first file has in another case; blanks around them are told of the metadata."""
+    for key in keys if prepared.landed else ():
+        column = prepared.landed[0].schema.key(key)
+        if column is not None and column.name.strip() != key.strip():
+            yield key, column.name
+
+
+def _narrowed(prepared: Prepared) -> Iterator[str]:
+    """Name the columns of doubles that a later file has as singles: 0.1 is not the same number in both."""
+    growth = prepared.growth
+    changed = {column.name for column in (*growth.added, *growth.widened, *growth.rewritten)}
+    double = {
+        fold_name(column.name)
+        for column in growth.columns
+        if column.type == pa.float64() and column.name not in changed
+    }
+    for landed in prepared.landed:
+        for column in landed.schema.columns:
+            if column.type == pa.float32() and fold_name(column.name) in double:
+                yield column.name
+            elif column.type == pa.float64():
+                double.add(fold_name(column.name))
+
+
+def _is_left_out(prepared: Prepared, column: FileColumn) -> bool:
+    """Say whether a column has values and no place in the table, as only a plain folder's has."""
+    typed = not pa.types.is_null(column.type)
+    return typed and find_column(prepared.growth.columns, column.name) is None

@@ -1,0 +1,121 @@
+"""What one table's batches need, gathered once: session, table, log, source, journal, lives.
+
+Every later stage takes a `Work`; none keeps anything of its own between two batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.commit.mark import Mark
+from mirrorlib.ingest.report import Event
+from mirrorlib.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delta.log import TableLog
+    from mirrorlib.delta.table import TableRef
+    from mirrorlib.ingest.files.source import Source
+    from mirrorlib.ingest.report import Observer
+    from mirrorlib.journal.disk import Journal
+    from mirrorlib.journal.entries import Life, Plan
+    from mirrorlib.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One table, everything that its batches need.
+
+    Attributes:
+        spark: a session of its own: transaction marks of MERGE are session configuration.
+        ref: the Delta table.
+        log: its commits.
+        source: where its change files lie, with the policies of new plans.
+        journal: its lives, plans and outcomes.
+        lives: all lives, the present one last.
+        state: the state folder.
+        observe: told before and after each step.
+        allow_foreign_writes: go on after somebody else's commits.
+        allow_empty: a new life may replace a table by no rows.
+
+    """
+
+    spark: SparkSession
+    ref: TableRef
+    log: TableLog
+    source: Source
+    journal: Journal
+    lives: tuple[Life, ...]
+    state: Store
+    observe: Observer
+    allow_foreign_writes: bool = False
+    allow_empty: bool = False
+
+    @property
+    def life(self) -> Life:
+        """Return the present life."""
+        return self.lives[-1]
+
+    @property
+    def table(self) -> str:
+        """Return the table as its users name it."""
+        return self.source.table
+
+    @contextlib.contextmanager
+    def step(
+        self,
+        name: str,
+        clock: dict[str, float],
+        plan: Plan | None = None,
+        files: int = 0,
+        rows: int = 0,
+    ) -> Iterator[None]:
+        """Tell the observer about a step and add its seconds to *clock*."""
+        batch = plan.batch if plan else None
+        event = Event(
+            table=self.table, step=name, when="before", batch=batch, files=files, rows=rows
+        )
+        self.observe(event)
+        began = time.perf_counter()
+        yield
+        clock[name] = round(clock.get(name, 0.0) + time.perf_counter() - began, 4)
+        self.observe(replace(event, when="after"))
+
+
+def _facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
+    """Return what a commit says of the batch that it belongs to."""
+    return {
+        "life": work.life.uuid,
+        "batch": plan.batch,
+        "attempt": plan.attempt,
+        "first": plan.files[0].name,
+        "last": plan.files[-1].name,
+        "files": len(plan.files),
+        "mirrorlib": VERSION,
+        **more,
+    }
+
+
+def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
+    """Return what makes the batch's one commit unrepeatable."""
+    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=_facts_of(work, plan, more))
+
+
+def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
+    """Return the mark of a commit that makes way for the batch's own.
+
+    Its number is one less: a void or a fence forbids both.
+    """
+    facts = _facts_of(work, plan, {**more, "batch": None})
+    return Mark(app_id=work.life.app_id, version=2 * plan.batch - 1, facts=facts)
+
+
+def source_of(work: Work, plan: Plan) -> Source:
+    """Return where a plan's files lie, with the policies that it was made by."""
+    return replace(work.source, policies=plan.policies)

@@ -1,0 +1,267 @@
+"""The journal: what a table's lives, plans and outcomes are, on disk, beside the target.
+
+In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files
+that a person can read:
+
+    journal/<table>/lives/000001.json                       one life of the table folder; its uuid
+                                                            is the Delta txn application id
+    journal/<table>/gone/000001.json                        when its folder was seen absent
+    journal/<table>/000001/<inverse>-<batch>.plan.json      what a batch is; written once
+    journal/<table>/000001/<inverse>-<batch>.done.json      how it ended; written once
+    journal/<table>/000001.applied/<inverse>-<batch>.parquet  which files were applied until then,
+                                                            where names have no numbers to tell
+    journal/<table>/000001.passed.parquet                   which files of a plain folder were there
+                                                            when the life began and do not count
+    journal/<table>/status.json                             the last word about the table, for
+                                                            people; nothing rests on it
+
+`<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans
+and outcomes are written by put-if-absent, so whoever comes second reads what the first has written.
+Protocol: design §4.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.errors import JournalError, StoreError
+from mirrorlib.journal.entries import (
+    FORMAT,
+    Done,
+    Entry,
+    Life,
+    Plan,
+    V,
+    from_json,
+    json_bytes,
+    new_attempt,
+    now,
+    to_json,
+)
+from mirrorlib.store import has_no_put_new
+
+if TYPE_CHECKING:
+    from mirrorlib.names import TableName
+    from mirrorlib.store import Store
+
+STATE_FILE = "state.json"
+_LAST = 10**12 - 1
+
+
+class Journal:
+    """One table's lives, plans and outcomes in a state folder."""
+
+    def __init__(self, state: Store, table: TableName) -> None:
+        """Take the store of the state folder; nothing is read yet."""
+        self._state = state
+        self._table = str(table)
+        self._folder = f"journal/{table.segment}"
+
+    def lives(self) -> tuple[Life, ...]:
+        """Return all lives, first to newest."""
+        listed = self._state.list_folder(f"{self._folder}/lives")
+        paths = [file.path for file in listed.files] if listed else []
+        return tuple(
+            self._value(Life, path) for path in paths if path.endswith(".json") and "/." not in path
+        )
+
+    def begin_life(
+        self,
+        why: str,
+        zone: str,
+        ordinal: int,
+        start_at: int = 1,
+        *,
+        include_existing: bool = True,
+    ) -> Life:
+        """Begin life *ordinal*, or return the one that another runner began first."""
+        life = Life(
+            ordinal=ordinal,
+            uuid=str(uuid.uuid4()),
+            why=why,
+            zone=zone,
+            started_at=now(),
+            start_at=start_at,
+            include_existing=include_existing,
+        )
+        path = f"{self._folder}/lives/{ordinal:06d}.json"
+        self._state.put_new(path, to_json(life))
+        return self._value(
+            Life, path
+        )  # never ours by belief: an answer of put-if-absent may have been lost
+
+    def write_passed(self, ordinal: int, data: bytes) -> None:
+        """Write down, before a life begins, which files it passes over; what was written first counts."""
+        self._state.put_new(self._passed(ordinal), data)
+
+    def read_passed(self, life: Life) -> bytes | None:
+        """Return what `write_passed` has written for a life."""
+        return self._state.read(self._passed(life.ordinal))
+
+    def write_gone(self, life: Life) -> None:
+        """Write down that the folder was seen absent, which ends a life."""
+        said = json_bytes({"format": FORMAT, "seen_at": now()})
+        self._state.put_new(self._gone(life), said)
+
+    def is_gone(self, life: Life) -> bool:
+        """Say whether the folder was seen absent in a life."""
+        return self._state.stat(self._gone(life)) is not None
+
+    def newest(self, life: Life) -> Entry | None:
+        """Return the newest batch of a life; None before the first plan."""
+        folder = self._batches(life)
+        names = self._state.first_names(folder, 2)
+        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), None)
+        if newest is None:
+            return None
+        stem = newest.rsplit(".", 2)[0]  # an outcome whose plan was lost must not pass unnoticed
+        done = f"{stem}.done.json"
+        return Entry(
+            plan=self._value(Plan, f"{folder}/{stem}.plan.json"),
+            done=self._value(Done, f"{folder}/{done}") if done in names else None,
+        )
+
+    def write_plan(self, life: Life, plan: Plan) -> Plan:
+        """Write a plan unless its batch has one; return the plan that counts."""
+        path = self._path(life, plan.batch, "plan")
+        self._state.put_new(path, to_json(plan))
+        return self._value(Plan, path)
+
+    def write_done(self, life: Life, batch: int, done: Done) -> Done:
+        """Write an outcome unless the batch has one; return the one that counts."""
+        path = self._path(life, batch, "done")
+        self._state.put_new(path, to_json(done))
+        return self._value(Done, path)
+
+    def entry(self, life: Life, batch: int) -> Entry:
+        """Return one batch's plan and outcome."""
+        path = self._path(life, batch, "done")
+        done = self._value(Done, path) if self._state.stat(path) else None
+        return Entry(plan=self._value(Plan, self._path(life, batch, "plan")), done=done)
+
+    def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
+        """Return the newest checkpoint of the applied files and the batch that it reaches to."""
+        folder = f"{self._batches(life)}.applied"
+        name = next(iter(self._state.first_names(folder, 1)), "")
+        batch = name.removesuffix(".parquet").rpartition("-")[2]
+        data = self._state.read(f"{folder}/{name}") if batch.isdecimal() else None
+        return None if data is None else (int(batch), data)
+
+    def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
+        """Write down all files that were applied up to a batch."""
+        path = f"{self._batches(life)}.applied/{_LAST - batch:012d}-{batch}.parquet"
+        self._state.put_new(path, data)
+
+    def read_status(self) -> dict[str, Any]:
+        """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
+        path = f"{self._folder}/status.json"
+        try:
+            return self._json(path) if self._state.stat(path) else {}
+        except JournalError:
+            return {}
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the last word about the table."""
+        self._state.put(f"{self._folder}/status.json", json_bytes({"format": FORMAT, **status}))
+
+    def _passed(self, ordinal: int) -> str:
+        return f"{self._folder}/{ordinal:06d}.passed.parquet"
+
+    def _gone(self, life: Life) -> str:
+        return f"{self._folder}/gone/{life.ordinal:06d}.json"
+
+    def _batches(self, life: Life) -> str:
+        return f"{self._folder}/{life.ordinal:06d}"
+
+    def _path(self, life: Life, batch: int, kind: str) -> str:
+        return f"{self._batches(life)}/{_LAST - batch:012d}-{batch}.{kind}.json"
+
+    def _json(self, path: str) -> dict[str, Any]:
+        return check_format(self._state.read(path), path, self._table)
+
+    def _value(self, kind: type[V], path: str) -> V:
+        value = self._json(path)
+        try:
+            return from_json(kind, value)
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            msg = "the journal lacks a value"
+            raise JournalError(msg, table=self._table, file=path, found=str(exc)) from exc
+
+
+def open_state(state: Store, owner: str | None = None) -> None:
+    """See that the state folder can be trusted: its put-if-absent must refuse a second writer. Tried once a folder.
+
+    Args:
+        state: the folder.
+        owner: the target whose journal it is; None for what is no journal. One that has none yet is its own.
+
+    Raises:
+        JournalError: the store does not keep a second writer out, or the folder is of another
+            format, or another target's.
+
+    """
+    data = state.read(STATE_FILE)
+    if data is not None:
+        said = check_owner(state, data, owner)
+        if owner is not None and said.get("target") is None:
+            state.put(STATE_FILE, json_bytes({**said, "target": owner}))
+        return
+    probe = f"probe-{new_attempt()}.json"
+    try:
+        state.put_new(probe, b"1")  # not by its answer, which may have been lost
+        kept_out = not state.put_new(probe, b"2") and state.read(probe) == b"1"
+    except StoreError as exc:
+        if not has_no_put_new(exc):
+            raise
+        kept_out = False
+    finally:
+        state.delete(probe)
+    if not kept_out:
+        msg = (
+            f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
+        )
+        raise JournalError(msg, next_step="Keep the state on another store, with --state.")
+    told = {} if owner is None else {"target": owner}
+    state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **told}))
+    check_owner(state, state.read(STATE_FILE), owner)  # another runner may have been first
+
+
+def check_owner(state: Store, data: bytes | None, owner: str | None) -> dict[str, Any]:
+    """See that a state folder, of which *data* is what it says of itself, is a target's own.
+
+    Raises:
+        JournalError: it is another target's, or of another format.
+
+    """
+    said = check_format(data, STATE_FILE)
+    if owner is None or said.get("target") in {None, owner}:
+        return said
+    msg = "the state folder is another target's, whose journal says nothing about this one"
+    step = (
+        "Name this target's own with --state. If the target is the same and was moved, write its "
+        f"place as it is now, {owner}, into the folder's state.json."
+    )
+    raise JournalError(msg, file=f"{state.url}/{STATE_FILE}", found=said["target"], next_step=step)
+
+
+def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
+    """Parse a file of the state folder.
+
+    Raises:
+        JournalError: it is missing, cannot be read, or is of another format.
+
+    """
+    try:
+        value = json.loads(data or b"")
+    except ValueError as exc:
+        msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
+        step = "Restore the file from a backup, or reset the table."
+        raise JournalError(msg, table=table, file=path, next_step=step) from exc
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        msg = "the journal is written in another format"
+        step = "Use the mirrorlib version that wrote it, or a newer one."
+        raise JournalError(msg, table=table, file=path, next_step=step)
+    return value

@@ -1,0 +1,217 @@
+"""The registry: which consumers a target has, and how far each has come, on disk, beside its tables.
+
+In: a `Store` over the state folder. Out: frozen values read from, and written as, small JSON files:
+
+    consumers/<consumer>/<table>/streams/000001.json                how it receives the table
+    consumers/<consumer>/<table>/<stream>/<inverse>-<n>.plan.json   a window: what is delivered as one
+    consumers/<consumer>/<table>/<stream>/<inverse>-<n>.done.json   it was
+    consumers/<consumer>/<table>/lease/<inverse>-<n>.json           who delivers now
+    consumers/<consumer>/<table>/status.json                        the last word, for people
+    consumers/<consumer>/<table>/forgotten.json                     how many streams there were when it was dropped
+
+`<inverse>` makes the newest sort first, so one short listing finds it. `<stream>` is random: what is left
+of a stream that was forgotten half is nobody's. Promises: streams, windows and
+outcomes are written by put-if-absent, so a crash repeats the same window, and whoever comes second
+reads what the first has written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.errors import JournalError
+from mirrorlib.journal.disk import check_format
+from mirrorlib.journal.entries import FORMAT, json_bytes, now
+from mirrorlib.journal.streams import Done, Entry, Plan, Stream, V, from_json, to_json
+from mirrorlib.names import TableName, parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mirrorlib.store import Store
+
+FOLDER = "consumers"
+LEASE = "lease"
+LAST = 10**12 - 1
+_FORGOTTEN = "forgotten.json"
+
+
+class Registry:
+    """One consumer's streams, windows and outcomes for one table."""
+
+    def __init__(self, state: Store, consumer: str, table: TableName) -> None:
+        """Take the store of the state folder; nothing is read yet."""
+        self.state = state
+        self.consumer = consumer
+        self.table = str(table)
+        self.folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
+
+    def newest_stream(self) -> Stream | None:
+        """Return the stream that counts; None when the consumer does not receive the table."""
+        names = self._streams()
+        return self._value(Stream, names[-1]) if names else None
+
+    def forgotten(self) -> int:
+        """Return how many streams there were before the consumer was dropped; 0 when it never was."""
+        told = self._forgotten()
+        count = told.get("ordinal") if told else 0
+        if isinstance(count, int):
+            return count
+        msg = "the registry lacks a value"
+        path = f"{self.folder}/{_FORGOTTEN}"
+        raise JournalError(msg, table=self.table, file=path, found="ordinal")
+
+    def forgotten_lineage(self) -> str:
+        """Return the lineage of the streams before the consumer was dropped; "" where that is not known."""
+        return str(self._forgotten().get("lineage", ""))
+
+    def _forgotten(self) -> Mapping[str, Any]:
+        path = f"{self.folder}/{_FORGOTTEN}"
+        data = self.state.read(path)
+        return {} if data is None else check_format(data, path, self.table)
+
+    @property
+    def is_registered(self) -> bool:
+        """Say whether the consumer receives the table, though nobody may be able to read how."""
+        return bool(self._streams())
+
+    def _streams(self) -> list[str]:
+        listed = self.state.list_folder(f"{self.folder}/streams")
+        files = listed.files if listed else ()
+        return [file.path for file in files if file.name.endswith(".json")]
+
+    def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
+        """Begin stream *ordinal*, or return the one that another runner began first."""
+        stream = Stream(
+            consumer=self.consumer,
+            table=self.table,
+            ordinal=ordinal,
+            uuid=str(uuid.uuid4()),
+            began_at=now(),
+            **wanted,
+        )
+        path = f"{self.folder}/streams/{ordinal:06d}.json"
+        self.state.put_new(path, to_json(stream))
+        return self._value(Stream, path)  # never ours by belief: an answer may have been lost
+
+    def newest(self, stream: Stream) -> Entry | None:
+        """Return the newest window of a stream; None before the first."""
+        folder = self._windows(stream)
+        names = self.state.first_names(folder, 2)
+        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), "")
+        if not newest:
+            return None
+        stem = newest.rsplit(".", 2)[0]  # an outcome whose window was lost must not pass unnoticed
+        done = f"{stem}.done.json"
+        return Entry(
+            plan=self._value(Plan, f"{folder}/{stem}.plan.json"),
+            done=self._value(Done, f"{folder}/{done}") if done in names else None,
+        )
+
+    def write_plan(self, stream: Stream, plan: Plan) -> Plan:
+        """Write a window unless its number has one; return the one that counts."""
+        path = self._path(stream, plan.number, "plan")
+        self.state.put_new(path, to_json(plan))
+        return self._value(Plan, path)
+
+    def write_done(self, stream: Stream, number: int, done: Done) -> Done:
+        """Write an outcome unless the window has one; return the one that counts."""
+        path = self._path(stream, number, "done")
+        self.state.put_new(path, to_json(done))
+        return self._value(Done, path)
+
+    def given_before(self, stream: Stream, number: int) -> int | None:
+        """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
+        if number == 1:
+            return 0
+        done = self._value(Done, self._path(stream, number - 1, "done"))
+        if done.given is None and done.outcome == "delivered" and done.rows != 0:
+            return number - 1
+        return done.given
+
+    def read_status(self) -> dict[str, Any]:
+        """Return the last word about the stream; empty when there is none that can be read: nothing rests on it."""
+        path = f"{self.folder}/status.json"
+        try:
+            return check_format(self.state.read(path), path) if self.state.stat(path) else {}
+        except JournalError:
+            return {}
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Replace the last word about the stream."""
+        self.state.put(f"{self.folder}/status.json", json_bytes({"format": FORMAT, **status}))
+
+    def forget_status(self) -> None:
+        """Remove the last word about the stream, which a new one has not earned."""
+        self.state.delete(f"{self.folder}/status.json")
+
+    def forget(self) -> None:
+        """Remove all but the lease; the streams go first: what is left without them is nobody's.
+
+        How many there were stays, and their lineage: receivers know by them whether a stream is a late one.
+        """
+        names = self._streams()
+        if names:  # of the name, as what it holds may be damaged
+            told: dict[str, Any] = {"format": FORMAT}
+            told["ordinal"] = int(PurePosixPath(names[-1]).stem)
+            with contextlib.suppress(JournalError):
+                told["lineage"] = self._value(Stream, names[-1]).lineage
+            self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
+        self.state.delete_folder(f"{self.folder}/streams")
+        self.forget_scratch()
+        listed = self.state.list_folder(self.folder)
+        for name in listed.folders if listed else ():
+            if name != LEASE:
+                self.state.delete_folder(f"{self.folder}/{name}")
+        self.forget_status()
+
+    @property
+    def scratch(self) -> str:
+        """Name the folder, in the state's store, of what deliveries write before it counts."""
+        return f"staged/exports/{self.folder}"
+
+    def forget_scratch(self) -> None:
+        """Remove what killed runners left there; who holds the stream may."""
+        self.state.delete_folder(self.scratch)
+
+    def forget_lease(self) -> None:
+        """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
+        self.state.delete_folder(f"{self.folder}/{LEASE}")
+
+    def _windows(self, stream: Stream) -> str:
+        return f"{self.folder}/{stream.uuid}"
+
+    def _path(self, stream: Stream, number: int, kind: str) -> str:
+        return f"{self._windows(stream)}/{LAST - number:012d}-{number}.{kind}.json"
+
+    def _value(self, kind: type[V], path: str) -> V:
+        value = check_format(self.state.read(path), path, self.table)
+        try:
+            return from_json(kind, value)
+        except (KeyError, TypeError) as exc:
+            msg = "the registry lacks a value"
+            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
+
+
+def registries(state: Store, consumer: str | None = None) -> list[Registry]:
+    """Find every stream that is registered in a state folder, or those of one consumer."""
+    if consumer is not None:
+        names = [TableName(None, consumer).segment]
+    else:
+        listed = state.list_folder(FOLDER)
+        names = list(listed.folders) if listed else []
+    found = []
+    for name in names:
+        tables = state.list_folder(f"{FOLDER}/{name}")
+        for table in tables.folders if tables else ():
+            shown = TableName.from_segment(name).table
+            found.append(Registry(state, shown, TableName.from_segment(table)))
+    return [registry for registry in found if registry.is_registered]
+
+
+def registry_of(state: Store, consumer: str, table: str) -> Registry:
+    """Return the registry of one consumer and one table, by their names."""
+    return Registry(state, consumer, parse_name(table))

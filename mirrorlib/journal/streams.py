@@ -1,0 +1,181 @@
+"""What is kept of a consumer: how it receives a table, which windows it was given, how each ended.
+
+In: nothing. Out: frozen values and their JSON, which a person can read. A value that an older
+version wrote lacks what came later, and takes its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeVar
+
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.journal.entries import FORMAT, json_bytes
+
+Start = Literal["snapshot", "now"] | int
+OnExpired = Literal["fail", "snapshot"]
+Kind = Literal["changes", "snapshot"]
+Outcome = Literal["delivered", "void"]
+
+
+def check_start(start: object) -> None:
+    """Refuse what says nothing about where to begin: a misspelt word would mean a snapshot.
+
+    Raises:
+        LandingZoneError: it is not "snapshot", "now" or a version.
+
+    """
+    words: tuple[object, ...] = ("snapshot", "now")
+    if start not in words and (isinstance(start, bool) or not isinstance(start, int)):
+        msg = 'a consumer begins with "snapshot", "now" or a version'
+        raise LandingZoneError(msg, found=repr(start)[:80], next_step="Give one of them.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One consumer's way through one table, since it was registered or rewound.
+
+    Attributes:
+        consumer: its name.
+        table: the table's name in the target.
+        ordinal: 1 when it was registered, one more after each rewind, and when it is dropped and registered again.
+        uuid: random; a receiver that knows it, and a window's number, can tell a repetition.
+        to: the receiver, without passwords.
+        mode: what the receiver makes of changes; "" where there is one way only.
+        net: windows are folded to net changes.
+        start_at: the version after which it begins; None when it begins with a snapshot.
+        table_id: the Delta table's id when it began.
+        on_expired: what happens when changes that it has not read are gone.
+        began_at: ISO 8601, UTC.
+        first_table_id: the Delta table's id when the first stream began; "" where that is *table_id*.
+
+    """
+
+    consumer: str
+    table: str
+    ordinal: int
+    uuid: str
+    to: str
+    mode: str
+    net: bool
+    start_at: int | None
+    table_id: str
+    on_expired: OnExpired
+    began_at: str
+    first_table_id: str = ""
+
+    @property
+    def lineage(self) -> str:
+        """Return what streams of one consumer and table share, and those of another target's table do not."""
+        return self.first_table_id or self.table_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One window: what is delivered as one, whole and once. Written before it is delivered, never changed.
+
+    Attributes:
+        stream: the stream's uuid.
+        number: 1 for the first.
+        attempt: random, names this plan.
+        kind: changes of the versions in (after, until], or all rows as of *until*.
+        reset: the receiver forgets what it has: changes were lost to it, and a snapshot takes their place.
+        after: the last version before it; -1 for a snapshot.
+        until: its last version.
+        until_at: when that version's file was written, ISO 8601, UTC.
+        table_id: the Delta table's id.
+        keys: the table's key columns; empty when it has none.
+        planned_at: ISO 8601, UTC.
+
+    """
+
+    stream: str
+    number: int
+    attempt: str
+    kind: Kind
+    reset: bool
+    after: int
+    until: int
+    until_at: str
+    table_id: str
+    keys: tuple[str, ...]
+    planned_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How a window ended.
+
+    Attributes:
+        outcome: delivered, or void: its changes were gone before it could be delivered.
+        rows: how many rows the receiver was given; None where a former runner's delivery was found.
+        seconds: how long that took.
+        finished_at: ISO 8601, UTC.
+        given: the number of the last window, up to this one, whose rows the receiver was given, 0 for none; None
+            where earlier versions have not written it down.
+
+    """
+
+    outcome: Outcome
+    rows: int | None
+    seconds: float
+    finished_at: str
+    given: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The newest window of a stream, and how it ended once it has."""
+
+    plan: Plan
+    done: Done | None
+
+    @property
+    def position(self) -> int:
+        """Return the last version that was delivered."""
+        delivered = self.done is not None and self.done.outcome == "delivered"
+        return self.plan.until if delivered else self.plan.after
+
+
+def position_of(stream: Stream, entry: Entry | None) -> int | None:
+    """Return the version that a stream goes on from; None when it begins with a snapshot."""
+    return stream.start_at if entry is None else entry.position
+
+
+def version_given(stream: Stream, entry: Entry | None) -> int | None:
+    """Return the last version that a stream was given; None while it has only a snapshot to come."""
+    if entry is not None and entry.plan.kind == "snapshot" and entry.position == entry.plan.after:
+        return None
+    return position_of(stream, entry)
+
+
+def table_id_of(stream: Stream, entry: Entry | None) -> str:
+    """Return the id that the Delta table had when a stream last looked at it."""
+    return stream.table_id if entry is None else entry.plan.table_id
+
+
+def snapshot_command(consumer: str) -> str:
+    """Return the command by which a consumer is given a snapshot."""
+    return f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot"
+
+
+V = TypeVar("V", Stream, Plan, Done)
+
+
+def to_json(value: Stream | Plan | Done) -> bytes:
+    """Write a value as a file of the registry."""
+    return json_bytes({"format": FORMAT, **asdict(value)})
+
+
+def from_json(kind: type[V], value: Mapping[str, Any]) -> V:
+    """Read a value back.
+
+    Raises:
+        KeyError, TypeError: the JSON is not one that `to_json` wrote.
+
+    """
+    known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
+    if kind is Plan:
+        known["keys"] = tuple(known["keys"])
+    return kind(**known)

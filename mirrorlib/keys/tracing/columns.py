@@ -1,0 +1,137 @@
+"""Follow single columns through a plan by the numbers that Spark gives them.
+
+A tag says that a column may be a key; its number says whether it really comes from the place where keys were
+declared. Tags alone could come from anywhere: a file written with them and joined has the same ones.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mirrorlib.keys.tracing.outputs import TYPE, Column, is_closed, outputs_of, selected
+from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_END = r"(?=,|\]|$)"
+_PROJECTS = frozenset({"Project", "Aggregate"})
+
+
+def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
+    """Return the columns that a declaration has made, by name: `marked` is the select of `tag_columns`.
+
+    Raises:
+        UnreadablePlanError: they cannot be told apart.
+
+    """
+    found: dict[str, Column] = {}
+    for name in names:
+        told = re.escape(name)
+        numbers = re.findall(rf"(?:\[|, ){told}#\d+{TYPE} AS {told}#(\d+){TYPE}{_END}", marked.text)
+        if len(numbers) != 1:
+            msg = "the key columns cannot be told apart in the plan"
+            raise UnreadablePlanError(msg)
+        found[name] = (name, numbers[0])
+    return found
+
+
+def marked_columns(marked: Node) -> dict[str, Column]:
+    """Return the columns of a declaration whose tags are gone, by name."""
+    pairs = re.findall(
+        rf"(?:\[|, )((.+?)#\d+{TYPE} AS \2#(\d+)){TYPE}{_END}", marked.text, re.DOTALL
+    )
+    return {name: (name, number) for _, name, number in pairs}
+
+
+def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the numbers of the columns that a plan's last select names.
+
+    Raises:
+        UnreadablePlanError: it is not the select that it has to be.
+
+    """
+    told = ", ".join(rf"{re.escape(name)}#(\d+){TYPE}" for name in names)
+    found = re.fullmatch(rf" \[{told}\]", select.text)
+    if select.operator != "Project" or found is None:
+        msg = "the columns of the plan's last select cannot be told apart"
+        raise UnreadablePlanError(msg)
+    return found.groups()
+
+
+class Followed:
+    """A declared column on its way through the plan, under all its names.
+
+    Attributes:
+        columns: every column that has its values: itself, and what it was renamed or copied to.
+        kind: its type as Spark prints it; "" where nobody has said it, and what is left of it is never claimed.
+        lost_at: the operator behind which none of them is left, None where one may be.
+
+    """
+
+    def __init__(self, column: Column, kind: str = "") -> None:
+        self.columns = {column}
+        self.kind = kind
+        self.lost_at: Node | None = None
+        self._alive = {column}
+
+    def equals(self, others: Iterable[Column]) -> None:
+        """Take in columns that a join has made equal to it."""
+        self.columns |= set(others)
+        self._alive |= set(others)
+        self.lost_at = None if self._alive else self.lost_at
+
+    def go_through(self, node: Node, above: Node | None) -> None:
+        """Take a step up the plan."""
+        if node.operator == "CTERelationRef":
+            renumbered = {new for old, new in _renumbered(node) if old in self._alive}
+            self._alive |= renumbered
+            self.columns |= renumbered
+        if node.operator not in _PROJECTS or self.lost_at is not None:
+            return
+        told = selected(node)
+        casts = above is not None and above.operator == "View"
+        copies = {
+            copy for column in self._alive for copy in _copies(told, column, self.kind, casts=casts)
+        }
+        self._alive = {column for column in self._alive if _kept(told, column)} | copies
+        self.columns |= copies
+        if not self._alive:
+            self.lost_at = node
+
+
+def _copies(told: str, column: Column, kind: str, *, casts: bool) -> list[Column]:
+    """Find what a column is renamed or copied to; a view casts its columns to the types that they have.
+
+    What its user casts stands in the same place, so only a cast to the *kind* that is known leaves values alone.
+    """
+    name, number = column
+    itself = rf"{_as_written(name)}#{number}{TYPE}"
+    if casts:
+        known = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
+        itself = rf"(?:{itself}|cast\({itself} as {known}\))"
+    return re.findall(rf"(?:^|, ){itself} AS (.*?)#(\d+){TYPE}{_END}", told, re.DOTALL)
+
+
+def _as_written(name: str) -> str:
+    """Match a column's name as Spark prints it: as whoever selects the column has written it."""
+    return f"(?i:{re.escape(name)})"
+
+
+def _kept(told: str, column: Column) -> bool:
+    """Say whether a column comes out as it is: one that a function is given, or an index, stands inside of others."""
+    name, number = column
+    found = re.finditer(rf"(?:^|, ){_as_written(name)}#{number}{TYPE}{_END}", told)
+    return any(is_closed(told[: one.start()]) for one in found)
+
+
+def _renumbered(reference: Node) -> list[tuple[Column, Column]]:
+    """Pair the columns of a common table expression with what they are where it is used, by their places.
+
+    From its second use on they have other numbers; the names say nothing, as a query may give any column any name.
+    """
+    inner, outer = (outputs_of(node) for node in (reference.children[0], reference))
+    if [name for name, _ in inner] != [name for name, _ in outer]:
+        return []
+    return list(zip(inner, outer, strict=True))

@@ -1,0 +1,99 @@
+"""Tell which columns an operator gives, in their order, by what Spark prints of it.
+
+In: a node of a plan. Out: columns, or that they cannot be told apart: a name or a literal may hold commas and
+parentheses, too, and what is not certain is nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mirrorlib.keys.tracing.plan import Node
+
+Column = tuple[str, str]  # a name, and its number
+TYPE = r"L?(?:-T\d+ms)?"  # Spark marks long integers, and a watermark's delay
+_OUTPUT = re.compile(rf"(?:.* AS )?(.+?)#(\d+){TYPE}", re.DOTALL)
+_REFERENCE = re.compile(r"\s*\d+, \w+, (?=\[)")
+_SAME_COLUMNS = frozenset(
+    {
+        "Deduplicate",
+        "Distinct",
+        "Filter",
+        "GlobalLimit",
+        "LocalLimit",
+        "Offset",
+        "RebalancePartitions",
+        "Repartition",
+        "RepartitionByExpression",
+        "ResolvedHint",
+        "Sample",
+        "Sort",
+        "SubqueryAlias",
+        "Union",
+        "WithCTE",
+    }
+)
+
+
+def outputs_of(node: Node) -> list[Column]:
+    """Return the columns that an operator gives, in their order; none where they cannot be told."""
+    while node.operator in _SAME_COLUMNS and node.children:
+        node = node.children[0]
+    told = selected(node)
+    if node.operator == "CTERelationRef":
+        told = _referred(node)
+    if not told:
+        return []
+    found = [_OUTPUT.fullmatch(part) for part in split(told, ", ")]
+    return [(one[1], one[2]) for one in found if one is not None] if all(found) else []
+
+
+def selected(node: Node) -> str:
+    """Return what a select or an aggregate gives, without what it groups by; "" where that cannot be told."""
+    text = node.text.strip()
+    if node.operator == "Aggregate":
+        grouping = _closed(text)
+        if not text.startswith(", [", grouping):
+            return ""
+        text = text[grouping + len(", ") :]
+    elif node.operator != "Project":
+        return ""
+    # A select is one list, whatever its names are; of an aggregate's two the second ends with the text.
+    whole = node.operator == "Project" or _closed(text) == len(text)
+    return text[1:-1] if whole and text.startswith("[") and text.endswith("]") else ""
+
+
+def _referred(node: Node) -> str:
+    """Return the columns of a common table expression as they are called where it is used."""
+    begin = _REFERENCE.match(node.text)
+    if begin is None:
+        return ""
+    text = node.text[begin.end() :]
+    end = _closed(text)
+    return text[1 : end - 1] if end else ""
+
+
+def _closed(text: str) -> int:
+    """Return where the bracket closes with which a text begins; 0 where it does not."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "[") - (sign == "]")
+        if depth == 0:
+            return place + 1 if place else 0
+    return 0
+
+
+def split(text: str, separator: str) -> list[str]:
+    """Take a text apart where no parenthesis is open."""
+    parts, depth, start = [], 0, 0
+    for place, sign in enumerate(text):
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth == 0 and text.startswith(separator, place):
+            parts.append(text[start:place])
+            start = place + len(separator)
+    return [*parts, text[start:]]
+
+
+def is_closed(text: str) -> bool:
+    """Say whether a text leaves no parenthesis open."""
+    return all(text.count(one) == text.count(other) for one, other in ("()", "[]", "{}"))

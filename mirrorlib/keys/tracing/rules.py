@@ -1,0 +1,140 @@
+"""Say what every operator does to keys: the rule table, as far as it goes by operators.
+
+Partition key, order of arrival and primary key are judged apart. Whatever Spark does, or may do, by a shuffle
+leaves no order of arrival: a join with a table shuffles unless Spark finds that small. What is not in these
+tables leaves no key: a new operator of Spark, a platform's own, Python, a stateful one. What happens to single
+columns is in `columns.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mirrorlib.keys.tracing.plan import Node, walk
+
+Order = Literal["arrival", "inputs", "columns", "none"]
+"""What still tells the order of a key's rows: their arrival; that, inside each input; their order columns; nothing."""
+
+ORDERS: tuple[Order, ...] = ("none", "columns", "inputs", "arrival")  # the weakest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What an operator does to the keys of the rows that go through it.
+
+    Attributes:
+        told: the operator, as users say it.
+        partition: whether the partition key outlives it.
+        primary: whether the primary key does.
+        order: how much of the order of arrival is left, at best.
+        why: the reason, a clause.
+        passes: whether any row or column of that input comes out at all.
+
+    """
+
+    told: str
+    partition: bool = True
+    primary: bool = True
+    order: Order = "arrival"
+    why: str = ""
+    passes: bool = True
+
+
+def _no_primary(told: str, why: str, order: Order = "arrival") -> Effect:
+    return Effect(told=told, primary=False, order=order, why=why)
+
+
+def _nothing(told: str, why: str) -> Effect:
+    return Effect(told=told, partition=False, primary=False, order="none", why=why)
+
+
+_SHUFFLED = "rows of a key arrive in another order"
+_FEWER = "it keeps some rows of a key and not others, perhaps not the newest"
+_STATEFUL = "it is stateful: what comes out are no longer all changes of a record"
+_MULTIPLIED = "one row becomes several"
+
+_UNARY = {
+    "Aggregate": _no_primary("aggregate", _STATEFUL, "none"),
+    "CTERelationRef": Effect(told="CTE"),
+    "CollectMetrics": Effect(told="observe"),
+    "Deduplicate": _no_primary("dropDuplicates", _STATEFUL, "columns"),
+    "DeduplicateWithinWatermark": _no_primary(
+        "dropDuplicatesWithinWatermark", _STATEFUL, "columns"
+    ),
+    "Distinct": _no_primary("distinct", _STATEFUL, "columns"),
+    "EventTimeWatermark": Effect(told="withWatermark"),
+    "Filter": Effect(told="filter"),
+    "Generate": _no_primary("explode", _MULTIPLIED),
+    "GlobalLimit": _no_primary("limit", _FEWER, "columns"),
+    "LocalLimit": _no_primary("limit", _FEWER),
+    "Offset": _no_primary("offset", _FEWER, "columns"),
+    "Project": Effect(told="select"),
+    "RebalancePartitions": Effect(told="rebalance", order="columns", why=_SHUFFLED),
+    "Repartition": Effect(told="repartition", order="columns", why=_SHUFFLED),
+    "RepartitionByExpression": Effect(told="repartition", order="columns", why=_SHUFFLED),
+    "ResolvedHint": Effect(told="hint"),
+    "Sample": _no_primary("sample", _FEWER),
+    "Sort": _no_primary("sort", "the sort's order takes the place of the arrival's", "columns"),
+    "SubqueryAlias": Effect(told="alias"),
+    "View": Effect(told="view"),
+    "Window": _no_primary("window functions", _STATEFUL, "columns"),
+    "WithCTE": Effect(told="CTE"),
+}
+_AWAY = Effect(told="", passes=False)
+_UDF = "a user-defined function may do anything: keys never go through one"
+
+
+def judge(node: Node, side: int) -> Effect:
+    """Say what an operator does to the keys of its first or a later input."""
+    if node.operator in _UNARY and len(node.children) == 1:
+        return _judge_subqueries(node, _UNARY[node.operator])
+    both = len(node.children) == 2  # noqa: PLR2004  # of a binary operator
+    if node.operator == "Join" and both:
+        return _judge_join(node, side)
+    if node.operator in {"Intersect", "Except"} and both:
+        told = "intersect" if node.operator == "Intersect" else "except"
+        return _AWAY if side else _no_primary(told, _STATEFUL, "none")
+    if node.operator == "Union":
+        why = "rows of several inputs come together, and each may mean another thing by its columns"
+        return replace(_nothing("union", why), order="inputs")
+    why = f"what it does to keys is not known (Spark calls it {node.operator})"
+    return _nothing(node.operator, why)
+
+
+def judge_functions(node: Node) -> Effect:
+    """Say what becomes of keys where an operator calls a function that is not Spark's own."""
+    return _nothing(f"function in {judge(node, 0).told}", _UDF)
+
+
+def _judge_subqueries(node: Node, effect: Effect) -> Effect:
+    """Judge an operator with the queries that it looks into, of which Spark makes joins; none of them is a stream."""
+    weaker = node.subplans and ORDERS.index(effect.order) > ORDERS.index("columns")
+    return replace(effect, order="columns") if weaker else effect
+
+
+def _judge_join(node: Node, side: int) -> Effect:
+    kind = node.text.strip().partition(",")[0]
+    told = f"join ({kind})"
+    filters = kind in {"LeftSemi", "LeftAnti"}
+    if filters and side:
+        return _AWAY
+    if all(is_streaming(child) for child in node.children):
+        return _nothing(told, "two streams are joined, and rows wait for each other")
+    if filters:
+        return Effect(told=told, order="columns", why=_SHUFFLED)
+    if kind in {"Inner", "Cross", "RightOuter" if side else "LeftOuter"}:
+        return _no_primary(told, "matches multiply rows", "columns")
+    return _nothing(told, "rows without a match get NULL for their keys")
+
+
+def keyed_twice(node: Node) -> Effect:
+    """Say what becomes of keys where two inputs have some."""
+    return _nothing(
+        judge(node, 0).told, "both of its inputs have keys, and neither is the result's"
+    )
+
+
+def is_streaming(root: Node) -> bool:
+    """Say whether rows come from a stream."""
+    return any(node.streaming or node.operator.startswith("Streaming") for node in walk(root))

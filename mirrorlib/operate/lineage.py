@@ -1,0 +1,215 @@
+"""Tell where the tables of a target come from and go to, with the keys on each way, from what lies beside them.
+
+In: a target. Out: `LineageReport`: landing zones → mirrors → derived tables → consumers. No Spark: journals,
+records of derived tables and the registry of consumers say it all, as of each table's last run. Derived tables and
+their sources that lie in other targets are followed there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from mirrorlib.derived.record import read_records
+from mirrorlib.derived.sources import CONSUMER, MODE
+from mirrorlib.errors import MirrorError, TableNameError
+from mirrorlib.feed.mirror import table_address
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.registry import registries
+from mirrorlib.names import TableName, parse_name
+from mirrorlib.store import open_store
+from mirrorlib.store.target import STATE_FOLDER, Target
+from mirrorlib.tabular import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.store import PathOrUrl, Store
+
+Kind = Literal["apply", "derive", "export"]
+_ORDER: tuple[Kind, ...] = ("apply", "derive", "export")
+_DEPTH = 3  # folders from a target down to a table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A way that rows take.
+
+    Attributes:
+        kind: apply (a zone to its mirror), derive (a table to one that is made of it), export (to a consumer).
+        source: a zone's URL or a table's address.
+        target: a table's address, or a receiver's URL.
+        name: of the mirror's table, the derived table, or the consumer.
+        keys: key columns at its end; for an export, by which it goes.
+        primary: whether they are a primary key there.
+        lost: what was lost on the way, where and why.
+        how: how a derived table was brought up to date last; the mode of an export.
+
+    """
+
+    kind: Kind
+    source: str
+    target: str
+    name: str
+    keys: tuple[str, ...]
+    primary: bool = False
+    lost: tuple[str, ...] = ()
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LineageReport(Report):
+    """Where the tables of a target come from and go to."""
+
+    target: str
+    edges: tuple[Edge, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say that it was told."""
+        return True
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("from", "by", "to", "keys")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a way; what lies below the target is told from there."""
+        return [
+            (
+                self._shown(edge.source),
+                f"{edge.kind} {edge.name}",
+                self._shown(edge.target),
+                f"{', '.join(edge.keys) or 'none'}{' (primary)' if edge.primary else ''}",
+            )
+            for edge in self.edges
+        ]
+
+    def notes(self) -> list[str]:
+        """Say where keys were lost."""
+        none = [] if self.edges else ["Nothing is known of the tables there."]
+        lost = [f"{edge.name}: {text}." for edge in self.edges for text in edge.lost]
+        return [*none, *dict.fromkeys(lost)]
+
+    def _shown(self, address: str) -> str:
+        return address.removeprefix(f"{self.target}/")
+
+
+def lineage(
+    target: PathOrUrl, *, catalog: str | None = None, state: PathOrUrl | None = None
+) -> LineageReport:
+    """Tell where the tables of a target come from and go to, and which keys they have on the way.
+
+    Args:
+        target: as for `apply` and `export`; the path of one table, too.
+        catalog: as for `export`.
+        state: as for `export`.
+
+    Raises:
+        StoreError: the target cannot be listed.
+
+    """
+    place = Target.of(target, catalog=catalog, state=state)
+    waiting, seen, edges = [place], set[str](), list[Edge]()
+    if catalog is None and state is None:
+        waiting += _above(place.place)
+    while waiting:
+        here = waiting.pop(0)
+        if here.state in seen:
+            continue
+        seen.add(here.state)
+        store = open_store(here.state)
+        found = [*_mirrors(here, store), *_derived(store), *_exports(here, store)]
+        edges += found
+        ends = [end for e in found if e.kind == "derive" for end in (e.source, e.target)]
+        waiting += [above for end in dict.fromkeys(ends) for above in _above(end)]
+    return LineageReport(target=place.shown, edges=tuple(_sorted(edges)))
+
+
+def _above(address: str) -> list[Target]:
+    """Return the targets that a table may belong to, where they have a state."""
+    if "/" not in address:
+        return []
+    scheme, separator, path = address.rpartition("://")
+    steps = path.split("/")
+    found = []
+    for depth in range(1, min(_DEPTH + 1, len(steps))):
+        root = f"{scheme}{separator}{'/'.join(steps[:-depth]) or '/'}"
+        with contextlib.suppress(MirrorError):
+            if open_store(root).list_folder(STATE_FOLDER) is not None:
+                found.append(Target.of(root, catalog=None, state=None))
+    return found
+
+
+def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
+    listed = state.list_folder("journal")
+    for segment in listed.folders if listed else ():
+        with contextlib.suppress(TableNameError):  # somebody else's folder
+            name = TableName.from_segment(segment)
+            journal = Journal(state, name)
+            entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
+            if entry is not None:
+                yield Edge(
+                    kind="apply",
+                    source=entry.plan.zone,
+                    target=table_address(place, name),
+                    name=str(name),
+                    keys=entry.plan.policies.keys,
+                    primary=bool(entry.plan.policies.keys)
+                    and entry.plan.policies.insert_policy == "upsert",
+                )
+
+
+def _derived(state: Store) -> Iterator[Edge]:
+    for told in read_records(state):
+        keys: dict[str, Any] = told["keys"]
+        lost = tuple(
+            f"{one['operator']} lost the {one['lost']}: {one['why']}" for one in told["losses"]
+        )
+        for source in told["sources"]:
+            yield Edge(
+                kind="derive",
+                source=source["address"],
+                target=told["address"],
+                name=told["name"],
+                keys=tuple(keys["partition"]),
+                primary=bool(keys["primary"]),
+                lost=lost,
+                how=told["how"],
+            )
+
+
+def _exports(place: Target, state: Store) -> Iterator[Edge]:
+    """Give the consumers of a target's tables; a derived table elsewhere is one as well."""
+    for registry in registries(state):
+        stream = registry.newest_stream()
+        if stream is None:
+            continue
+        entry = registry.newest(stream)
+        derived = registry.consumer.startswith(CONSUMER)
+        yield Edge(
+            kind="derive" if derived else "export",
+            source=table_address(place, parse_name(registry.table)),
+            target=stream.to,
+            name=registry.consumer.removeprefix(CONSUMER),
+            keys=entry.plan.keys if entry is not None else (),
+            how=stream.mode,
+        )
+
+
+def _sorted(edges: list[Edge]) -> list[Edge]:
+    """Put ways in the order of the data's; a derived table that tells of itself is told once."""
+    told: dict[tuple[str, str, str, str], Edge] = {}
+    for edge in edges:
+        way = (edge.kind, edge.source, edge.target, edge.name)
+        if way not in told or told[way].how == MODE:
+            told[way] = edge
+    left = sorted(told.values(), key=lambda e: (_ORDER.index(e.kind), e.source, e.target, e.name))
+    found: list[Edge] = []
+    while left:
+        ends = {edge.target for edge in left if edge.kind != "export"}
+        free = [edge for edge in left if edge.source not in ends] or left
+        found.append(free[0])
+        left.remove(free[0])
+    return found

@@ -1,0 +1,1 @@
+"""Where it runs: sessions, notebooks, OneLake, connectors, and the demo."""

@@ -1,0 +1,298 @@
+"""Show the whole way on real data: publish, apply, change a little, read the change feed.
+
+In: a folder to work in. Out: a landing zone and Delta tables in it, and a story on standard output.
+The data is one monthly update of HM Land Registry's price paid register (see
+`examples/uk-price-paid`), written as a publisher writes it: metadata first, every change file under
+a name that readers ignore and then renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.errors import LandingZoneError, MirrorError
+from mirrorlib.ingest.run import apply_zone
+from mirrorlib.names import sequence_name
+from mirrorlib.platform.session import local_spark
+from mirrorlib.platform.show import show_progress, show_report
+from mirrorlib.tabular import Tabular
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Row, SparkSession
+
+    from mirrorlib.ingest.report import ApplyReport
+
+KEY = "transaction_id"
+TABLE_FOLDER = "land_registry.schema/price_paid"
+TABLE = "land_registry/price_paid"
+ROWS_AFTER_ALL = 92_481
+
+_DATA = Path("uk-price-paid", "pp-monthly-update.csv.zip")
+_OURS = ".mirrorlib-demo"
+_MARKER = "__rowMarker__"
+_MARKERS = {"A": 0, "C": 1, "D": 2}
+_COLUMNS = (
+    KEY, "price", "date_of_transfer", "postcode", "property_type", "new_build", "tenure", "house",
+    "flat", "street", "locality", "town", "district", "county", "category", "record_status",
+)  # fmt: skip
+_INITIAL_ROWS, _INITIAL_FILES, _CHANGE_FILES = 60_000, 4, 6
+_SHOWN = ("_change_type", "postcode", "street", "price")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRows(Tabular):
+    """Rows of a change feed, to be shown."""
+
+    found: Sequence[Row]
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return _SHOWN
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the rows as text."""
+        return [tuple(_cell(row[name]) for name in _SHOWN) for row in self.found]
+
+
+def run_demo(folder: str | Path) -> None:
+    """Publish real data in *folder*, apply it, change a few rows, apply those; tell what happened.
+
+    A folder that an earlier demo made is begun anew; any other that is not empty is refused.
+
+    Raises:
+        MirrorError: the folder is in use, Spark cannot be started, or the result is not what it has
+            to be.
+
+    """
+    began = time.perf_counter()
+    zone, target = _begin(Path(folder))
+    data = read_price_paid(find_data())
+    additions, changes = split(data)
+    published = publish_all(zone, additions, changes)
+    _say(
+        f"Published {data.num_rows:,} rows of HM Land Registry's price paid register "
+        f"as {published} change files:",
+        f"  {zone / TABLE_FOLDER}",
+        f"  {_INITIAL_FILES} files of additions without markers, "
+        f"then {_CHANGE_FILES} of additions, changes and deletions with them.",
+        "",
+        "Starting Spark … (the very first time it downloads Delta's jars, about 90 MB)",
+    )
+    spark = local_spark()
+    _apply(spark, zone, target)
+    _check_rows(spark, target)
+    more = some_changes(additions)
+    publish_file(zone / TABLE_FOLDER, published + 1, more)
+    _say(
+        "",
+        f"Published {more.num_rows} more changes, made up for this demo: "
+        "3 corrected prices, 1 deletion, 1 new sale.",
+        "",
+    )
+    report = _apply(spark, zone, target)
+    _say("", "The change feed of that commit, before and after each change:", "")
+    show_report(FeedRows(read_feed_rows(spark, target, report)))
+    _say(*_what_next(Path(folder), zone, target, time.perf_counter() - began))
+
+
+def find_data() -> Path:
+    """Find the demo's data: inside an installed wheel, or in a clone.
+
+    Raises:
+        LandingZoneError: it is in neither.
+
+    """
+    here = Path(__file__).parent
+    for folder in (here / "_examples", here.parent / "examples"):
+        if (folder / _DATA).exists():
+            return folder / _DATA
+    msg = f"the demo's data, {_DATA}, is not installed"
+    raise LandingZoneError(msg, next_step="Install mirrorlib again, or run the demo in a clone.")
+
+
+def read_price_paid(path: Path) -> pa.Table:
+    """Read the zipped CSV file: prices as numbers, dates as dates, empty text as NULL."""
+    import pyarrow as pa  # only the demo and the readers need it
+    from pyarrow import csv
+
+    types = dict.fromkeys(_COLUMNS, pa.string()) | {
+        "price": pa.int64(),
+        "date_of_transfer": pa.timestamp("s"),
+    }
+    with (
+        zipfile.ZipFile(path) as archive,
+        archive.open("pp-monthly-update-new-version.csv") as file,
+    ):
+        data = csv.read_csv(
+            file,
+            read_options=csv.ReadOptions(column_names=_COLUMNS),
+            convert_options=csv.ConvertOptions(
+                column_types=types,
+                timestamp_parsers=["%Y-%m-%d %H:%M"],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+    place = data.schema.get_field_index("date_of_transfer")
+    return data.set_column(place, "date_of_transfer", data.column(place).cast(pa.date32()))
+
+
+def publish_all(zone: Path, additions: pa.Table, changes: pa.Table) -> int:
+    """Publish metadata, the initial load and the changes; return how many files that are."""
+    folder = zone / TABLE_FOLDER
+    folder.mkdir(parents=True)
+    _publish(folder, "_metadata.json", json.dumps({"keyColumns": [KEY]}).encode())
+    parts = [*_cut(additions, _INITIAL_FILES), *_cut(changes, _CHANGE_FILES)]
+    for number, part in enumerate(parts, start=1):
+        publish_file(folder, number, part)
+    return len(parts)
+
+
+def publish_file(folder: Path, number: int, rows: pa.Table) -> None:
+    """Publish one change file under its sequence number."""
+    import pyarrow as pa  # only the demo and the readers need it
+    from pyarrow import parquet
+
+    sink = pa.BufferOutputStream()
+    parquet.write_table(rows, sink, compression="zstd")
+    _publish(folder, sequence_name(number), sink.getvalue().to_pybytes())
+
+
+def some_changes(rows: pa.Table) -> pa.Table:
+    """Make up changes of the first rows: three corrected prices, one deletion, one new sale."""
+    corrected: list[Mapping[str, Any]] = [
+        row | {"price": row["price"] + 5_000, _MARKER: 1} for row in rows.slice(0, 3).to_pylist()
+    ]
+    deleted = [{KEY: rows.column(KEY)[3].as_py(), _MARKER: 2}]
+    model = rows.slice(4, 1).to_pylist()[0]
+    sold = [model | {KEY: "{00000000-0000-0000-0000-000000000001}", "price": 1_000_000, _MARKER: 0}]
+    return type(rows).from_pylist([*corrected, *deleted, *sold], schema=_with_marker(rows.schema))
+
+
+def read_feed_rows(spark: SparkSession, target: Path, report: ApplyReport) -> list[Row]:
+    """Read what the report's last commit did, from Delta's change feed."""
+    version = str(report.tables[0].version)
+    feed = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", version)
+        .option("endingVersion", version)
+        .load(str(target / TABLE))
+    )
+    return feed.orderBy(KEY, feed["_change_type"].desc()).select(*_SHOWN).collect()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _begin(folder: Path) -> tuple[Path, Path]:
+    """Make an empty landing zone and an empty target."""
+    if folder.exists() and not (folder / _OURS).exists() and any(folder.iterdir()):
+        msg = f"the folder {folder} is not empty, and no earlier demo made it"
+        raise LandingZoneError(msg, next_step="Name another with --folder PATH.")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _OURS).touch()
+    zone, target = folder.resolve() / "landing", folder.resolve() / "tables"
+    for place in (zone, target):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+    return zone, target
+
+
+def split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Split the register into an initial load without markers and the changes with them."""
+    import pyarrow as pa  # only the demo and the readers need it
+    import pyarrow.compute as pc
+
+    added = pc.equal(data["record_status"], "A")
+    first = pc.and_(added, pc.less_equal(pc.cumulative_sum(added.cast(pa.int32())), _INITIAL_ROWS))
+    changes = data.filter(pc.invert(first))
+    markers = pa.array(
+        [_MARKERS[status] for status in changes["record_status"].to_pylist()], pa.int32()
+    )
+    return (
+        data.filter(first).drop_columns(["record_status"]),
+        changes.drop_columns(["record_status"]).append_column(_MARKER, markers),
+    )
+
+
+def _with_marker(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa  # only the demo and the readers need it
+
+    return schema.append(pa.field(_MARKER, pa.int32()))
+
+
+def _cut(rows: pa.Table, parts: int) -> list[pa.Table]:
+    size = -(-rows.num_rows // parts)
+    return [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+
+
+def _publish(folder: Path, name: str, content: bytes) -> None:
+    """Write under a name that readers ignore, then rename: nobody ever sees half a file."""
+    hidden = folder / f"_{name}.temp"
+    hidden.write_bytes(content)
+    hidden.replace(folder / name)
+
+
+def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:
+    with show_progress() as observe:
+        report = apply_zone(spark, str(zone), str(target), observe=observe)
+    show_report(report)
+    if not report.ok:
+        msg = "the demo's table could not be applied"
+        raise MirrorError(msg, table=TABLE, next_step=report.tables[0].reason)
+    return report
+
+
+def _check_rows(spark: SparkSession, target: Path) -> None:
+    rows = spark.read.format("delta").load(str(target / TABLE)).count()
+    if rows != ROWS_AFTER_ALL:
+        msg = f"the table has {rows:,} rows, not {ROWS_AFTER_ALL:,}"
+        raise MirrorError(msg, table=TABLE, next_step="Please report this.")
+    _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
+
+
+def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[str, ...]:
+    command = _command()
+    landing, tables = (_short(place) for place in (zone, target))
+    return (
+        "",
+        f"All of it took {seconds:.0f} s. The tables are plain Delta: {_short(target / TABLE)}",
+        "Try next:",
+        f"  {command} status {tables}",
+        f"  {command} plan {landing} {tables}",
+        f"  {command} apply {landing} {tables}",
+        "      (applies nothing: every change file has its effect once)",
+        f"  {command} apply {landing} {tables} --watch 5",
+        "      (then publish files of your own; Ctrl-C ends it)",
+        f"  rm -r {_short(folder.resolve())}",
+    )
+
+
+def _command() -> str:
+    """Say how this command line is called from where the user stands."""
+    command = Path(sys.executable).with_name("mirrorlib")
+    found = shutil.which("mirrorlib")
+    return "mirrorlib" if found and Path(found).resolve() == command.resolve() else _short(command)
+
+
+def _short(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()

@@ -1,0 +1,310 @@
+"""Let one notebook run on Databricks, on Fabric, under papermill and by hand.
+
+In: the notebook's own names, `globals()`. Out: its parameters as the library takes them, a session,
+and at its end a failed run where a table was stopped. Databricks hands parameters over as widgets,
+which are text; Fabric and papermill put a cell with values behind the one that is tagged `parameters`.
+A widget counts for more than what the cell says.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NewType,
+    NoReturn,
+    Protocol,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+)
+
+from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
+from mirrorlib.platform.onelake import onelake_address
+from mirrorlib.platform.session import local_spark
+from mirrorlib.store import lend_azure_token
+from mirrorlib.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.tabular import Report
+
+Host = Literal["databricks", "fabric", "local"]
+Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`
+Place = NewType("Place", str)  # one of several places; names of tables are never taken for some
+_FLAGS = {"true": True, "false": False}
+_LONGEST = 200  # characters of a wrong value that are shown
+_EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
+
+
+class _Utilities(Protocol):
+    """What `dbutils` and `notebookutils` are asked for."""
+
+    notebook: Any
+    widgets: Any
+    credentials: Any
+    runtime: Any
+
+
+def host_of(names: Mapping[str, object]) -> Host:
+    """Say where the notebook runs."""
+    if "dbutils" in names:
+        return "databricks"
+    return "local" if _fabric(names) is None else "fabric"
+
+
+def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]:
+    """Read the notebook's parameters, each as the kind that is asked for; nothing is guessed.
+
+    From here on OneLake is opened, on Fabric, with the token of whoever runs the notebook.
+
+    Args:
+        names: the notebook's `globals()`.
+        kinds: each parameter's type: `str` has to be given, `str | None` is None when it is empty,
+            `int`, `float` and `bool` may be numbers and flags or their text, `Literal[…]` is one of
+            its words, `list[str]` is a JSON list, one bare name, or empty, `list[Place]` the same
+            of places, one at least, and `dict[str, list[str]]` a JSON mapping of tables to lists.
+
+    Raises:
+        ParameterError: one is missing or cannot be read so; it is named with what is expected.
+
+    Example:
+        >>> given = {"target": "/data", "max_files": "7", "tables": '["dbo/*"]'}
+        >>> resolve(given, target=str, max_files=int | None, tables=list[str])
+        {'target': '/data', 'max_files': 7, 'tables': ['dbo/*']}
+
+    """
+    missing = [name for name in kinds if name not in names]
+    if missing:
+        msg = "the cell that is tagged parameters does not set it"
+        raise ParameterError(msg, next_step=_named(missing))
+    utilities = names.get("dbutils")
+    said = {name: _said(utilities, name, names[name]) for name in kinds}
+    found = {name: _read(name, value, kinds[name]) for name, value in said.items()}
+    if utilities is not None:
+        return found
+    fabric = _fabric(names)
+    _borrow_token(fabric)
+    return _placed(found, kinds, fabric)
+
+
+def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSession:
+    """Return the platform's session, or start one on this machine that reaches what the parameters name."""
+    several = (value if isinstance(value, list) else [value] for value in given.values())
+    places = [place for values in several for place in values if isinstance(place, str)]
+    spark: SparkSession = names.get("spark") or local_spark(stores=places)
+    # A cluster may keep an older wheel of the same name: whoever looks at a run sees what it ran on.
+    sys.stdout.write(f"mirrorlib {VERSION}, Spark {spark.version}, {host_of(names)}\n")
+    return spark
+
+
+def require_local(names: Mapping[str, object]) -> None:
+    """Refuse a platform, for a notebook whose files are on the disk of the machine that it runs on.
+
+    Raises:
+        ComputeError: the notebook runs on a platform, whose workers do not see that disk.
+
+    """
+    if (host := host_of(names)) != "local":
+        msg = "this notebook keeps its files on the disk of one machine, where its Spark has to be too"
+        step = "Run it on a machine of your own: docs/notebooks.md says how. The other notebooks run here."
+        raise ComputeError(msg, found=host, next_step=step)
+
+
+def finish(names: Mapping[str, Any], report: Report) -> None:
+    """End the notebook with its report as its value, or fail it. Call it in the last cell, alone.
+
+    Raises:
+        StoppedError: the report is not well; it was shown by the cell before.
+
+    """
+    check(report)
+    told = json.dumps(report.to_dict(), ensure_ascii=False, default=str)
+    value = told if len(told) <= _EXIT_LIMIT else json.dumps({"ok": True})
+    utilities = names.get("dbutils") or _fabric(names)
+    if utilities is None:
+        sys.stdout.write("The run is well.\n")
+        return
+    utilities.notebook.exit(value)
+
+
+def check(report: Report) -> None:
+    """Raise what a report that is not well comes to, for hosts that look at nothing else.
+
+    Raises:
+        StoppedError: the report is not well.
+
+    """
+    if report.ok:
+        return
+    msg = "the run is not well"
+    raise StoppedError(msg, found=first_few(report.notes()) or "no table is well")
+
+
+def _fabric(names: Mapping[str, Any]) -> _Utilities | None:
+    """Return Fabric's utilities, which it sets in a notebook and lets be imported elsewhere."""
+    found: _Utilities | None = names.get("notebookutils")
+    if found is None and importlib.util.find_spec("notebookutils") is not None:
+        found = importlib.import_module("notebookutils")
+    return found
+
+
+def _placed(
+    given: dict[str, Any], kinds: Mapping[str, Kind], utilities: _Utilities | None
+) -> dict[str, Any]:
+    """Make OneLake's addresses of places in the default lakehouse, on Fabric."""
+    if utilities is None or not given:
+        return given
+    about = utilities.runtime.context
+    for name, value in given.items():
+        if isinstance(value, str):
+            given[name] = onelake_address(about, name, value)
+        elif kinds[name] == list[Place]:
+            given[name] = [onelake_address(about, name, place) for place in value]
+    return given
+
+
+def _borrow_token(utilities: _Utilities | None) -> None:
+    """Let OneLake be opened as whoever runs the notebook, unless the environment says as whom."""
+    known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")
+    if utilities is not None and not any(name.startswith(known) for name in os.environ):
+        lend_azure_token(lambda: str(utilities.credentials.getToken("storage")))
+
+
+def _said(utilities: _Utilities | None, name: str, default: object) -> object:
+    """Ask Databricks' widget for its value; it is made with the cell's when there is none."""
+    if utilities is None:
+        return default
+    utilities.widgets.text(name, default if isinstance(default, str) else _text(default))
+    return utilities.widgets.get(name)
+
+
+def _text(value: object) -> str:
+    """Write a value as a widget holds it."""
+    return "" if value is None else json.dumps(value)
+
+
+def _read(name: str, value: object, kind: Kind) -> object:
+    """Read one value."""
+    if isinstance(value, str):
+        value = value.strip()
+    words = get_args(kind)
+    origin: object = get_origin(kind)
+    if origin in (UnionType, Union):  # Python has two, one of them for what holds a Literal
+        return _first_that_reads(name, value, words)
+    if kind == list[str]:
+        return _list(name, value)
+    if kind == list[Place]:
+        return _list(name, value) or _none_at_all(name, value)
+    if origin is dict:
+        return _mapping(name, value)
+    return _one_of(name, value, words) if words else _READERS[kind](name, value)
+
+
+def _first_that_reads(name: str, value: object, kinds: Sequence[Kind]) -> object:
+    """Read a value as the first kind that it can be; what it could be is said where it is none."""
+    if value in (None, "") and type(None) in kinds:
+        return None
+    wrong = []
+    for kind in kinds:
+        if kind is not type(None):
+            try:
+                return _read(name, value, kind)
+            except ParameterError as exc:
+                wrong.append(exc.reason.partition(" has to be ")[2])
+    raise _wrong(name, value, " or ".join(wrong))
+
+
+def _string(name: str, value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise _wrong(name, value, "a text that is not empty")
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
+        return int(value)
+    raise _wrong(name, value, "a whole number")
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
+        return float(value)
+    raise _wrong(name, value, "a number")
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _FLAGS:
+        return _FLAGS[value.lower()]
+    raise _wrong(name, value, "true or false")
+
+
+def _one_of(name: str, value: object, words: Sequence[str]) -> str:
+    if isinstance(value, str) and value in words:
+        return value
+    raise _wrong(name, value, f"one of {', '.join(words)}")
+
+
+def _list(name: str, value: object) -> list[str]:
+    """Read JSON, one bare name, or nothing."""
+    if value in (None, ""):
+        return []
+    if isinstance(value, str) and not value.startswith(("[", "{")):
+        return [value]
+    expected = 'a JSON list of texts, such as ["dbo/orders", "dbo/items"], or one name'
+    found = _json(name, value, expected)
+    if isinstance(found, (list, tuple)) and all(isinstance(one, str) and one for one in found):
+        return list(found)
+    raise _wrong(name, value, expected)
+
+
+def _mapping(name: str, value: object) -> dict[str, list[str]]:
+    """Read JSON: a list of texts for each table."""
+    expected = 'a JSON mapping of tables to lists, such as {"dbo/orders": ["id"]}'
+    found = _json(name, value, expected)
+    if isinstance(found, dict) and all(isinstance(one, list) and one for one in found.values()):
+        return {str(table): _list(name, one) for table, one in found.items()}
+    raise _wrong(name, value, expected)
+
+
+def _json(name: str, value: object, expected: str) -> object:
+    """Read JSON where a value is text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError as exc:
+        raise _wrong(name, value, expected) from exc
+
+
+def _none_at_all(name: str, value: object) -> NoReturn:
+    raise _wrong(name, value, "at least one place: a JSON list of them, or one")
+
+
+_READERS = {str: _string, int: _whole, float: _number, bool: _flag}
+
+
+def _wrong(name: str, value: object, expected: str) -> ParameterError:
+    msg = f"the parameter {name} has to be {expected}"
+    found = f"{type(value).__name__} {ascii(value)[:_LONGEST]}"
+    return ParameterError(msg, found=found)
+
+
+def _named(missing: Sequence[str]) -> str:
+    return f"Add {first_few(missing)} to that cell, or take the notebook as it came."

@@ -1,0 +1,269 @@
+"""Build a local Spark session with Delta: the only place in the package that builds one.
+
+In: a few numbers and confs. Out: a session on this machine, in UTC, with Delta, that says nothing
+on the console. Clusters and notebooks bring a session of their own; everything else takes it as its
+first argument.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import LandingZoneError, LocalSparkError
+from mirrorlib.extras import how_to_install
+from mirrorlib.platform.connectors import connectors_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+NO_CONF: Mapping[str, str] = MappingProxyType({})
+
+_SESSION_CATALOG = "spark_catalog"
+_LASTING_CATALOG = "Give a path as the target, without --catalog, or run it where a platform brings such a session."
+_PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
+_INSTALL_JAVA = (
+    f"Install Java {OLDEST_JAVA} or newer "
+    "(Debian, Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
+    "and set JAVA_HOME when it is not on the PATH."
+)
+
+
+def local_spark(
+    app_name: str = "mirrorlib",
+    *,
+    cores: int | None = None,
+    memory: str = "2g",
+    conf: Mapping[str, str] = NO_CONF,
+    stores: Sequence[str] = (),
+) -> SparkSession:
+    """Start, or give back, a local Spark session that reads and writes Delta tables.
+
+    The first start on a machine downloads Delta's jars (about 90 MB) from Maven Central and keeps
+    them.
+
+    Args:
+        app_name: The application's name.
+        cores: How many cores it may use; all of this machine's by default.
+        memory: The heap of its one Java process.
+        conf: More Spark confs; they win over the ones chosen here.
+        stores: URLs that it has to reach, such as `s3://bucket`: Spark's connectors for them come along,
+            half a gigabyte the first time.
+
+    Raises:
+        LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
+    """
+    _require_packages()
+    _require_java()
+    from delta import configure_spark_with_delta_pip  # an extra
+    from pyspark.errors import PySparkRuntimeError  # an extra
+    from pyspark.sql import SparkSession  # an extra
+
+    cores = cores or os.cpu_count() or 1
+    builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
+    reach = connectors_for(*stores)
+    for key, value in {**_confs(cores, memory), **reach.conf, **conf}.items():
+        builder = builder.config(key, value)
+    with _java_output() as said:
+        try:
+            return configure_spark_with_delta_pip(builder, list(reach.packages)).getOrCreate()
+        except PySparkRuntimeError as exc:
+            msg = "Java started, but Spark did not"
+            raise LocalSparkError(msg, next_step=_last_words(said)) from exc
+
+
+def platform_spark() -> SparkSession | None:
+    """Return the session of the platform that this process was started by, None on a machine of one's own.
+
+    A Databricks task has its runtime's variable, a Spark application a gateway, and a client of Spark
+    Connect the address of its server.
+    """
+    if not any(os.environ.get(name) for name in _PLATFORMS):
+        return None
+    from pyspark.sql import SparkSession  # an extra, which a platform brings
+
+    return SparkSession.builder.getOrCreate()
+
+
+def has_spark() -> bool:
+    """Say whether this process has a session already, which it brought or a caller has made."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession  # an extra
+
+    return SparkSession.getActiveSession() is not None
+
+
+def refuse_passing_catalog(spark: SparkSession, catalog: str) -> None:
+    """See that a catalog outlives a session that ends with its process.
+
+    Raises:
+        LandingZoneError: the session's own one is in memory, or it has none of that name.
+
+    """
+    if catalog.lower() == _SESSION_CATALOG:
+        lasts = spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory"
+        msg = "the Spark that is started on this machine keeps its catalog in memory, and forgets it when it ends"
+    else:
+        lasts = spark.conf.get(f"spark.sql.catalog.{catalog}", None) is not None
+        msg = "the Spark that is started on this machine has no catalog of this name"
+    if not lasts:
+        raise LandingZoneError(msg, found=f"--catalog {catalog}", next_step=_LASTING_CATALOG)
+
+
+def _confs(cores: int, memory: str) -> dict[str, str]:
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": memory,
+        # Nothing outside this machine has any business with it, and odd host names cannot break it.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Otherwise `${env:HOME}` in a name would be replaced inside SQL, quoted or not.
+        "spark.sql.variable.substitute": "false",
+        # Delta's log files need no checksum files beside them, for each of which Hadoop forks a chmod.
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+        # Delta's usual way to its log forks a readlink for every path it renames: a quarter of a small
+        # commit. This one keeps the same promise, and neither keeps two processes apart: that is our lock's.
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Every failure comes back as an exception; logging it as well would print it three times.
+        "spark.log.level": "FATAL",
+        # Spark's default of 200 and Delta's of 50 are for clusters: on one machine they are all
+        # overhead.
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # VACUUM lists a table's folders by so many tasks; Spark's 10,000 take two cores 40 seconds.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(2, cores)),
+        # Of Spark's default of 100 compiled queries a large merge takes most: with another one in between,
+        # Java would begin to compile it anew each time.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Delta keeps the state of every table it has seen for an hour, up to 10,000 of them: more than
+        # a small heap holds when a zone has a thousand tables.
+        "spark.databricks.delta.delta.log.cacheSize": "100",
+    }
+
+
+def _require_packages() -> None:
+    missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
+    if missing:
+        msg = f"the Python package {' and '.join(missing)} is not installed"
+        raise LocalSparkError(msg, next_step=how_to_install("local"))
+
+
+def _require_java() -> None:
+    """Refuse a missing or too old Java before Spark does so in a page of text."""
+    version = java_version()
+    if version is None:
+        msg = "there is no Java on this machine"
+        raise LocalSparkError(msg, next_step=_INSTALL_JAVA)
+    if version < OLDEST_JAVA:
+        msg = "the Java on this machine is too old"
+        raise LocalSparkError(msg, found=f"Java {version}", next_step=_INSTALL_JAVA)
+
+
+def java_version() -> int | None:
+    """Tell the major version of the Java that Spark would start: 17; None when there is none."""
+    java = _java_command()
+    if java is None:
+        return None
+    try:
+        said = subprocess.run(  # noqa: S603  # Spark runs the same command
+            [java, "-version"], capture_output=True, text=True, check=False
+        )  # Spark runs the same
+    except OSError:
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Java 8 calls itself 1.8
+    return int(found[1]) if found else None
+
+
+def _java_command() -> str | None:
+    """Find Java where spark-submit looks for it."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        command = Path(home) / "bin" / "java"
+        return str(command) if command.exists() else None
+    return shutil.which("java")
+
+
+@contextmanager
+def _java_output() -> Iterator[list[bytes]]:
+    """Keep what Java says while it starts off the console; pass on what it says later.
+
+    The Java process inherits our standard output and error for life. So both are a pipe while it is
+    started, and a thread reads the pipe: into the list that this yields until the block ends, from
+    then on to the real standard error. Never to standard output: that is the program's own.
+    """
+    said: list[bytes] = []
+    started = threading.Event()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    reals = os.dup(1), os.dup(2)
+    reading, writing = os.pipe()
+
+    def pump() -> None:
+        with os.fdopen(reading, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(65536):
+                if started.is_set():
+                    os.write(reals[1], chunk)
+                else:
+                    said.append(chunk)
+        for real in reals:
+            os.close(real)
+
+    for place in (1, 2):
+        os.dup2(writing, place)
+    os.close(writing)
+    threading.Thread(target=pump, name="java-output", daemon=True).start()
+    try:
+        with _utf8_file_names():
+            yield said
+    finally:
+        for place, real in enumerate(reals, start=1):
+            os.dup2(real, place)
+        started.set()
+
+
+@contextmanager
+def _utf8_file_names() -> Iterator[None]:
+    """Let a Java process started inside write file names as UTF-8.
+
+    Under LC_ALL=C it would write `?` for `é`.
+    """
+    before = os.environ.get("LC_ALL")
+    if before not in {"C", "POSIX"}:
+        yield
+        return
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        os.environ["LC_ALL"] = before
+
+
+def _last_words(said: list[bytes]) -> str:
+    """Give the lines of Java's start that tell why it failed."""
+    lines = b"".join(said).decode(errors="replace").splitlines()
+    telling = [
+        line.strip()
+        for line in lines
+        if re.search(r"(?i)error|exception|unresolved|not found|unable", line)
+    ]
+    return (
+        "It said: "
+        + (" | ".join(line.rstrip(".") for line in telling[:5]) or "nothing")
+        + ". Delta's jars come from Maven Central: is it in reach?"
+    )

@@ -1,0 +1,259 @@
+"""`mirrorlib publish`: files in, change files out, exit codes and JSON as everywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlib.cli.main import main
+from mirrorlib.store import LocalStore
+from publishing import batch, batches, rows_of, visible
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> list[str]:
+    """Write three Parquet files of rows."""
+    paths = [tmp_path / f"{name}.parquet" for name in "abc"]
+    for path in paths:
+        pq.write_table(batch(path.stem), path)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> str:
+    """Name a zone that does not exist yet."""
+    return str(tmp_path / "zone")
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Read what was printed as JSON."""
+    return json.loads(capsys.readouterr().out)
+
+
+def test_each_file_becomes_a_change_file(
+    zone: str, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the order of the command line; a table tells what there is now."""
+    assert 0 == main(["publish", zone, "dbo/orders", *rows, "--keys", "id"])
+
+    assert ["a", "b", "c"] == batches(LocalStore(Path(zone)))
+    out = capsys.readouterr().out
+    assert f"{3:020d}.parquet" in out
+    assert out.startswith("table ")
+
+
+def test_files_published_again_under_their_id_are_there_once(
+    zone: str, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a crash: the same command."""
+    command = ["publish", zone, "dbo/orders", *rows, "--keys", "id", "--batch-id", "x", "--json"]
+    for command_again in (command, command):
+        assert 0 == main(command_again)
+    text = capsys.readouterr().out
+    report = json.loads(text[text.rindex("\n{\n") :])
+
+    assert ["a", "b", "c"] == batches(LocalStore(Path(zone)))
+    assert [True] * 3 == [
+        file["repeated"] for done in report["published"] for file in done["files"]
+    ]
+    assert 0 == main(["publish", zone, "dbo/orders", rows[0]])
+    assert ["a", "b", "c", "a"] == batches(LocalStore(Path(zone)))
+    assert "was there already" not in capsys.readouterr().out
+
+
+def test_every_option_reaches_the_zone(
+    zone: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CSV in, CSV out, markers from a column, partitions, a source."""
+    path = tmp_path / "in.csv"
+    path.write_text("id,region,op\n1,eu,0\n2,us,4\n")
+    options = [
+        "--keys",
+        "id, region",
+        "--marker",
+        "op",
+        "--format",
+        "csv",
+        "--partition-by",
+        "region",
+    ]
+    options += ["--upsert-default", "--source", "SQL", "--json"]
+
+    assert 0 == main(["publish", zone, "t", str(path), *options])
+
+    report = said(capsys)
+    assert (True, 2) == (report["ok"], report["published"][0]["rows"])
+    store = LocalStore(Path(zone))
+    metadata = json.loads(store.read("t/_metadata.json") or b"")
+    assert ["id", "region"] == metadata["keyColumns"]
+    assert metadata["isUpsertDefaultRowMarker"] is True
+    assert b"SQL" in (store.read("_partnerEvents.json") or b"")
+    assert {f"{1:020d}.csv": b'"id","region","__rowMarker__"\n2,"us",4\n'} == visible(
+        store, "t/region=us"
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [("--partition-by", "batch"), ("--format", "csv"), ("--upsert-default",)]
+)
+def test_what_is_published_passes_the_strict_check(
+    zone: str, rows: list[str], options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Our own zones are as they have to be, whatever they are declared to be."""
+    assert 0 == main(["publish", zone, "dbo/orders", *rows, "--keys", "id", *options])
+
+    assert 0 == main(["check", zone, "--strict"]), capsys.readouterr().out
+
+
+def test_a_marker_for_all_rows_and_names_by_time(zone: str, rows: list[str]) -> None:
+    """A number is a marker, not a column."""
+    assert 0 == main(
+        ["publish", zone, "t", rows[0], "--keys", "id", "--marker", "4", "--time-ordered"]
+    )
+
+    (name, data), *more = visible(LocalStore(Path(zone)), "t").items()
+    assert [] == more
+    assert 36 == len(name.removesuffix(".parquet"))
+    assert [4, 4] == [row["__rowMarker__"] for row in rows_of(data)]
+
+
+def test_bad_input_is_exit_1_and_publishes_nothing(
+    zone: str, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is JSON for machines, and one line for people."""
+    assert 1 == main(["publish", zone, "t", rows[0], "--keys", "nothing", "--json"])
+
+    streams = capsys.readouterr()
+    error = json.loads(streams.out)
+    assert (False, "SchemaError", "nothing") == (error["ok"], error["error"], error["column"])
+    assert streams.err.startswith(
+        "mirrorlib: t: a.parquet, column nothing: the data has no such column."
+    )
+    assert not Path(zone).exists()
+
+
+def test_what_was_published_before_an_error_is_told(
+    zone: str, rows: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first file is there, the second is bad, the third is not tried."""
+    bad = tmp_path / "bad.parquet"
+    pq.write_table(pa.table({"id": ["x"], "batch": ["x"]}), bad)
+    files = [rows[0], str(bad), rows[1]]
+
+    assert 1 == main(["publish", zone, "dbo/orders", *files, "--keys", "id", "--json"])
+
+    report = said(capsys)
+    assert ["a"] == batches(LocalStore(Path(zone)))
+    assert (False, 1, "SchemaError") == (
+        report["ok"],
+        len(report["published"]),
+        report["error"]["error"],
+    )
+    assert 1 == main(["publish", zone, "dbo/orders", *files])
+    assert "The rest is not published: dbo/orders" in capsys.readouterr().out
+    assert 0 == main(["publish", zone, "dbo/orders", str(bad), "--force"])
+
+
+def test_files_published_again_after_the_bad_one_is_repaired_are_there_once(
+    zone: str, rows: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without an id, as the help says; the same command after it has returned is another one."""
+    bad = tmp_path / "bad.parquet"
+    bad.write_bytes(b"PAR1")
+
+    assert 1 == main(["publish", zone, "dbo/orders", rows[0], str(bad), rows[2], "--keys", "id"])
+    assert "those that are there are not published twice" in capsys.readouterr().out
+    assert 0 == main(["publish", zone, "dbo/orders", *rows])
+    assert 1 == capsys.readouterr().out.count("was there already")
+    assert ["a", "b", "c"] == batches(LocalStore(Path(zone)))
+
+    assert 0 == main(["publish", zone, "dbo/orders", *rows])
+    assert ["a", "b", "c"] * 2 == batches(LocalStore(Path(zone)))
+
+
+def test_equal_files_of_one_command_are_published_each(zone: str, rows: list[str]) -> None:
+    """The second is no repetition of the first; a command of the first alone is another one."""
+    assert 0 == main(["publish", zone, "dbo/orders", rows[0], rows[0], rows[1], "--keys", "id"])
+    assert 0 == main(["publish", zone, "dbo/orders", rows[0]])
+
+    assert ["a", "a", "b", "a"] == batches(LocalStore(Path(zone)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("zone",),
+        ("zone", "t"),
+        ("zone", "t", __file__, "--format", "xml"),
+        ("zone", "t", __file__, "--marker"),
+        ("zone", "t", __file__, "--marker", "7"),
+        ("zone", "t", __file__, "--keys", "id,v,ID"),
+        ("zone", "t", __file__, "--partition-by", "v,v"),
+    ],
+)
+def test_wrong_usage_is_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the usage on standard error, the argument's own fault behind it, and before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["publish", *arguments])
+
+    assert 2 == left.value.code
+    told = capsys.readouterr().err
+    assert "usage: mirrorlib publish" in told
+    assert len(arguments) < 4 or arguments[3].strip("-") in told.splitlines()[-1]
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_missing_file_is_2_and_none_is_published(
+    zone: str, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when those before it are there."""
+    assert 2 == main(["publish", zone, "t", *rows, "no such file.csv", "--json"])
+
+    streams = capsys.readouterr()
+    assert "no such file.csv: the file to publish is not there" in streams.err
+    assert "no such file.csv" == json.loads(streams.out)["file"]
+    assert not Path(zone).exists()
+
+
+def test_it_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every option with a word to it."""
+    with pytest.raises(SystemExit) as left:
+        main(["publish", "--help"])
+
+    assert 0 == left.value.code
+    text = capsys.readouterr().out
+    options = (
+        "--keys",
+        "--marker",
+        "--format",
+        "--partition-by",
+        "--batch-id",
+        "--force",
+        "--json",
+    )
+    assert all(option in text for option in options)
+
+
+def test_it_needs_no_spark(zone: str, rows: list[str]) -> None:
+    """Neither pyspark nor databricks-sdk is imported, in a process of its own."""
+    program = (
+        "import sys; from mirrorlib.cli.main import main; "
+        f"code = main(['publish', {zone!r}, 't', {rows[0]!r}]); "
+        "sys.exit(code or any(name in sys.modules for name in ('pyspark', 'delta', 'databricks')))"
+    )
+
+    assert 0 == subprocess.run([sys.executable, "-c", program], check=False).returncode

@@ -1,0 +1,783 @@
+"""Consumers: windows without a gap and each once, whatever stops the runner, and what becomes of lost history."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import mirrorlib
+from feeds import forget_rows
+from mirrorlib.delivery.sink import comes_after
+from mirrorlib.errors import JournalError, TableBusyError
+from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.streams import Stream
+from mirrorlib.names import parse_name
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.delivery.report import StreamReport
+    from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.ingest.report import Event
+
+
+class Kept:
+    """A receiver that keeps every window as a file; it can tell what it has, or not."""
+
+    def __init__(self, folder: Path, *, tells: bool = True) -> None:
+        self.folder, self.tells = folder, tells
+        folder.mkdir(exist_ok=True)
+        self.calls = 0
+
+    def position(self, stream: Stream) -> int:
+        """Find the last file of a stream."""
+        files = self.folder.glob(f"{stream.uuid}-*") if self.tells else ()
+        return max((int(file.name.rpartition("-")[2]) for file in files), default=0)
+
+    def deliver(self, delivery: Delivery) -> int:
+        """Write one file, whole."""
+        self.calls += 1
+        rows = [list(row) for row in delivery.frame.drop("_commit_timestamp").collect()]
+        plan = delivery.plan
+        said = {"rows": rows, "kind": plan.kind, "reset": plan.reset, "keys": plan.keys}
+        said |= {"after": plan.after, "until": plan.until, "attempt": plan.attempt}
+        part = self.folder / f"part-{plan.stream}"  # tables are delivered side by side
+        part.write_text(json.dumps(said))
+        part.rename(self.folder / f"{plan.stream}-{plan.number:05d}")
+        return len(rows)
+
+    def windows(self) -> list[dict[str, Any]]:
+        """Give what was received, in order of writing."""
+        files = sorted(self.folder.iterdir(), key=lambda file: (file.stat().st_mtime_ns, file.name))
+        return [json.loads(file.read_text()) for file in files]
+
+
+class Source:
+    """A target with one table, `orders`, that SQL changes."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.root = spark, root
+        self.target = str(root / "target")
+        self.table = f"delta.`{self.target}/orders`"
+        self.sink = Kept(root / "received")
+
+    def make(self) -> Source:
+        """Make the table, of four versions."""
+        feed = "'delta.enableChangeDataFeed' = 'true', 'delta.checkpointInterval' = '1'"
+        self.run(
+            f"CREATE TABLE {self.table} (id INT, v STRING) USING delta TBLPROPERTIES ({feed})",
+            "INSERT INTO {t} VALUES (1, 'a'), (2, 'b')",
+            "UPDATE {t} SET v = 'c' WHERE id = 1",
+            "DELETE FROM {t} WHERE id = 2",
+        )
+        return self
+
+    def copy(self, root: Path) -> Source:
+        """Give a table of its own that has come as far: making one takes seconds."""
+        shutil.copytree(self.target, root / "target")
+        return Source(self.spark, root)
+
+    def run(self, *statements: str) -> None:
+        """Run SQL, a commit each."""
+        for statement in statements:
+            self.spark.sql(statement.format(t=self.table))
+
+    def export(self, **options: Any) -> StreamReport:
+        """Deliver once."""
+        told = {"consumer": "lake", "to": self.sink, "keys": {"orders": ["id"]}, **options}
+        report = mirrorlib.export(self.spark, self.target, **told)
+        return report.tables[0]
+
+    @property
+    def registry(self) -> Registry:
+        """The consumer's."""
+        return Registry(open_store(f"{self.target}/_mirrorlib"), "lake", parse_name("orders"))
+
+    def status(self) -> Any:
+        """Say how the consumer stands."""
+        return mirrorlib.consumers(self.target).streams[0]
+
+    def lose(self, *versions: int) -> None:
+        """Remove versions from the log."""
+        for version in versions:
+            Path(self.target, "orders", "_delta_log", f"{version:020d}.json").unlink()
+
+
+@pytest.fixture(scope="module")
+def _template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
+    return Source(spark, tmp_path_factory.mktemp("template")).make()
+
+
+@pytest.fixture
+def source(_template: Source, tmp_path: Path) -> Source:
+    """Give a table of four versions."""
+    return _template.copy(tmp_path)
+
+
+def feed_rows(source: Source, after: int) -> Counter[tuple[Any, ...]]:
+    """Read the feed itself."""
+    frame = mirrorlib.read_feed(source.spark, f"{source.target}/orders", after=after)
+    return Counter(tuple(row) for row in frame.drop("_commit_timestamp").collect())
+
+
+def test_a_snapshot_comes_first_then_windows_without_a_gap(source: Source) -> None:
+    """All rows, then every change since, in windows as large as is asked for."""
+    first = source.export()
+    assert (first.state, first.windows, first.position, first.rows) == ("current", 1, 3, 1)
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "OPTIMIZE {t}", "UPDATE {t} SET v = 'e'")
+    mirror = source.export(max_versions=2)
+    again = source.export()
+    assert (mirror.windows, mirror.position) == (2, mirror.newest)
+    assert (again.windows, again.state) == (0, "current")
+    windows = source.sink.windows()
+    assert [(w["kind"], w["after"], w["until"]) for w in windows] == [
+        ("snapshot", -1, 3),
+        ("changes", 3, 5),
+        ("changes", 5, mirror.newest),
+    ]
+    assert windows[0]["rows"] == [[1, "c", "insert", 3]]
+    assert windows[0]["keys"] == ["id"]
+    delivered = Counter(tuple(row) for window in windows[1:] for row in window["rows"])
+    assert delivered == feed_rows(source, 3)
+
+
+def test_a_consumer_begins_where_it_says(source: Source) -> None:
+    """With what comes, or after a version; one that cannot be read registers nobody."""
+    now = source.export(consumer="now", start="now", to=Kept(source.root / "now"))
+    one = Kept(source.root / "one")
+    report = source.export(consumer="one", start=1, to=one)
+    assert (now.windows, now.position) == (0, 3)
+    assert (report.rows, one.windows()[0]["after"]) == (3, 1)
+    report = source.export(consumer="keys", keys=["no"], to=Kept(source.root / "keys"))
+    assert (report.state, "the key is no column" in report.reason) == ("failed", True)
+    assert source.export(consumer="keys", to=Kept(source.root / "keys")).state == "current"
+    report = source.export(consumer="none", start=9, to=Kept(source.root / "none"))
+    assert report.state == "failed"
+    assert "beyond the newest version" in report.reason
+    assert {s.consumer for s in mirrorlib.consumers(source.target).streams} == {
+        "keys",
+        "now",
+        "one",
+    }
+
+
+class StoppedError(BaseException):
+    """What no handler catches: the runner is gone."""
+
+
+@pytest.mark.thorough("True")
+@pytest.mark.parametrize("tells", [True, False])
+def test_whatever_stops_the_runner_the_same_window_is_delivered_again(
+    source: Source, *, tells: bool
+) -> None:
+    """Receivers that can tell what they have, and receivers for which twice is the same as once."""
+    source.sink = Kept(source.sink.folder, tells=tells)
+    steps = [("plan", "before"), ("plan", "after"), ("deliver", "before"), ("deliver", "after")]
+    steps += [("done", "before"), ("done", "after")]
+    for number, step in enumerate(steps):
+        source.run(f"INSERT INTO {{t}} VALUES ({number}, 'x')")
+
+        def stop(event: Event, step: tuple[str, str] = step) -> None:
+            if (event.step, event.when) == step:
+                raise StoppedError
+
+        with pytest.raises(StoppedError):
+            source.export(observe=stop)
+        planned = source.registry.newest(source.registry.newest_stream())
+        source.run(f"INSERT INTO {{t}} VALUES ({number}, 'y')")  # the plan stays what it was
+        assert source.export().state == "current"
+        if step != ("plan", "before"):
+            told = [w["attempt"] for w in source.sink.windows()]
+            assert told.count(planned.plan.attempt) == 1
+    windows = source.sink.windows()
+    assert windows[0]["kind"] == "snapshot"
+    changes = windows[1:]
+    assert [w["after"] for w in changes] == [w["until"] for w in windows[:-1]]
+    delivered = Counter(tuple(row) for window in changes for row in window["rows"])
+    assert delivered == feed_rows(source, windows[0]["until"])
+
+
+def test_what_a_killed_runner_staged_goes_with_its_window(source: Source) -> None:
+    """The dead tidy nothing up; who delivers the window does."""
+    staged = Path(source.target, "_mirrorlib", "staged")
+
+    def die(event: Event) -> None:
+        if (event.step, event.when) == ("deliver", "before"):
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        source.export(observe=die)
+    plan = source.registry.newest(source.registry.newest_stream()).plan
+    left = staged / "exports" / source.registry.folder / plan.attempt / "a" / "part"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"rows")
+    assert source.export().state == "current"
+    assert [] == [path for path in staged.rglob("*") if path.is_file()]
+    for let_go in (
+        lambda: mirrorlib.rewind_consumer(source.target, "lake", "snapshot"),
+        lambda: mirrorlib.drop_consumer(source.target, "lake"),
+    ):
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"rows")
+        let_go()
+        assert [] == [path for path in staged.rglob("*") if path.is_file()]
+
+
+def test_a_receiver_that_was_set_back_is_not_given_what_comes_later(source: Source) -> None:
+    """A backup of it was put back: the windows in between would be missing in it without a word."""
+    for value in "ab":
+        source.export()
+        source.run(f"INSERT INTO {{t}} VALUES (7, '{value}')")
+    source.export()
+    received = sorted(source.sink.folder.iterdir())
+    assert 3 == len(received)
+    source.run("OPTIMIZE {t}")  # a window without rows is delivered to nobody
+    assert "current" == source.export().state
+    received[2].unlink()
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+
+    stopped = source.export()
+
+    assert "failed" == stopped.state
+    assert "found window 2 of the stream in place of 3" in stopped.reason
+    assert "--rewind lake --to snapshot" in stopped.reason
+    assert 2 == len(source.sink.windows())
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert "current" == source.export().state
+
+
+def test_a_registry_that_was_set_back_does_not_pass_windows_over(source: Source) -> None:
+    """A backup of the state was put back: what it plans next has the number of another window that the receiver has."""
+    source.export()
+    kept = source.root / "kept"
+    shutil.copytree(Path(source.target, "_mirrorlib"), kept)
+    for value in "ab":
+        source.run(f"INSERT INTO {{t}} VALUES (7, '{value}')")
+        source.export()
+    shutil.rmtree(Path(source.target, "_mirrorlib"))
+    shutil.copytree(kept, Path(source.target, "_mirrorlib"))
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+
+    for _ in range(2):
+        stopped = source.export()
+        assert "failed" == stopped.state
+        assert "found window 3 of the stream, 1 in the registry" in stopped.reason
+    assert 3 == len(source.sink.windows())
+
+
+def test_a_receiver_that_was_never_given_anything_was_not_emptied(source: Source) -> None:
+    """Though the log does not tell any more that nothing has changed since the stream began; the registry does."""
+    source.export(start="now")
+    for _ in range(3):
+        source.run("ALTER TABLE {t} SET TBLPROPERTIES ('a' = 'b')")
+        assert "current" == source.export(start="now").state
+    given = [source.registry.given_before(stream_of(source), number) for number in (1, 2, 3, 4)]
+    source.run("INSERT INTO {t} VALUES (8, 'c')")
+    told: list[tuple[bool, int | None]] = []
+    deliver = source.sink.deliver
+    source.sink.deliver = lambda one: told.append((one.continues, one.given)) or deliver(one)  # type: ignore[method-assign,func-returns-value]  # to see what it is told
+
+    source.export(start="now")
+    source.run("INSERT INTO {t} VALUES (9, 'd')")
+    source.export(start="now")
+
+    assert [0, 0, 0, 0] == given
+    assert [(False, 0), (True, 4)] == told
+
+
+def stream_of(source: Source) -> Stream:
+    """Give the consumer's stream."""
+    stream = source.registry.newest_stream()
+    assert stream is not None
+    return stream
+
+
+def test_lost_history_stops_the_stream_or_resets_the_receiver(source: Source) -> None:
+    """Nobody reads over a gap: the stream stops, or a marked snapshot takes its place."""
+    kept = Kept(source.root / "careful")
+    source.export(consumer="careful", to=kept)
+    source.export(on_expired="snapshot")
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "INSERT INTO {t} VALUES (4, 'd')")
+    source.lose(4)
+    failed = source.export(consumer="careful", to=kept)
+    assert failed.state == "failed"
+    assert "the log no longer holds version 4" in failed.reason
+    assert "5" in failed.reason
+    reset = source.export(on_expired="snapshot")
+    assert (reset.state, reset.resets, reset.position) == ("current", 1, 5)
+    last = source.sink.windows()[-1]
+    assert (last["kind"], last["reset"], len(last["rows"])) == ("snapshot", True, 3)
+    states = {s.consumer: s for s in mirrorlib.consumers(source.target).streams}
+    assert (states["careful"].health, states["lake"].health) == ("expired", "current")
+    assert "version 4" in states["careful"].reason
+
+
+@pytest.mark.thorough
+def test_changes_that_delta_forgets_are_lost_history(source: Source) -> None:
+    """A MERGE whose metrics say that it changed nothing: a snapshot takes its place where it may, once."""
+    source.export(on_expired="snapshot")
+    source.run(
+        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = 'z'"
+    )
+    forget_rows(Path(source.target, "orders", "_delta_log", f"{4:020d}.json"))
+
+    reset = source.export(on_expired="snapshot")
+
+    assert (reset.state, reset.resets, reset.position) == ("current", 1, 4), reset.reason
+    assert [[1, "z", "insert", 4]] == source.sink.windows()[-1]["rows"]
+    assert (0, "current") == (source.export(on_expired="snapshot").windows, source.status().health)
+
+
+@pytest.mark.thorough
+def test_a_planned_window_whose_changes_are_lost_gives_way_to_a_snapshot(source: Source) -> None:
+    """A plan is repeated as it is, unless it cannot be carried out any more."""
+    source.export(on_expired="snapshot")
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+
+    def stop(event: Event) -> None:
+        if (event.step, event.when) == ("plan", "after"):
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        source.export(on_expired="snapshot", observe=stop)
+    source.run("INSERT INTO {t} VALUES (4, 'd')")
+    source.lose(4)
+    report = source.export(on_expired="snapshot")
+    assert (report.state, report.windows, report.resets) == ("current", 1, 1)
+    assert [w["kind"] for w in source.sink.windows()] == ["snapshot", "snapshot"]
+
+
+@pytest.mark.thorough
+def test_a_table_made_anew_is_noticed(source: Source) -> None:
+    """Its versions have the same numbers, and mean something else."""
+    source.export(on_expired="snapshot")
+    careful = Kept(source.root / "careful")
+    source.export(consumer="careful", to=careful)
+    shutil.rmtree(f"{source.target}/orders")
+    again = Source(source.spark, source.root).make()  # as many versions as there were
+    assert {"expired"} == {each.health for each in mirrorlib.consumers(source.target).streams}
+    report = again.export(on_expired="snapshot")
+    assert (report.state, report.resets) == ("current", 1)
+    report = again.export(consumer="careful", to=careful)
+    assert report.state == "failed"
+    assert "made anew since it was read (found its first version is 0)" in report.reason
+    assert "--rewind careful --to snapshot" in report.reason
+
+
+def test_another_receiver_needs_another_consumer(source: Source, tmp_path: Path) -> None:
+    """A position says what one receiver has; wrong words are refused before anything runs."""
+    source.export()
+    report = source.export(net=True)
+    assert report.state == "failed"
+    assert "registered with another `net`" in report.reason
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+    assert source.status().health == "behind"  # a slip of the pen is no failure of the consumer
+    with pytest.raises(mirrorlib.LandingZoneError, match="nothing is known that receives"):
+        source.export(to=f"ftp:{tmp_path}")
+    with pytest.raises(mirrorlib.LandingZoneError, match="has no mode scd2"):
+        source.export(to=f"files:{tmp_path}", mode="scd2")
+    with pytest.raises(mirrorlib.LandingZoneError, match="a consumer's name"):
+        source.export(consumer="a/b")
+
+
+def test_words_that_nobody_defined_are_refused(source: Source) -> None:
+    """A misspelt one would mean a snapshot, which replaces what the receiver has."""
+    for wrong in (
+        {"start": "nwo"},
+        {"on_expired": "Fail"},
+        {"parallelism": 0},
+        {"max_versions": -1},
+        {"consumer": ".."},
+        {"consumer": "\N{GRINNING FACE}" * 60},
+    ):
+        with pytest.raises(mirrorlib.LandingZoneError):
+            source.export(**wrong)
+    source.export()
+    with pytest.raises(mirrorlib.LandingZoneError, match="begins with"):
+        mirrorlib.rewind_consumer(source.target, "lake", "newest")  # type: ignore[arg-type]
+
+
+def test_a_consumer_that_was_dropped_by_half_begins_anew(source: Source) -> None:
+    """What is left of a forgotten stream is nobody's: the next one of that name is given all rows."""
+    source.export()
+    shutil.rmtree(f"{source.target}/_mirrorlib/consumers/lake/orders/streams")  # killed there
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+    other = Kept(source.root / "other")
+    assert source.export(to=other).rows == 2
+    assert [window["kind"] for window in other.windows()] == ["snapshot"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("change", ["drop", "rewind"])
+def test_a_runner_whose_stream_ends_as_it_begins_delivers_nothing(
+    source: Source, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It has read which stream counts, and that is dropped or rewound before the runner holds it."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+
+    def hold(registry: Registry) -> Any:
+        monkeypatch.undo()
+        if change == "drop":
+            mirrorlib.drop_consumer(source.target, "lake")
+        else:
+            mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+        return hold_stream(registry)
+
+    monkeypatch.setattr("mirrorlib.delivery.run_stream.hold_stream", hold)
+    late = source.export()
+    assert (late.state, late.windows) == ("busy", 0)
+    assert "dropped or rewound a moment ago" in late.reason
+    assert source.export().rows == 2
+    assert source.sink.windows()[-1]["kind"] == "snapshot"
+
+
+def test_a_snapshot_whose_files_are_gone_ends_the_run(source: Source) -> None:
+    """It is void, and tried again by the next run, which looks at the table anew."""
+
+    class Unlucky(Kept):
+        def deliver(self, delivery: Delivery) -> int:
+            self.calls += 1
+            msg = "gone"
+            raise mirrorlib.FeedExpiredError(msg, table=delivery.stream.table)
+
+    unlucky = Unlucky(source.root / "unlucky")
+    for calls in (1, 2):
+        report = source.export(to=unlucky, on_expired="snapshot")
+        assert (report.state, unlucky.calls) == ("failed", calls)
+
+
+@pytest.mark.thorough
+def test_changes_that_went_without_a_word_give_way_to_a_snapshot(source: Source) -> None:
+    """Not every VACUUM writes down that it ran; what the reader misses is looked for."""
+    source.export(on_expired="snapshot")
+    careful = Kept(source.root / "careful")
+    source.export(consumer="careful", to=careful)
+    source.run("UPDATE {t} SET v = 'x'")
+    for file in Path(source.target, "orders", "_change_data").glob("*.parquet"):
+        file.unlink()
+    report = source.export(on_expired="snapshot")
+    assert (report.state, report.resets) == ("current", 1)
+    stopped = source.export(consumer="careful", to=careful)
+    assert stopped.state == "failed"
+    assert "the changes of version 4 were removed" in stopped.reason
+
+
+@pytest.mark.thorough
+def test_two_runners_keep_apart(source: Source) -> None:
+    """A lease holds until it is given back, runs out, or its process has ended."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd')")
+    with hold_stream(source.registry) as lease:
+        busy = source.export()
+        assert (busy.state, busy.windows) == ("busy", 0)
+        assert "another runner delivers" in busy.reason
+        assert source.status().health == "delivering"
+        with pytest.raises(TableBusyError):
+            mirrorlib.drop_consumer(source.target, "lake")
+        lease.check()
+        lease.write(until=datetime.now(UTC) - timedelta(seconds=1))  # it runs out
+        assert source.export().windows == 1
+        with pytest.raises(TableBusyError, match="taken over"):
+            lease.check()
+    held = next(Path(source.target).glob("_mirrorlib/consumers/lake/orders/lease/*"))
+    gone = json.loads(held.read_text())
+    gone |= {"until": "2999-01-01T00:00:00+00:00", "started": "another process"}
+    held.write_text(json.dumps(gone))  # held by a process that has ended
+    source.run("INSERT INTO {t} VALUES (4, 'd')")
+    assert source.export().windows == 1
+
+
+def test_consumers_are_listed_rewound_and_dropped(source: Source) -> None:
+    """Lag in versions, seconds and rows; a rewound stream is given again what it had."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd'), (4, 'e')", "DELETE FROM {t} WHERE id = 3")
+    status = source.status()
+    assert (status.health, status.position, status.newest) == ("behind", 3, 5)
+    assert (status.versions, status.rows, status.windows) == (2, 3, 1)
+    assert status.seconds >= 0
+    source.export()
+    assert source.status().health == "current"
+    assert mirrorlib.rewind_consumer(source.target, "lake", 3) == ("orders",)
+    assert source.status().position == 3
+    assert source.export().rows == 3
+    first, second = source.sink.windows()[-2:]
+    assert Counter(map(tuple, first["rows"])) == Counter(map(tuple, second["rows"]))
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    assert source.status().position is None
+    assert source.export().rows == 2
+    with pytest.raises(mirrorlib.FeedError, match="beyond the newest"):
+        mirrorlib.rewind_consumer(source.target, "lake", 99)
+    assert mirrorlib.drop_consumer(source.target, "lake") == ("orders",)
+    assert mirrorlib.consumers(source.target).streams == ()
+    with pytest.raises(JournalError, match="no consumer lake"):
+        mirrorlib.drop_consumer(source.target, "lake")
+    source.export()
+    again = source.registry.newest_stream()
+    assert again is not None
+    assert 4 == again.ordinal  # one more than it had come to: receivers go by it
+
+
+def test_streams_of_a_consumer_share_their_lineage(source: Source) -> None:
+    """Though the table was made anew, or the consumer dropped since: receivers know a late runner by it."""
+    wanted = {"to": "", "mode": "", "net": False, "start_at": None, "on_expired": "fail"}
+    source.registry.begin({**wanted, "table_id": "of a table that was there before"}, 1)
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+    rewound = source.registry.newest_stream()
+    mirrorlib.drop_consumer(source.target, "lake")
+    assert source.export().state == "current"
+    again = source.registry.newest_stream()
+    for ordinal, stream in ((2, rewound), (3, again)):
+        assert stream is not None
+        assert (ordinal, "of a table that was there before") == (stream.ordinal, stream.lineage)
+        assert stream.table_id != stream.lineage
+
+
+def test_a_stream_comes_after_another_by_its_number() -> None:
+    """A late runner's clock makes it no newer; the moment tells where the consumer's numbers were lost."""
+
+    def stream(ordinal: int, began_at: str) -> Stream:
+        facts: dict[str, Any] = {"consumer": "c", "table": "t", "uuid": "u", "to": "", "mode": ""}
+        facts |= {"net": False, "start_at": None, "table_id": "", "on_expired": "fail"}
+        return Stream(**facts, ordinal=ordinal, began_at=began_at)
+
+    for newer, older in (
+        (stream(4, "2026-01-02"), stream(3, "2026-01-01")),
+        (stream(4, "2026-01-02"), stream(3, "2099-01-01")),
+        (stream(1, "2026-01-02"), stream(1, "2026-01-01")),
+        (stream(2, "2026-01-02"), stream(2, "2026-01-01")),
+    ):
+        assert comes_after(newer, older.ordinal, older.began_at)
+        assert not comes_after(older, newer.ordinal, newer.began_at)
+    assert comes_after(stream(1, "2026-01-02"), 3, "2026-01-01")
+    assert not comes_after(stream(3, "2026-01-01"), 0, "2026-01-02")
+
+
+def test_one_table_stops_alone(source: Source) -> None:
+    """Its neighbours are delivered; a name that fits no table is told."""
+    other = f"delta.`{source.target}/dbo/lines`"
+    source.spark.sql(f"CREATE TABLE {other} (id INT) USING delta")  # without a feed
+    source.spark.sql(f"INSERT INTO {other} VALUES (1)")
+    options: dict[str, Any] = {"consumer": "both", "to": source.sink, "start": 0}
+    report = mirrorlib.export(source.spark, source.target, **options)
+    assert not report.ok
+    states = {table.table: table for table in report.tables}
+    assert states["orders"].state == "current"
+    assert states["dbo/lines"].state == "failed"
+    assert "the feed was off" in states["dbo/lines"].reason
+    assert "dbo/lines" in str(report)
+    report = mirrorlib.export(source.spark, source.target, ["nothing"], **options)
+    assert "there is no such Delta table" in report.tables[0].reason
+
+
+def test_a_table_that_failed_is_mended_and_goes_on(source: Source) -> None:
+    """Its neighbour is delivered meanwhile; then the next run gives what is still to come, and that once."""
+    lines = Source(source.spark, source.root)
+    lines.table = f"delta.`{source.target}/dbo/lines`"
+    feed = "'delta.enableChangeDataFeed' = 'true'"
+    lines.run(
+        f"CREATE TABLE {lines.table} (id INT, v STRING) USING delta TBLPROPERTIES ({feed})",
+        "INSERT INTO {t} VALUES (1, 'a')",
+    )
+
+    def export() -> dict[str, StreamReport]:
+        report = mirrorlib.export(source.spark, source.target, consumer="both", to=source.sink)
+        return {table.table: table for table in report.tables}
+
+    assert {"current"} == {table.state for table in export().values()}
+    for each in (source, lines):
+        each.run("INSERT INTO {t} VALUES (8, 'x')", "INSERT INTO {t} VALUES (9, 'y')")
+    log = Path(source.target, "dbo/lines/_delta_log", f"{2:020d}.json")
+    log.rename(source.root / "lost")
+    for windows in (1, 0):
+        tables = export()
+        orders, failed = tables["orders"], tables["dbo/lines"]
+        assert ("current", windows) == (orders.state, orders.windows)
+        assert ("failed", 0) == (failed.state, failed.windows)
+        assert "version 2" in failed.reason
+    (source.root / "lost").rename(log)
+    mended = export()["dbo/lines"]
+    assert ("current", 1, 2) == (mended.state, mended.windows, mended.rows)
+    assert {"current"} == {each.health for each in mirrorlib.consumers(source.target).streams}
+
+
+@pytest.fixture
+def two(source: Source) -> Source:
+    """Give a target of two tables, and one consumer of both."""
+    shutil.copytree(f"{source.target}/orders", f"{source.target}/lines")
+    report = mirrorlib.export(source.spark, source.target, consumer="lake", to=source.sink)
+    assert report.ok, str(report)
+    return source
+
+
+@pytest.mark.thorough
+def test_consumers_are_changed_in_all_tables_or_in_none(two: Source) -> None:
+    """A runner that is at one of them hinders it before anything is changed."""
+    with hold_stream(two.registry):
+        with pytest.raises(TableBusyError):
+            mirrorlib.drop_consumer(two.target, "lake")
+        with pytest.raises(TableBusyError):
+            mirrorlib.rewind_consumer(two.target, "lake", 1)
+    assert [("lines", 3), ("orders", 3)] == [
+        (stream.table, stream.position) for stream in mirrorlib.consumers(two.target).streams
+    ]
+    assert ("lines", "orders") == mirrorlib.rewind_consumer(two.target, "lake", 1)
+    assert ("lines", "orders") == mirrorlib.drop_consumer(two.target, "lake")
+
+
+def test_a_damaged_consumer_hides_no_other(two: Source) -> None:
+    """It is failed, and its table is left alone by VACUUM; what cannot be read can be dropped."""
+    stream = Path(two.target, "_mirrorlib", two.registry.folder, "streams", "000001.json")
+    stream.write_text("{")
+
+    report = mirrorlib.consumers(two.target)
+    assert [("lines", "current"), ("orders", "failed")] == [
+        (stream.table, stream.health) for stream in report.streams
+    ]
+    assert "000001.json" in report.streams[1].reason
+    tables = mirrorlib.vacuum(two.spark, two.target, dry_run=True).tables
+    assert [("lines", "ready"), ("orders", "refused")] == [(t.table, t.state) for t in tables]
+    assert ("orders",) == mirrorlib.drop_consumer(two.target, "lake", tables=["orders"])
+    assert ["lines"] == [stream.table for stream in mirrorlib.consumers(two.target).streams]
+
+
+@pytest.mark.thorough
+def test_a_log_that_cannot_be_read_hides_no_consumer(two: Source) -> None:
+    """Its stream has failed; the others are told."""
+    two.run("INSERT INTO {t} VALUES (3, 'd')")
+    Path(two.target, "orders", "_delta_log", f"{4:020d}.json").write_text("no JSON\n")
+
+    report = mirrorlib.consumers(two.target)
+
+    told = [(stream.table, stream.health) for stream in report.streams]
+    assert [("lines", "current"), ("orders", "failed")] == told
+    assert not report.ok
+
+
+def test_a_rewound_consumer_has_not_failed(source: Source) -> None:
+    """The last word was about a stream that is over."""
+    source.export()
+    source.run("INSERT INTO {t} VALUES (3, 'd')", "INSERT INTO {t} VALUES (4, 'd')")
+    source.lose(4)
+    assert "failed" == source.export().state
+
+    mirrorlib.rewind_consumer(source.target, "lake", "snapshot")
+
+    report = mirrorlib.consumers(source.target)
+    assert ("behind", "", True) == (report.streams[0].health, report.streams[0].reason, report.ok)
+
+
+@pytest.mark.thorough
+def test_net_windows_are_folded(source: Source) -> None:
+    """What came and went within a window is not delivered."""
+    source.export(net=True)
+    source.run("INSERT INTO {t} VALUES (7, 'x')", "DELETE FROM {t} WHERE id = 7")
+    assert source.export(net=True).rows == 0
+    assert source.sink.windows()[-1]["rows"] == []
+
+
+def test_vacuum_leaves_what_a_consumer_has_still_to_read(source: Source) -> None:
+    """A table is refused while somebody needs what would go; the check says the same."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'z'")
+    source.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    try:
+        age_log(source, hours=24 * 9)
+        kept = mirrorlib.vacuum(source.spark, source.target)
+        assert (kept.tables[0].state, kept.tables[0].losers) == ("refused", ("lake",))
+        assert "read up to version 3" in kept.tables[0].reason
+        assert not kept.ok
+        check = mirrorlib.vacuum(source.spark, source.target, dry_run=True)
+        assert check.tables[0].state == "refused"
+        forced = mirrorlib.vacuum(source.spark, source.target, dry_run=True, force=True)
+        assert (forced.tables[0].state, forced.tables[0].losers) == ("ready", ("lake",))
+        source.export()
+        done = mirrorlib.vacuum(source.spark, source.target)
+        assert (done.tables[0].state, done.tables[0].losers) == ("vacuumed", ())
+        assert done.ok
+    finally:
+        source.spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
+
+
+@pytest.mark.thorough
+def test_a_log_that_runs_out_is_told_before_it_has(source: Source) -> None:
+    """Nothing keeps commits for a consumer: a checkpoint takes them by their age, those without a change too."""
+    names = ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")
+    told = ", ".join(f"'{name}' = 'interval 2 days'" for name in names)
+    source.run(f"ALTER TABLE {{t}} SET TBLPROPERTIES ({told})")
+    source.export()
+    source.run("ALTER TABLE {t} SET TBLPROPERTIES ('mine' = 'changes no row')")
+    assert ("behind", "") == (source.status().health, source.status().reason)
+    age_log(source, hours=73)
+
+    report = mirrorlib.consumers(source.target)
+    assert ("expiring", False) == (report.streams[0].health, report.ok)
+    assert "version 5 may leave the log from" in report.streams[0].reason
+    check = mirrorlib.vacuum(source.spark, source.target, dry_run=True).tables[0]
+    assert ("refused", ("lake",)) == (check.state, check.losers)
+    assert "unless delta.logRetentionDuration is raised" in check.reason
+
+    source.run("UPDATE {t} SET v = 'z'")
+    assert "expired" == source.status().health
+    assert source.export().state == "failed"
+
+
+def test_vacuum_finds_consumers_wherever_they_are_registered(source: Source) -> None:
+    """Of a target within what is vacuumed, and one that has not been given anything yet."""
+
+    class Down(Kept):
+        def deliver(self, delivery: Delivery) -> int:
+            msg = "the receiver is down"
+            raise mirrorlib.MirrorError(msg, table=delivery.stream.table)
+
+    assert source.export(to=Down(source.root / "down"), start=-1).state == "failed"
+    age_log(source, hours=24 * 9)
+    for target in (source.target, f"{source.target}/orders", str(source.root)):
+        report = mirrorlib.vacuum(source.spark, target, dry_run=True)
+        assert [("refused", ("lake",))] == [(each.state, each.losers) for each in report.tables]
+
+
+@pytest.mark.thorough
+def test_a_catalog_s_table_is_kept_for_consumers_of_its_folder(source: Source) -> None:
+    """Whichever way somebody is registered, the files are the same."""
+    source.export()
+    source.run("UPDATE {t} SET v = 'z'")
+    age_log(source, hours=24 * 9)
+    schema = "kept_for_consumers"
+    source.run(f"CREATE SCHEMA {schema} LOCATION '{source.root}/schema'")
+    try:
+        source.run(f"CREATE TABLE {schema}.o USING delta LOCATION '{source.target}/orders'")
+        report = mirrorlib.vacuum(
+            source.spark,
+            schema,
+            catalog="spark_catalog",
+            state=str(source.root / "state"),
+            dry_run=True,
+        )
+    finally:
+        source.run(f"DROP SCHEMA {schema} CASCADE")
+    assert [("o", "refused", ("lake",))] == [(t.table, t.state, t.losers) for t in report.tables]
+
+
+def test_a_vacuum_that_spark_refuses_says_why(source: Source) -> None:
+    """Of a table that is the target itself, too."""
+    for target in (source.target, f"{source.target}/orders"):
+        (table,) = mirrorlib.vacuum(source.spark, target, hours=0).tables
+        assert "failed" == table.state
+        assert "retention" in table.reason
+
+
+def age_log(source: Source, *, hours: int) -> None:
+    """Let all versions have been written long ago."""
+    for file in filter(Path.is_file, Path(source.target, "orders", "_delta_log").iterdir()):
+        then = file.stat().st_mtime - hours * 3600
+        os.utime(file, (then, then))

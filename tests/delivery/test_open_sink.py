@@ -1,0 +1,86 @@
+"""Where a receiver is, as its URL says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirrorlib.cli import main as cli
+from mirrorlib.delivery.sinks.disjoint_targets import check_apart, check_no_table
+from mirrorlib.delivery.sinks.open import is_same_url
+from mirrorlib.errors import LandingZoneError
+from mirrorlib.store import LocalStore
+
+
+@pytest.mark.parametrize("inside", ["/copy", "/a/b/"])
+def test_a_delta_receiver_inside_its_target_is_refused(tmp_path: Path, inside: str) -> None:
+    """The next run would deliver the copies too."""
+    with pytest.raises(LandingZoneError, match="inside the target"):
+        check_apart(f"delta:{tmp_path}{inside}", f"{tmp_path}/")
+
+
+def test_what_lies_beside_the_target_is_not_inside(tmp_path: Path) -> None:
+    """A name that begins like the target's; the target itself, which is refused table by table; what is no Delta path."""
+    for to in (
+        f"delta:{tmp_path}2",
+        f"delta:{tmp_path}/",
+        f"files:{tmp_path}/out",
+        f"zone:{tmp_path}2",
+        "delta:catalog.schema",
+        "jdbc:sqlite:here",
+    ):
+        check_apart(to, str(tmp_path))
+
+
+@pytest.mark.parametrize("to", ["files:{}/?format=csv", "zone:{}"])
+def test_files_are_not_delivered_to_the_target_itself(tmp_path: Path, to: str) -> None:
+    """They would lie in the folders of its tables."""
+    with pytest.raises(LandingZoneError, match="is the target itself"):
+        check_apart(to.format(tmp_path), str(tmp_path))
+
+
+@pytest.mark.parametrize("target", ["tables", None])
+@pytest.mark.parametrize("to", ["files:{}?format=csv", "zone:{}", "delta:{}"])
+def test_nothing_is_delivered_into_a_delta_table(
+    tmp_path: Path, to: str, target: str | None
+) -> None:
+    """Of the target or of anybody, at any depth, whether the target is a folder or a catalog's schema."""
+    table = tmp_path / "elsewhere" / "orders"
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "_delta_log" / f"{0:020d}.json").touch()
+    root = None if target is None else str(tmp_path / target)
+    for place in (table, table / "exports" / "2026"):
+        with pytest.raises(LandingZoneError, match=r"the folder of a Delta table.*orders"):
+            check_apart(to.format(place), root)
+    check_apart(to.format(table.parent), root)
+    with pytest.raises(LandingZoneError, match=r"orders/more: the receiver lies in the folder"):
+        check_no_table(LocalStore(table.parent), "orders/more", "orders/more")
+    check_no_table(LocalStore(table.parent), "more/orders", "more/orders")
+
+
+def test_a_slash_at_the_end_makes_no_other_receiver() -> None:
+    """But options do, and places."""
+    assert is_same_url("delta:/copy", "delta:/copy/")
+    assert is_same_url("files:/out/?format=csv", "files:/out?format=csv")
+    assert not is_same_url("files:/out?format=csv", "files:/out")
+    assert not is_same_url("delta:/copy", "delta:/copy/2")
+
+
+class NoSparkError(Exception):
+    """What a Spark says that is not to be started."""
+
+
+def test_spark_brings_the_connector_of_the_receivers_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not only of the target's."""
+
+    def local_spark(*, memory: str, stores: list[str]) -> None:
+        del memory
+        raise NoSparkError(*stores)
+
+    monkeypatch.setattr("mirrorlib.platform.session.local_spark", local_spark)
+    with pytest.raises(NoSparkError) as asked:
+        cli.main(["export", str(tmp_path), "--consumer", "c", "--to", "delta:s3://bucket/copy"])
+    assert "s3://bucket/copy" in asked.value.args

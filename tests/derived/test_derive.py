@@ -1,0 +1,668 @@
+"""Derived tables are, after every run, what their transformation gives on the sources as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from derive.lakes import Lake
+
+import mirrorlib
+from mirrorlib.cli.main import main
+from mirrorlib.delta.sessions import configured
+from mirrorlib.derived.place import Place
+from mirrorlib.journal import leases as lease
+from mirrorlib.journal.leases import hold_stream
+from mirrorlib.journal.registry import Registry
+from mirrorlib.keys.value import Keys
+from mirrorlib.names import parse_name
+from mirrorlib.store import open_store
+from tables import newest_version, read_versions
+from zones import ZoneWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorlib.derived.report import DeriveReport
+    from mirrorlib.ingest.report import Event
+
+ORDERS = "id int, customer int, amount int, note string"
+CUSTOMERS = "id int, name string"
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    """Give a lake with orders and customers."""
+    lake = Lake(spark, tmp_path / "lake")
+    lake.make("orders", ORDERS, "id")
+    lake.make("customers", CUSTOMERS, "id")
+    lake.run(
+        "INSERT INTO {orders} VALUES (1, 1, 10, 'a'), (2, 1, 20, 'b'), (3, 2, 30, NULL), (4, NULL, 5, 'd')",
+        "INSERT INTO {customers} VALUES (1, 'Ann'), (2, 'Bob')",
+    )
+    return lake
+
+
+def large(orders: DataFrame) -> DataFrame:
+    """Transform row by row: filter, rename, compute."""
+    return orders.where("amount >= 10").selectExpr("id AS order", "amount * 2 AS twice", "note")
+
+
+def totals(orders: DataFrame) -> DataFrame:
+    """Add up by a column that is no key."""
+    return orders.groupBy("customer").sum("amount")
+
+
+def named(orders: DataFrame, customers: DataFrame) -> DataFrame:
+    """Join two sources, one of them by another column than its own key."""
+    c = customers.withColumnRenamed("id", "customer")
+    return orders.join(c, "customer", "left").select("id", "customer", "amount", "name")
+
+
+@pytest.mark.smoke
+def test_rows_that_are_transformed_by_themselves_are_taken_from_the_feed(lake: Lake) -> None:
+    """Updates, deletes, inserts, and rows that begin or cease to pass the filter; the keys survive."""
+    first = lake.derive(["orders"], large)
+    assert ("full", "it is made for the first time", 3, 0) == (
+        first.how,
+        first.why,
+        first.added,
+        first.removed,
+    )
+    assert Keys(partition=("order",), primary=("order",)) == first.keys
+    lake.run(
+        "UPDATE {orders} SET amount = 11 WHERE id = 1",
+        "UPDATE {orders} SET amount = 1 WHERE id = 2",
+        "DELETE FROM {orders} WHERE id = 3",
+        "UPDATE {orders} SET amount = 50 WHERE id = 4",
+        "INSERT INTO {orders} VALUES (5, 2, 60, 'e'), (6, 2, 0, 'f')",
+    )
+    second = lake.derive(["orders"], large)
+    version = newest_version(lake.path("out"))
+    third = lake.derive(["orders"], large)
+
+    assert ("row-wise", "", 3, 3) == (second.how, second.why, second.added, second.removed)
+    assert ("nothing new", version) == (third.how, newest_version(lake.path("out")))
+    feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=version - 1)
+    assert {
+        (1, "update_preimage"): 1,
+        (1, "update_postimage"): 1,
+        (2, "delete"): 1,
+        (3, "delete"): 1,
+        (4, "insert"): 1,
+        (5, "insert"): 1,
+    } == Counter((row["order"], row["_change_type"]) for row in feed.collect())
+    kept = mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
+    assert (Keys(partition=("order",), primary=("order",)), True) == (kept, kept.unique)
+
+
+@pytest.mark.thorough
+def test_rows_that_stay_the_same_are_not_in_the_feed(lake: Lake) -> None:
+    """Not where the source has touched them, nor where all is computed anew."""
+    lake.derive(["orders"], large)
+    before = newest_version(lake.path("out"))
+    lake.run("UPDATE {orders} SET customer = 9", "UPDATE {orders} SET note = 'z' WHERE id = 1")
+    report = lake.derive(["orders"], large)
+    assert (1, 1) == (report.added, report.removed)
+
+    report = lake.derive(["orders"], large, rebuild=True)
+    assert ("full", "that was asked for", 0, 0) == (
+        report.how,
+        report.why,
+        report.added,
+        report.removed,
+    )
+    feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=before)
+    assert ["update_postimage", "update_preimage"] == sorted(
+        row["_change_type"] for row in feed.collect()
+    )
+
+
+@pytest.mark.thorough
+def test_a_join_with_another_source_goes_by_the_keys_of_both(lake: Lake) -> None:
+    """A customer's new name reaches the orders of that customer; one that comes, too, and one that goes."""
+    two = {"orders": "orders", "customers": "customers"}
+    lake.derive(two, named)
+    lake.run(
+        "UPDATE {customers} SET name = 'Eve' WHERE id = 1",
+        "DELETE FROM {customers} WHERE id = 2",
+    )
+    report = lake.derive(two, named)
+    assert ("affected keys", "", 3, 3) == (report.how, report.why, report.added, report.removed)
+
+    lake.run(
+        "INSERT INTO {customers} VALUES (3, 'Cid')",
+        "UPDATE {orders} SET customer = 3 WHERE id = 2",
+        "INSERT INTO {orders} VALUES (7, 3, 1, 'g')",
+    )
+    report = lake.derive(two, named)
+    assert ("affected keys", 2, 1) == (report.how, report.added, report.removed)
+    assert (True, True) == tuple(source.changed for source in report.sources)
+
+
+@pytest.mark.thorough
+def test_a_zero_that_becomes_negative_is_taken_in(lake: Lake) -> None:
+    """Spark compares it as equal, so net changes would leave it out; as text it is another one."""
+
+    def written(silver: DataFrame) -> DataFrame:
+        return silver.selectExpr("id", "CAST(v AS string) AS v", "CAST(inside AS string) AS inside")
+
+    lake.make("silver", "id int, v double, inside array<struct<x: float>>", "id")
+    lake.run("INSERT INTO {silver} SELECT id, 0, array(named_struct('x', 0F)) FROM range(1, 4)")
+    lake.derive(["silver"], written)
+    lake.run(
+        "UPDATE {silver} SET v = CAST('-0' AS double) WHERE id = 1",
+        "UPDATE {silver} SET inside = array(named_struct('x', CAST('-0' AS float))) WHERE id = 2",
+        "UPDATE {silver} SET v = 0 WHERE id = 3",
+    )
+    report = lake.derive(["silver"], written)
+
+    assert ("row-wise", 2, 2) == (report.how, report.added, report.removed)
+
+
+@pytest.mark.thorough
+def test_fields_in_another_order_are_the_same_columns(lake: Lake) -> None:
+    """Spark compares structs by the places of their fields; the table keeps the order that it has."""
+
+    def derived(*fields: str) -> tuple[int, int]:
+        told = f"struct({', '.join(fields)})"
+        report = mirrorlib.derive(
+            lake.spark,
+            "out",
+            lake.path("orders"),
+            lambda o: o.selectExpr("amount", f"{told} AS one", f"array({told}) AS many"),
+            lake.path("out"),
+        )
+        return report.added, report.removed
+
+    assert (4, 0) == derived("id", "customer")
+    for amount in (1, 2):
+        lake.run(f"UPDATE {{orders}} SET amount = {amount}, customer = {amount + 1} WHERE id = 1")
+        assert (1, 1) == derived("customer", "id")
+        orders, out = (
+            lake.spark.read.format("delta").load(lake.path(name)) for name in ("orders", "out")
+        )
+        told = orders.select("amount", "id", "customer", "id", "customer")
+        found = out.selectExpr("amount", "one.*", "many[0].id", "many[0].customer")
+        assert Counter(map(tuple, told.collect())) == Counter(map(tuple, found.collect()))
+
+
+@pytest.mark.thorough
+def test_what_goes_by_no_key_is_computed_in_full(lake: Lake) -> None:
+    """And the report says why; only what is different is written."""
+    lake.derive(["orders"], totals)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    report = lake.derive(["orders"], totals)
+
+    assert ("full", 1, 1) == (report.how, report.added, report.removed)
+    assert "the key columns do not come out" in report.why
+    assert Keys() == report.keys
+
+
+@pytest.mark.thorough
+def test_what_is_no_source_is_read_again_without_a_new_version(lake: Lake) -> None:
+    """Nobody can know whether it has changed; a table that reads sources alone is not even computed."""
+    called = []
+
+    def seen(orders: DataFrame) -> DataFrame:
+        called.append(orders)
+        return large(orders)
+
+    def told(orders: DataFrame) -> DataFrame:
+        names = orders.sparkSession.read.format("delta").load(lake.path("customers"))
+        return orders.join(names.withColumnRenamed("id", "customer"), "customer").select("name")
+
+    mirrorlib.derive(lake.spark, "quiet", lake.path("orders"), seen, lake.path("silver"))
+    lake.derive(["orders"], told)
+    lake.run("UPDATE {customers} SET name = 'Eve' WHERE id = 2")
+    called.clear()
+    quiet = mirrorlib.derive(lake.spark, "quiet", lake.path("orders"), seen, lake.path("silver"))
+    report = lake.derive(["orders"], told)
+
+    assert ("nothing new", []) == (quiet.how, called)
+    assert ("full", "it reads something that is no source of it") == (report.how, report.why[:42])
+    assert {("Ann",): 2, ("Eve",): 1} == lake.rows("out")
+
+
+def test_tables_are_derived_of_derived_tables(lake: Lake) -> None:
+    """Bronze, silver, gold: each takes in what the one before has written, by its own feed and keys."""
+    lake.run(
+        'ALTER TABLE {orders} SET TBLPROPERTIES (\'mirrorlib.keys\' = \'{"format": 1, "partition": ["customer", "id"], '
+        '"primary": ["customer", "id"], "deleted": null, "order_by": [], "lost": [], "unique": true}\')'
+    )
+
+    def gold(silver: DataFrame) -> DataFrame:
+        return silver.groupBy("customer").agg({"amount": "sum", "*": "count"})
+
+    def silver(orders: DataFrame) -> DataFrame:
+        return orders.where("amount > 5")
+
+    for round_ in range(2):
+        lake.run(f"INSERT INTO {{orders}} VALUES (1{round_}, 1, 10, 'a')")
+        first = lake.derive(["orders"], silver, "silver")
+        second = lake.derive(["silver"], gold)
+    assert ("row-wise", "affected keys") == (first.how, second.how)
+    assert (1, 1) == (second.added, second.removed)
+    assert Keys(partition=("customer",), lost=("id",)) == second.keys
+
+    with pytest.raises(mirrorlib.KeysLostError):
+        mirrorlib.require_keys(mirrorlib.read_table(lake.spark, lake.path("out")))
+    consumers = mirrorlib.consumers(lake.root)
+    assert {("derive:silver", "orders"), ("derive:out", "silver")} == {
+        (one.consumer, one.table) for one in consumers.streams
+    }
+    assert consumers.ok
+    assert {"current"} == {one.health for one in consumers.streams}
+
+
+@pytest.mark.thorough("plan-*", "done-*", "commit-before")
+@pytest.mark.parametrize(
+    "step, when", [(s, w) for s in ("plan", "commit", "done") for w in ("before", "after")]
+)
+def test_a_run_that_dies_anywhere_is_followed_by_one_that_ends_right(
+    lake: Lake, step: str, when: str
+) -> None:
+    """The same windows, once; nothing is taken in twice."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def die(event: Event) -> None:
+        if (event.step, event.when) == (step, when):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirrorlib.derive(
+            lake.spark, "out", [lake.path("orders")], large, lake.path("out"), observe=die
+        )
+    lake.run("INSERT INTO {orders} VALUES (5, 2, 60, 'e')")
+    lake.derive(["orders"], large)
+
+    lake.derive(["orders"], large)
+    ours = [v.ours for v in read_versions(lake.path("out")) if v.ours]
+    windows = [one["window"] for one in ours if "window" in one]
+    assert list(range(1, len(windows) + 1)) == windows
+
+
+@pytest.mark.thorough
+def test_a_round_whose_source_was_made_anew_is_given_up(lake: Lake) -> None:
+    """The versions that the dead run has planned mean nothing any more; the newest ones take their place."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11", "UPDATE {orders} SET amount = 12")
+
+    def die(event: Event) -> None:
+        if event.step == "commit":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mirrorlib.derive(
+            lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=die
+        )
+    shutil.rmtree(lake.path("orders"))
+    lake.make("orders", ORDERS, "id")
+    lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 3) == (report.how, report.added, report.removed)
+
+
+@pytest.mark.thorough
+def test_nobody_elses_rows_are_taken_for_its_own(lake: Lake) -> None:
+    """A write of somebody's is refused until all is computed anew; a table of somebody's always."""
+    lake.derive(["orders"], large)
+    lake.foreign("INSERT INTO {out} VALUES (99, 1, 'mine'), (1, 1, 'a key that is there')")
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
+
+    with pytest.raises(mirrorlib.ForeignWriteError, match="not this derived table"):
+        lake.derive(["orders"], large, "customers")
+    with pytest.raises(mirrorlib.JournalError, match="another derived table of this name"):
+        mirrorlib.derive(lake.spark, "out", lake.path("orders"), large, lake.path("other"))
+
+
+@pytest.mark.thorough
+def test_a_write_that_comes_while_rows_are_computed_does_not_pass_unnoticed(lake: Lake) -> None:
+    """Delta lets both commits be: nobody claims keys that occur once then, and the next run refuses."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+
+    def meddle(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before"):
+            lake.foreign("INSERT INTO {out} VALUES (1, 1, 'mine')")
+
+    mirrorlib.derive(
+        lake.spark, "out", lake.path("orders"), large, lake.path("out"), observe=meddle
+    )
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out"))).primary
+    with pytest.raises(mirrorlib.ForeignWriteError, match="somebody else has written"):
+        lake.derive(["orders"], large)
+    lake.derive(["orders"], large, rebuild=True)
+
+
+@pytest.mark.thorough
+def test_a_feed_of_doubled_keys_is_no_changelog_by_itself(lake: Lake) -> None:
+    """Each key occurs once by now, but one of two rows went and the other stayed: which one, the feed cannot tell."""
+
+    def rows(orders: DataFrame) -> DataFrame:
+        return orders.select("customer", "amount").where("customer > 0")
+
+    def latest(orders: DataFrame) -> DataFrame:
+        return mirrorlib.current_view(
+            mirrorlib.key_by(rows(orders), "customer", cdc=True, order_by="amount")
+        )
+
+    def changes(after: int) -> DataFrame:
+        feed = mirrorlib.read_feed(lake.spark, lake.path("out"), after=after)
+        return mirrorlib.key_feed(feed)
+
+    lake.derive(["orders"], rows)
+    lake.run("UPDATE {orders} SET note = 'z' WHERE id = 4")
+    lake.derive(["orders"], latest)
+    newest = newest_version(lake.path("out"))
+    lake.run("UPDATE {orders} SET amount = 40 WHERE id = 3")
+    lake.derive(["orders"], latest)
+    assert [(2, 40)] == [row[:2] for row in mirrorlib.current_view(changes(newest)).collect()]
+    with pytest.raises(mirrorlib.KeysError, match="may have had several rows of a key"):
+        changes(-1)
+
+    before = newest_version(lake.path("out"))
+    lake.foreign("INSERT INTO {out} VALUES (1, 99)")
+    lake.derive(["orders"], latest, rebuild=True)
+    changes(newest_version(lake.path("out")))
+    for after in (before, newest_version(lake.path("out")) - 1):
+        with pytest.raises(mirrorlib.KeysError, match="may have had several rows of a key"):
+            changes(after)
+
+
+@pytest.mark.thorough
+def test_another_time_zone_is_another_transformation(lake: Lake) -> None:
+    """All of it is computed anew, which the report says."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    with configured(lake.spark, {"spark.sql.session.timeZone": "Asia/Tokyo"}):
+        report = lake.derive(["orders"], large)
+
+    assert "full" == report.how
+    assert "the session's time zone" in report.why
+
+
+@pytest.mark.thorough
+def test_another_transformation_is_seen_in_its_plan(lake: Lake) -> None:
+    """A new column is added; one that goes makes the table anew; keys are told as they are then."""
+    lake.derive(["orders"], lambda o: o.select("id", "amount"))
+    changed = [
+        (lambda o: o.select("id", "amount", "note"), "its columns change"),
+        (lambda o: o.select("id", "amount", "note").where("id > 1"), "another one than"),
+        (lambda o: o.selectExpr("id + 1 AS id", "note"), "another one than"),
+    ]
+    found = []
+    for number, (transform, why) in enumerate(changed):
+        lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
+        report = lake.derive(["orders"], transform)
+        found.append(report.how)
+        assert why in report.why or "another one than" in report.why
+    assert ["full"] * 3 == found
+    assert Keys() == report.keys
+    assert not mirrorlib.keys_of(mirrorlib.read_table(lake.spark, lake.path("out")))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "before, statements",
+    [
+        pytest.param(
+            "'delta.columnMapping.mode' = 'name'",
+            [
+                "ALTER TABLE {orders} RENAME COLUMN customer TO was",
+                "ALTER TABLE {orders} RENAME COLUMN amount TO customer",
+                "ALTER TABLE {orders} RENAME COLUMN was TO amount",
+            ],
+            id="exchanged",
+        ),
+        pytest.param(
+            "'delta.columnMapping.mode' = 'name'",
+            [
+                "ALTER TABLE {orders} DROP COLUMN amount",
+                "ALTER TABLE {orders} ADD COLUMN amount int",
+                "UPDATE {orders} SET note = 'z' WHERE id = 1",
+            ],
+            id="dropped",
+        ),
+        pytest.param(
+            "'delta.enableTypeWidening' = 'true'",
+            [
+                "ALTER TABLE {orders} ALTER COLUMN part TYPE double",
+                "UPDATE {orders} SET note = 'z' WHERE id = 1",
+            ],
+            id="widened",
+        ),
+    ],
+)
+def test_columns_of_a_source_that_become_others_concern_all_of_its_rows(
+    lake: Lake, before: str, statements: list[str]
+) -> None:
+    """Though no commit has touched them: a name that means another column, a type that reads otherwise."""
+
+    def read(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "customer", "amount", "CAST(part AS string) AS part")
+
+    lake.run(
+        f"ALTER TABLE {{orders}} SET TBLPROPERTIES ({before})",
+        "ALTER TABLE {orders} ADD COLUMN part float",
+        "UPDATE {orders} SET part = 0.1",
+    )
+    lake.derive(["orders"], read)
+    lake.run(*statements)
+    report = lake.derive(["orders"], read)
+
+    assert "full" == report.how
+    assert "have become others" in report.why
+
+
+@pytest.mark.thorough
+def test_history_that_is_gone_is_made_up_for(lake: Lake) -> None:
+    """By computing all, as is a source that was made anew."""
+    lake.derive(["orders"], large)
+    lake.run(
+        "ALTER TABLE {orders} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')",
+        "UPDATE {orders} SET amount = 77 WHERE id = 1",
+        "ALTER TABLE {orders} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    )
+    report = lake.derive(["orders"], large)
+    assert ("full", 1, 1) == (report.how, report.added, report.removed)
+    assert "cannot be read: the feed was off" in report.why
+
+    shutil.rmtree(lake.path("orders"))
+    lake.make("orders", ORDERS, "id")
+    lake.run("INSERT INTO {orders} VALUES (9, 9, 99, 'new')")
+    report = lake.derive(["orders"], large)
+    assert ("full", "it, or a source, was made anew since the last run") == (report.how, report.why)
+
+    shutil.rmtree(lake.path("out"))
+    assert "full" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
+def test_a_backfill_is_a_union_and_then_key_by(lake: Lake) -> None:
+    """The recipe: rows of before and rows as they come, together under one key again."""
+    lake.make("silver", ORDERS, "id")
+    lake.run("INSERT INTO {silver} VALUES (1, 1, 10, 'old'), (8, 8, 80, 'older')")
+
+    def both(history: DataFrame, live: DataFrame) -> DataFrame:
+        rows = live.selectExpr("*", "1 AS age").unionByName(history.selectExpr("*", "0 AS age"))
+        keyed = mirrorlib.key_by(rows, "id", cdc=True, order_by="age")
+        return mirrorlib.current_view(keyed)
+
+    two = {"history": "silver", "live": "orders"}
+    first = lake.derive(two, both)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    second = lake.derive(two, both)
+
+    assert Keys(partition=("id",), primary=("id",), order_by=("age",)) == first.keys
+    assert ("affected keys", 1, 1) == (second.how, second.added, second.removed)
+
+
+def test_lineage_tells_every_way_and_where_keys_were_lost(
+    lake: Lake, zone: ZoneWriter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From zones to mirrors to derived tables to consumers."""
+    mirrored = zone.table("bronze", keys=["id"])
+    mirrored.file([{"id": 1, "v": "a"}])
+    mirrorlib.apply(lake.spark, str(zone), lake.root)
+    lake.derive(["bronze"], lambda b: b.selectExpr("id + 1 AS id", "v"))
+    copy = f"delta:{lake.root}.copy"
+    mirrorlib.export(lake.spark, lake.root, ["out"], consumer="c", to=copy, mode="changes")
+    report = mirrorlib.lineage(lake.root)
+
+    assert [
+        ("apply", str(zone), "bronze", ("id",)),
+        ("derive", "bronze", "out", ()),
+        ("export", "out", copy, ()),
+    ] == [
+        (
+            edge.kind,
+            *(t.removeprefix(f"{lake.root}/") for t in (edge.source, edge.target)),
+            edge.keys,
+        )
+        for edge in report.edges
+    ]
+    assert "out: select lost the column id: dropped or overwritten." in report.notes()
+    (lake.root / "_mirrorlib" / "derived" / "odd.json").write_text('{"format": 1}')
+    assert report == mirrorlib.lineage(lake.root)
+    assert 0 == main(["lineage", str(lake.root)])
+    assert "derive out" in capsys.readouterr().out
+    assert 0 == main(["lineage", str(lake.root), "--json"])
+    assert json.loads(capsys.readouterr().out)["edges"][1]["how"] == "full"
+
+
+@pytest.mark.thorough
+def test_two_runners_do_not_meet(lake: Lake) -> None:
+    """The second is told who is at it, and nothing is planned."""
+    state = open_store(str(lake.root / "_mirrorlib"))
+    with (
+        hold_stream(Registry(state, "derive:out", parse_name("out"))),
+        pytest.raises(mirrorlib.TableBusyError, match="another runner"),
+    ):
+        lake.derive(["orders"], large)
+
+    assert () == mirrorlib.consumers(lake.root).streams
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rounds", [1, 2], ids=["its round", "and the next"])
+def test_a_runner_that_was_taken_for_dead_changes_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, rounds: int
+) -> None:
+    """It stood still before its commit until its lease had run out, and another went on: on an object store no lock helps."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    monkeypatch.setattr(Place, "hold", lambda *_: nullcontext())
+    others: list[DeriveReport] = []
+
+    def stand_still(event: Event) -> None:
+        if (event.step, event.when) == ("commit", "before") and not others:
+            monkeypatch.setattr(lease, "_is_held", lambda _: False)
+            for number in range(rounds):
+                if number:
+                    lake.run(f"UPDATE {{orders}} SET amount = amount + {number}")
+                others.append(lake.derive(["orders"], large))
+
+    told = (lake.spark, "out", lake.path("orders"), large, lake.path("out"))
+    if rounds == 1:
+        assert mirrorlib.derive(*told, observe=stand_still).version == others[-1].version
+    else:
+        with pytest.raises(mirrorlib.TableBusyError, match="another runner has gone on"):
+            mirrorlib.derive(*told, observe=stand_still)
+
+    assert others[-1].version == newest_version(lake.path("out"))
+    lake.check(["orders"], large, "out")
+    assert "nothing new" == lake.derive(["orders"], large).how
+
+
+@pytest.mark.thorough
+def test_vacuum_leaves_what_a_derived_table_has_still_to_read(lake: Lake) -> None:
+    """It is a consumer like any other."""
+    lake.derive(["orders"], large)
+    lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
+    long_ago = time.time() - 9 * 24 * 3600
+    for file in Path(lake.path("orders"), "_delta_log").glob("*.json"):
+        os.utime(file, (long_ago, long_ago))
+
+    def vacuum() -> tuple[str, tuple[str, ...]]:
+        report = mirrorlib.vacuum(lake.spark, lake.root, tables=["orders"], dry_run=True)
+        return report.tables[0].state, report.tables[0].losers
+
+    assert ("refused", ("derive:out",)) == vacuum()
+    assert "row-wise" == lake.derive(["orders"], large).how
+    assert ("ready", ()) == vacuum()
+
+
+@pytest.mark.thorough
+def test_tables_of_a_catalog_need_a_state_folder(lake: Lake) -> None:
+    """With one they are sources and targets like any others."""
+    lake.spark.sql("CREATE SCHEMA IF NOT EXISTS derived")
+    names = "derived.orders", "derived.large"
+    try:
+        lake.spark.sql(
+            f"CREATE TABLE {names[0]} ({ORDERS}) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        )
+        with pytest.raises(mirrorlib.LandingZoneError, match="Say where it lives"):
+            mirrorlib.derive(lake.spark, "large", names[0], large, names[1])
+        for number, how in enumerate(("full", "full", "nothing new")):
+            if number < 2:
+                lake.spark.sql(f"INSERT INTO {names[0]} VALUES ({number}, 1, 10, 'a')")
+            state = lake.root / "state"
+            report = mirrorlib.derive(lake.spark, "large", names[0], large, names[1], state=state)
+            assert how == report.how
+        assert [(0, 20, "a"), (1, 20, "a")] == sorted(
+            map(tuple, lake.spark.table(names[1]).collect())
+        )
+    finally:
+        lake.spark.sql("DROP SCHEMA derived CASCADE")
+
+
+@pytest.mark.thorough
+def test_results_that_no_table_can_hold_are_refused(lake: Lake) -> None:
+    """By column, before anything is written; so are sources that are no two tables."""
+    for transform, column in (
+        (lambda o: o.selectExpr("id", "id AS ID"), "ID"),
+        (lambda o: o.selectExpr("id", "NULL AS nothing"), "nothing"),
+        (lambda o: o.selectExpr("id AS _change_type"), "_change_type"),
+    ):
+        with pytest.raises(mirrorlib.SchemaError, match=f"column {column}"):
+            lake.derive(["orders"], transform)
+    with pytest.raises(mirrorlib.KeysError, match="gives no DataFrame"):
+        lake.derive(["orders"], lambda _: None)
+    for sources in (["orders", "orders"], ["out"]):
+        with pytest.raises(mirrorlib.LandingZoneError, match="named twice, or is the derived"):
+            lake.derive(sources, large)
+    older = Lake(lake.spark, lake.root.parent / "older").make("orders", ORDERS, "id")
+    places = [lake.path("orders"), older]
+    with pytest.raises(mirrorlib.LandingZoneError, match="have the same name"):
+        mirrorlib.derive(
+            lake.spark, "out", places, named, lake.path("out"), state=lake.path("state")
+        )
+    assert not Path(lake.path("out")).exists()
+
+
+@pytest.mark.thorough
+def test_columns_that_cannot_be_compared_are_replaced_as_a_whole(lake: Lake) -> None:
+    """A map: in full each time, and right."""
+
+    def mapped(orders: DataFrame) -> DataFrame:
+        return orders.selectExpr("id", "map('a', amount) AS m")
+
+    out = lake.path("out")
+    for number in range(2):
+        lake.run(f"UPDATE {{orders}} SET amount = {number} WHERE id = 1")
+        report = mirrorlib.derive(lake.spark, "out", lake.path("orders"), mapped, out)
+        assert "full" == report.how
+    assert "cannot be compared" in report.why
+    rows = lake.spark.read.format("delta").load(out).where("id = 1").collect()
+    assert [(1, {"a": 1})] == [tuple(row) for row in rows]

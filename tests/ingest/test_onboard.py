@@ -1,0 +1,136 @@
+"""What a table folder shows beside its change files is told, and stops nothing. No Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mirrorlib.ingest.files.table_folder import Folder, open_folder
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import parse_name
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from tests.zones import TableWriter, ZoneWriter
+
+EU, US = "Region=eu", "Region=us"
+BY_TIME = {"fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+PARTITIONED = {"isPartitionEnabled": True}
+
+
+def table(zone: ZoneWriter, **metadata: Any) -> TableWriter:
+    """Make the table's folder."""
+    return zone.table("orders", keys=["id"], metadata=metadata)
+
+
+def opened(zone: ZoneWriter) -> Folder:
+    """Open the table's folder."""
+    name = parse_name("orders")
+    return open_folder(open_store(str(zone)), TableFolder(name=name, path=name.folder))
+
+
+def test_partition_folders_that_nobody_declared_are_what_a_table_waits_with(
+    zone: ZoneWriter,
+) -> None:
+    """Their publisher takes the rows for published."""
+    orders = table(zone)
+    for folder in (EU, US):
+        orders.file([{"id": 1}], number=1, partition=folder)
+
+    found = opened(zone)
+
+    expected = f"No change file has been published yet; folders that are not read: {EU}, {US}."
+    assert expected == found.waits_for
+    step = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
+    assert (f"2 partition folders are not read: {EU}, {US}. {step}",) == found.warnings
+
+
+def test_partition_folders_that_nobody_declared_are_told_beside_files(zone: ZoneWriter) -> None:
+    """A current table would hide them."""
+    orders = table(zone)
+    orders.file([{"id": 1}])
+    orders.file([{"id": 1}], number=1, partition=EU)
+
+    found = opened(zone)
+
+    assert ("", 1) == (found.waits_for, found.listing.count)
+    assert [f"1 partition folder is not read: {EU}."] == [
+        warning.partition(" If")[0] for warning in found.warnings
+    ]
+
+
+@pytest.mark.parametrize("metadata", [{}, BY_TIME, PARTITIONED])
+def test_any_other_folder_is_told(zone: ZoneWriter, metadata: dict[str, Any]) -> None:
+    """By number, by time, beside partition folders; one that the format ignores is not."""
+    orders = table(zone, **metadata)
+    orders.file([{"id": 1}])
+    for folder in ("2024", "_ProcessedFiles", ".trash"):
+        orders.file([{"id": 1}], partition=folder)
+
+    assert (
+        "1 folder is not read: 2024. A table's files lie in its own folder, or in partition folders",
+    ) == opened(zone).warnings
+
+
+def test_a_folder_inside_a_partition_folder_is_told(zone: ZoneWriter) -> None:
+    """With its path; the partition folders are read."""
+    orders = table(zone, **PARTITIONED)
+    for folder in (EU, f"{EU}/2024", f"{EU}/Day=1"):
+        orders.file([{"id": 1}], number=1, partition=folder)
+
+    found = opened(zone)
+
+    assert {EU, f"{EU}/Day=1"} == found.listing.lanes.keys()
+    assert [f"1 folder is not read: {EU}/2024."] == [
+        warning.partition(" A")[0] for warning in found.warnings
+    ]
+
+
+def test_a_plain_folder_s_folders_are_all_read(zone: ZoneWriter) -> None:
+    """There is nothing to tell."""
+    orders = zone.table("orders", with_metadata=False)
+    orders.file([{"id": 1}], number=1, partition="2024")
+
+    assert () == opened(zone).warnings
+
+
+COLUMNS = {"SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int32"}]}}
+
+
+def text(zone: ZoneWriter, name: str, **metadata: Any) -> Folder:
+    """Open a table folder with one file of text."""
+    (table(zone, **metadata).folder / name).write_text("id\r\n1\r\n")
+    return opened(zone)
+
+
+@pytest.mark.parametrize(
+    "name,metadata", [(f"{1:020d}.csv", COLUMNS), ("a.csv", {**COLUMNS, **BY_TIME})]
+)
+def test_columns_of_text_without_a_format_are_csv(
+    zone: ZoneWriter, name: str, metadata: dict[str, Any]
+) -> None:
+    """It is the documented default, and is told."""
+    found = text(zone, name, **metadata)
+
+    assert found.dialect is not None
+    assert 1 == found.listing.count
+    assert (
+        "_metadata.json was completed: it states no FileFormat, and SchemaDefinition is of delimited text: CSV",
+    ) == found.warnings
+
+
+def test_text_that_nothing_declares_is_named_where_names_say_what_is_read(zone: ZoneWriter) -> None:
+    """The table would wait for ever."""
+    found = text(zone, "a.csv", **BY_TIME)
+
+    assert 0 == found.listing.count
+    assert "a.csv: Parquet alone is read while _metadata.json has no FileFormat" in found.warnings
+
+
+def test_a_number_with_two_extensions_is_told_its_name(zone: ZoneWriter) -> None:
+    """The format has one extension behind the number; compression is told by content."""
+    found = text(zone, f"{1:020d}.csv.gz", FileFormat="CSV")
+
+    assert 0 == found.listing.count
+    assert f"publish it as {1:020d}.csv;" in " ".join(found.warnings)

@@ -1,0 +1,53 @@
+"""Options take what callers give, and refuse what would be taken for something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrorlib.ingest.files.plan import Limits
+from mirrorlib.ingest.options import Options
+
+
+@pytest.mark.parametrize(
+    "given,expected",
+    [
+        ((), ()),
+        ("dbo/*", ("dbo/*",)),
+        (["a", "b"], ("a", "b")),
+        (("a",), ("a",)),
+        (iter(["a", "b"]), ("a", "b")),
+        ("", ("",)),
+    ],
+)
+def test_a_lone_name_is_a_list_of_one(given: Any, expected: tuple[str, ...]) -> None:
+    """Not one of letters; and what was given can change no more."""
+    assert expected == Options(tables=given).tables
+
+
+def test_limits_are_of_both_kinds() -> None:
+    """None is no limit."""
+    assert Limits() == Options().limits
+    assert Limits(max_files=2, max_bytes=100) == Options(max_files=2, max_bytes=100).limits
+
+
+@pytest.mark.parametrize(
+    "wrong,told",
+    [
+        ({"max_files": 0}, "max_files is 0; it has to be 1 or more"),
+        ({"parallelism": 0}, "parallelism is 0; it has to be 1 or more"),
+        ({"rewrite_limit": -1}, "rewrite_limit is -1; it has to be 0 or more"),
+        ({"max_bytes": -1}, "max_bytes is -1; it has to be 1 or more"),
+        ({"insert_policy": "replace"}, "insert_policy is 'replace'; it has to be one of append, upsert"),
+        ({"evolution": "any"}, "evolution is 'any'; it has to be one of widen, add, strict"),
+        ({"plain_folders": "yes"}, "plain_folders is 'yes'; it has to be one of wait, append"),
+        ({"plain_evolution": "widen"}, "plain_evolution is 'widen'; it has to be one of add, rescue, fail, none"),
+        ({"retention": 3}, "retention is 3; it means nothing without cleanup"),
+        ({"ntz": "local"}, "ntz is 'local'; it has to be one of utc, keep"),
+    ],
+)  # fmt: skip
+def test_what_means_nothing_is_refused(wrong: dict[str, Any], told: str) -> None:
+    """Before anything is opened, whoever calls."""
+    with pytest.raises(ValueError, match=told):
+        Options(**wrong)

@@ -1,0 +1,84 @@
+"""Reports render in a notebook, and say so where there is nothing to show."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport
+from mirrorlib.operate.status import StatusReport, TableStatus
+
+BATCH = BatchReport(
+    batch=1,
+    kind="append",
+    files=2,
+    bytes=10,
+    first_file="a",
+    last_file="b",
+    inserts=1234,
+    updates=0,
+    deletes=0,
+    upserts=0,
+    version=3,
+    seconds={"read": 2.0},
+)
+
+
+def test_an_apply_renders_in_a_notebook() -> None:
+    """A row for each table, reasons and warnings below, and whatever a name holds is no markup."""
+    report = ApplyReport(
+        landing_zone="/zone",
+        target="/target",
+        tables=(
+            TableReport(table="dbo/<b>", state="current", version=3, batches=(BATCH,)),
+            TableReport(table="items", state="failed", reason="items: 1 < 2", warnings=("a & b",)),
+        ),
+        seconds=2.0,
+    )
+
+    html = report._repr_html_()
+
+    assert html.startswith("<table><thead><tr><th>table</th><th>state</th>")
+    first = "<tr><td>dbo/&lt;b&gt;</td><td>current</td><td>2</td><td>1,234</td>"
+    assert first in html
+    assert 3 == html.count("<tr>")
+    assert "<p>items is failed: 1 &lt; 2</p>" in html
+    assert "<p>items: warning: a &amp; b</p>" in html
+
+
+def test_a_status_renders_in_a_notebook() -> None:
+    """The same for how tables stand."""
+    table = TableStatus(
+        table="dbo/<i>",
+        state="blocked",
+        reason="x is missing",
+        file="x",
+        since="2026-01-02T03:04:05+00:00",
+        position={"r=1": 2, "r=2": 1},
+        version=7,
+        last_commit="2026-01-02T03:04:05+00:00",
+        lag_seconds=60.0,
+        waiting_seconds=90.0,
+        unapplied=4,
+        newest_file="y",
+        landing_zone="/zone",
+        life=1,
+        warnings=(),
+    )
+
+    html = StatusReport(target="/target", tables=(table,))._repr_html_()
+
+    row = ("dbo/&lt;i&gt;", "blocked", "2 partitions", "7", "2026-01-02 03:04:05", "4", "60 s")
+    assert "".join(f"<td>{cell}</td>" for cell in row) in html
+    assert "<p>dbo/&lt;i&gt; is blocked since 2026-01-02 03:04:05: x is missing</p>" in html
+
+
+@pytest.mark.parametrize("warnings", [(), ("It may not be mounted.",)])
+def test_a_zone_without_a_table_is_told(warnings: tuple[str, ...]) -> None:
+    """An empty table alone would look like a run that forgot something."""
+    applied = ApplyReport(
+        landing_zone="/zone", target="/target", tables=(), seconds=0.0, warnings=warnings
+    )
+    planned = PlanReport(landing_zone="/zone", target="/target", warnings=warnings)
+
+    expected = [f"warning: {each}" for each in warnings] or ["The landing zone shows no table."]
+    assert [expected, expected] == [applied.notes(), planned.notes()]

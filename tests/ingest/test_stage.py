@@ -1,0 +1,153 @@
+"""What is staged is all that came, however it is cut into pieces."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import mirrorlib
+from tables import read_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from zones import ZoneWriter
+
+NOTHING = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("keys", [None, ["id"]])
+def test_a_file_without_rows_hides_none_of_those_behind_it(
+    spark: SparkSession, zone: ZoneWriter, target: str, keys: list[str] | None
+) -> None:
+    """Before, between and behind files with rows, in the batch that makes the table and in the next one."""
+    table = zone.table("t", keys=keys)
+    marker = None if keys is None else [4]
+    for start in (0, 10):
+        for number in (start + 1, start + 2):
+            table.file(NOTHING, [] if keys else None)
+            table.file([{"id": number, "v": "new"}], marker)
+        table.file(NOTHING, [] if keys else None)
+
+        assert mirrorlib.apply(spark, str(zone), target).ok
+
+        rows = sorted(row["id"] for row in read_rows(spark, f"{target}/t"))
+        assert [1, 2] + ([11, 12] if start else []) == rows
+
+
+@pytest.mark.parametrize(
+    "kind,values,options",
+    [
+        (pa.date32(), [date(1, 1, 1), date(1500, 2, 3), date(2026, 1, 1)], {}),
+        (
+            pa.timestamp("us", "UTC"),
+            [datetime(year, 1, 1, tzinfo=UTC) for year in (1, 1500, 2026)],
+            {},
+        ),
+        (pa.timestamp("us"), [datetime(year, 1, 1) for year in (1, 1500, 2026)], {"ntz": "keep"}),
+    ],
+    ids=str,
+)
+@pytest.mark.thorough("timestamp*")
+def test_a_key_may_lie_before_the_year_1000(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    kind: pa.DataType,
+    values: list[date],
+    options: dict[str, Any],
+) -> None:
+    """The first of all days is a usual placeholder; its row is found, and so are those of another calendar."""
+    table = zone.table("t", keys=["d"])
+    table.file(pa.table({"d": pa.array(values, kind), "v": ["old"] * 3}))
+    assert mirrorlib.apply(spark, str(zone), target, **options).ok
+    table.file(pa.table({"d": pa.array(values[:2], kind), "v": ["new"] * 2}), [1, 2])
+
+    report = mirrorlib.apply(spark, str(zone), target, **options)
+
+    assert report.ok, str(report)
+    rows = spark.read.format("delta").load(f"{target}/t").select("v").collect()
+    assert ["new", "old"] == sorted(row["v"] for row in rows)
+
+
+@pytest.fixture(params=[64 << 20, 0], ids=["small", "large"])
+def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let batches be folded in this process, and then by Spark."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", request.param)
+
+
+@pytest.mark.usefixtures("road")
+@pytest.mark.thorough("large")
+def test_days_that_spark_wrote_in_its_old_calendar_are_what_it_means(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """On both roads; a key among them is found by a file of its kind, and by one of any other writer."""
+    table = zone.table("t", keys=["d"])
+    days = ["0001-01-01", "1500-03-01", "1582-10-04", "2026-01-01"]
+    rows = ", ".join(f"(DATE'{day}', TIMESTAMP'{day} 05:06:07Z', 'old')" for day in days)
+    write_in_the_old_calendar(spark, rows, "d, t, v", table.path(1), moments="INT96")
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    rows = "(DATE'0001-01-01', TIMESTAMP'1899-01-01 00:00:00Z', 'new', 1)"
+    write_in_the_old_calendar(
+        spark, rows, "d, t, v, __rowMarker__", table.path(2), moments="TIMESTAMP_MICROS"
+    )
+    table.file(pa.table({"d": [date(1500, 3, 1)], "v": ["other"]}), [1], number=3)
+
+    report = mirrorlib.apply(spark, str(zone), target)
+
+    assert report.ok, str(report)
+    found = spark.read.format("delta").load(f"{target}/t").selectExpr("string(d)", "string(t)", "v")
+    assert [
+        ("0001-01-01", "1899-01-01 00:00:00", "new"),
+        ("1500-03-01", None, "other"),
+        ("1582-10-04", "1582-10-04 05:06:07", "old"),
+        ("2026-01-01", "2026-01-01 05:06:07", "old"),
+    ] == sorted(tuple(row) for row in found.collect())
+
+
+def write_in_the_old_calendar(
+    spark: SparkSession, rows: str, columns: str, path: Path, *, moments: str
+) -> None:
+    """Let Spark write rows as its second generation did, in a zone whose clocks once were off by minutes."""
+    session = spark.newSession()
+    conf = {
+        "spark.sql.session.timeZone": "America/Los_Angeles",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.int96RebaseModeInWrite": "LEGACY",
+        "spark.sql.parquet.outputTimestampType": moments,
+    }
+    for name, value in conf.items():
+        session.conf.set(name, value)
+    folder = path.with_name(f"_{path.stem}")
+    session.sql(f"SELECT * FROM VALUES {rows} AS t({columns})").coalesce(1).write.parquet(
+        str(folder)
+    )
+    next(folder.glob("*.parquet")).rename(path)
+    shutil.rmtree(folder)
+
+
+@pytest.mark.usefixtures("road")
+@pytest.mark.thorough("large")
+def test_a_decimal_key_that_comes_as_a_double_finds_its_row(
+    spark: SparkSession, zone: ZoneWriter, target: str
+) -> None:
+    """On both roads a double is the decimal that it is written as, whatever its binary digits are."""
+    table = zone.table("t", keys=["k"])
+    kind = pa.decimal128(38, 18)
+    keys = [Decimal("751.76"), Decimal(1152921504606847000), Decimal("0.1")]
+    table.file(pa.table({"k": pa.array(keys, kind), "v": ["old"] * 3}))
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    table.file(pa.table({"k": [751.76, 2.0**60], "v": ["new"] * 2}), [1, 1])
+
+    assert mirrorlib.apply(spark, str(zone), target).ok
+
+    rows = {row["k"]: row["v"] for row in read_rows(spark, f"{target}/t")}
+    assert dict(zip(keys, ["new", "new", "old"], strict=True)) == rows

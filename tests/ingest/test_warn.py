@@ -1,0 +1,116 @@
+"""What a publisher may not have meant is told, once, and stops nothing. No Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from mirrorlib.delta.columns import Column
+from mirrorlib.ingest.batch.open_batch import prepare_files
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.warn import warnings_of
+from mirrorlib.journal.entries import Policies
+from mirrorlib.landing.delimited import Dialect
+from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from mirrorlib.delta.columns import Columns
+    from tests.zones import TableWriter, ZoneWriter
+
+DOUBLE, SINGLE = pa.float64(), pa.float32()
+NONE_MISSING = Dialect(
+    columns=(
+        DefinedColumn(name="id", data_type="Int32", nullable=False),
+        DefinedColumn(name=" V ", data_type="String", nullable=False),
+        DefinedColumn(name="n", data_type="Int32", nullable=False),
+        DefinedColumn(name="free", data_type="Int32", nullable=True),
+    )
+)
+
+
+@pytest.fixture
+def orders(zone: ZoneWriter) -> TableWriter:
+    """Give a table folder."""
+    return zone.table("orders", keys=["id"])
+
+
+def warnings(
+    orders: TableWriter, before: Columns, dialect: Dialect | None = None
+) -> tuple[str, ...]:
+    """Prepare every file that is there, and give the warnings."""
+    policies = Policies(
+        keys=("id",),
+        upsert_default=False,
+        insert_policy="append",
+        evolution="widen",
+        ntz="utc",
+        dialect=dialect,
+    )
+    zone = open_store(str(orders.folder.parent))
+    source = Source(zone=zone, table="orders", folder="orders", policies=policies)
+    listed = zone.list_folder("orders")
+    assert listed is not None
+    files = [file for file in listed.files if file.name[0] != "_"]
+    prepared = prepare_files(source, files, before)
+    assert prepared.fault is None
+    return warnings_of(prepared, policies.keys)
+
+
+def test_a_null_where_the_metadata_allows_none_is_told(orders: TableWriter) -> None:
+    """An empty text is no NULL, a delete needs its key alone, and a NULL key has words of its own."""
+    lines = ["id,v,n,free,__rowMarker__", '1,"",1,,0', "2,,,,2", "3,,1,,4", '4,a,"",,1', "5,,,,0"]
+    orders.path(1).with_suffix(".csv").write_text("\n".join(lines))
+
+    (told,) = warnings(orders, (), NONE_MISSING)
+
+    assert told.startswith(
+        f"{1:020d}.csv has 4 NULL values where SchemaDefinition says IsNullable false"
+    )
+    assert told.endswith(": v, n")
+
+
+def test_a_text_that_keeps_its_word_has_no_warning(orders: TableWriter) -> None:
+    """Nor has a column that may be NULL."""
+    orders.path(1).with_suffix(".csv").write_text("id,v,n,free\n1,a,1,\n")
+
+    assert () == warnings(orders, (), NONE_MISSING)
+
+
+@pytest.mark.parametrize(
+    "before, kinds, told",
+    [
+        ((DOUBLE,), (SINGLE,), True),
+        ((), (DOUBLE, SINGLE), True),
+        ((), (SINGLE, DOUBLE), False),
+        ((SINGLE,), (DOUBLE, SINGLE), True),
+        ((SINGLE,), (SINGLE,), False),
+        ((DOUBLE,), (pa.int32(), DOUBLE), False),
+    ],
+)
+def test_a_double_that_comes_as_a_single_is_told(
+    orders: TableWriter, before: tuple[pa.DataType, ...], kinds: tuple[pa.DataType, ...], told: bool
+) -> None:
+    """0.1 is not the same number in both: such a file is right, and its key is another one."""
+    for kind in kinds:
+        values = pa.array([1 if kind == pa.int32() else 0.1], kind)
+        orders.file(pa.table({"id": [1], "price": values}))
+    columns = tuple(Column("price", kind) for kind in before)
+
+    found = warnings(orders, (Column("id", pa.int64()), *columns) if columns else ())
+
+    assert told == any("single precision" in warning and "price" in warning for warning in found)
+
+
+@pytest.mark.parametrize("name, told", [("ID", 1), ("id", 0)])
+def test_a_key_in_another_case_is_told_once(orders: TableWriter, name: str, told: int) -> None:
+    """As the first file spells it, however many files follow."""
+    for _ in range(2):
+        orders.file([{name: 1, "v": 1}])
+
+    found = warnings(orders, ())
+
+    assert told == len(found)
+    assert told == sum("the key column 'id' is 'ID' in the files" in warning for warning in found)
