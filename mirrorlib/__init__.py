@@ -16,7 +16,6 @@ is imported when it is first used: importing this package costs nothing and need
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -90,6 +89,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
     from mirrorlib.operate.vacuum import vacuum_tables as vacuum
+    from mirrorlib.platform import demo as demo  # a module that is public, not a name
+    from mirrorlib.platform import notebook as notebook  # the same
     from mirrorlib.platform.session import local_spark
     from mirrorlib.version import VERSION as __version__
 
@@ -178,79 +179,31 @@ __all__ = [
     "write_ledger",
 ]
 
-_ELSEWHERE = {
-    "ApplyReport": "mirrorlib.ingest.report:ApplyReport",
-    "BatchReport": "mirrorlib.ingest.report:BatchReport",
-    "CheckReport": "mirrorlib.landing.check.report:CheckReport",
-    "DeriveReport": "mirrorlib.derived.report:DeriveReport",
-    "Event": "mirrorlib.ingest.report:Event",
-    "Finding": "mirrorlib.landing.check.report:Finding",
-    "ConsumersReport": "mirrorlib.delivery.consumers:ConsumersReport",
-    "Delivery": "mirrorlib.delivery.sink:Delivery",
-    "ExportReport": "mirrorlib.delivery.report:ExportReport",
-    "LedgerReport": "mirrorlib.operate.ledger:LedgerReport",
-    "LandingTable": "mirrorlib.landing.publish.table:LandingTable",
-    "LandingZoneWriter": "mirrorlib.landing.publish.writer:LandingZoneWriter",
-    "Overview": "mirrorlib.operate.overview:Overview",
-    "PlanReport": "mirrorlib.ingest.report:PlanReport",
-    "Published": "mirrorlib.landing.publish.published:Published",
-    "Sink": "mirrorlib.delivery.sink:Sink",
-    "StatusReport": "mirrorlib.operate.status:StatusReport",
-    "TableReport": "mirrorlib.ingest.report:TableReport",
-    "__version__": "mirrorlib.version:VERSION",
-    "check": "mirrorlib.landing.check.zone:check_zone",
-    "consumers": "mirrorlib.delivery.consumers:list_consumers",
-    "drop_consumer": "mirrorlib.delivery.consumers:drop_consumer",
-    "enable_by_default": "mirrorlib.feed.enable:enable_by_default",
-    "enable_feed": "mirrorlib.feed.enable:enable_feed",
-    "ledger": "mirrorlib.operate.ledger:read_ledger",
-    "local_spark": "mirrorlib.platform.session:local_spark",
-    "overview": "mirrorlib.operate.overview:read_overview",
-    "plan": "mirrorlib.ingest.preview:plan_zone",
-    "plot_ledger": "mirrorlib.operate.plots:plot_ledger",
-    "read_feed": "mirrorlib.feed.read:read_feed",
-    "read_table": "mirrorlib.feed.keyed:read_table",
-    "reset": "mirrorlib.ingest.reset:reset_table",
-    "rewind_consumer": "mirrorlib.delivery.consumers:rewind_consumer",
-    "status": "mirrorlib.operate.status:read_status",
-    "stream_feed": "mirrorlib.feed.stream:stream_feed",
-    "vacuum": "mirrorlib.operate.vacuum:vacuum_tables",
-    "watch": "mirrorlib.operate.rounds:watch",
-    "write_ledger": "mirrorlib.operate.book:write_ledger",
-    "FoundrySchema": "mirrorlib.keys.foundry:FoundrySchema",
-    "Keys": "mirrorlib.keys.value:Keys",
-    "KeysReport": "mirrorlib.keys.read:KeysReport",
-    "current_view": "mirrorlib.keys.view:current_view",
-    "explain_keys": "mirrorlib.keys.read:explain_keys",
-    "from_foundry_schema": "mirrorlib.keys.foundry:from_foundry_schema",
-    "key_by": "mirrorlib.keys.declare:key_by",
-    "LineageReport": "mirrorlib.operate.lineage:LineageReport",
-    "key_feed": "mirrorlib.derived.changelog:key_feed",
-    "key_statements": "mirrorlib.feed.statements:key_statements",
-    "lineage": "mirrorlib.operate.lineage:lineage",
-    "keys_of": "mirrorlib.keys.read:keys_of",
-    "maintain_current_view": "mirrorlib.derived.views.maintain:maintain_current_view",
-    "propagate": "mirrorlib.keys.declare:propagate",
-    "read_current_view": "mirrorlib.derived.views.maintain:read_current_view",
-    "require_keys": "mirrorlib.keys.read:require_keys",
-    "to_foundry_schema": "mirrorlib.keys.foundry:to_foundry_schema",
-    "union_keyed": "mirrorlib.keys.declare:union_keyed",
-    "untag": "mirrorlib.keys.tags:untag",
-}
+_SOURCE = "__init__.py"
+
+
+def _public() -> dict[str, tuple[str, str]]:
+    """Read off this file, by name, which module has what: its imports above are the one list, for type checkers too."""
+    import ast
+    import pkgutil
+
+    source = ast.parse(pkgutil.get_data(__name__, _SOURCE) or b"")
+    block = next(node for node in source.body if isinstance(node, ast.If))
+    return {
+        alias.asname or alias.name: (node.module or "", alias.name)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def __getattr__(name: str) -> object:
-    if name in {
-        "apply",
-        "derive",
-        "export",
-    }:  # packages that can be called: see `mirrorlib.calling`
-        return import_module(f"mirrorlib.{name}")
-    if name not in __all__:
+    found = None if name.startswith("__") and name not in __all__ else _public().get(name)
+    if found is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    module, _, attribute = _ELSEWHERE.get(name, f"mirrorlib.errors:{name}").partition(":")
-    value: object = getattr(import_module(module), attribute)
+    module, attribute = found
+    value: object = getattr(__import__(module, fromlist=[attribute]), attribute)
     globals()[name] = value
     return value
 

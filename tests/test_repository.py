@@ -48,7 +48,7 @@ def test_importing_is_cheap(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["mirrorlib.cli", "mirrorlib.ingest.run", "mirrorlib.operate.status"]
+    "module", ["mirrorlib.cli.main", "mirrorlib.ingest.run", "mirrorlib.operate.status"]
 )
 def test_nothing_imports_spark_until_it_is_used(module: str) -> None:
     """`--help` and `status` start at once, also where no Spark is installed."""

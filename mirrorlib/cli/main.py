@@ -188,6 +188,3 @@ def _add_command(commands: Commands, name: str, command: Command) -> None:
     )
     command.add_arguments(parser)
 
-
-if __name__ == "__main__":
-    sys.exit(main())
