@@ -52,19 +52,14 @@ if TYPE_CHECKING:
         TableBusyError,
         TableNameError,
     )
+    from mirrorlib.events import Event
     from mirrorlib.feed.enable import enable_by_default, enable_feed
     from mirrorlib.feed.keyed import read_table
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.statements import key_statements
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.ingest.preview import plan_zone as plan
-    from mirrorlib.ingest.report import (
-        ApplyReport,
-        BatchReport,
-        Event,
-        PlanReport,
-        TableReport,
-    )
+    from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport
     from mirrorlib.ingest.reset import reset_table as reset
     from mirrorlib.ingest.run import apply_zone as apply
     from mirrorlib.keys.declare import key_by, propagate, union_keyed

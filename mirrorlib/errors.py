@@ -30,10 +30,15 @@ ends in what to do next. No text holds a value of the data, except row markers a
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from mirrorlib.names import TableName
+
+_LOG = logging.getLogger(__name__)
 
 _NAMED = 3  # how many names a sentence lists
 
@@ -296,3 +301,18 @@ def first_few(names: Iterable[str]) -> str:
     """Name the first three, for a sentence about many."""
     told = list(names)
     return ", ".join(told[:_NAMED]) + (" …" if len(told) > _NAMED else "")
+
+
+def told_error(exc: Exception, name: TableName) -> MirrorError:
+    """Give an error as reports tell it: what nobody foresaw by its class, and the first line that it, or Java, says.
+
+    Catch everything and ask here where one table's trouble is not to be its neighbours'.
+    """
+    if isinstance(exc, MirrorError):
+        return exc
+    _LOG.error("%s: failed unexpectedly", name.shown, exc_info=exc)
+    cause = getattr(exc, "java_exception", exc)  # of which Py4J tells only that it was
+    told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "no text")
+    msg = f"an unexpected {type(exc).__name__}"
+    step = "The log has the whole story; the table is tried again on the next run."
+    return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)

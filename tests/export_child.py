@@ -53,7 +53,7 @@ class Watched:
         return partial(self._write, real) if name in WRITES else real
 
     def _write(self, real: Callable[..., Any], *arguments: Any) -> Any:
-        from mirrorlib.ingest.report import Event
+        from mirrorlib.events import Event
 
         table = self._real.url.rpartition("/")[2]
         event = Event(table=table, step="write", when="before", batch=None)

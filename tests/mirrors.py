@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mirrorlib
+from mirrorlib.events import Event
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.job import open_job, open_work
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.report import ApplyReport, Event, TableReport
+from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store

@@ -8,7 +8,8 @@ import json
 import re
 from typing import Any
 
-from mirrorlib.ingest.options import REWRITE_LIMIT, SETTLE
+from mirrorlib.delta.properties import REWRITE_LIMIT
+from mirrorlib.ingest.options import SETTLE
 
 
 def add_place(command: argparse.ArgumentParser) -> None:

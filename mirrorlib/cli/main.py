@@ -187,4 +187,3 @@ def _add_command(commands: Commands, name: str, command: Command) -> None:
         "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
     )
     command.add_arguments(parser)
-

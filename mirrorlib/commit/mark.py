@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mirrorlib.delta.table import TableRef
 
 FENCE = 2**63 - 1  # a transaction version that nothing comes after
-REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,9 @@ import math
 from datetime import date
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, is_greater
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.conditional import is_greater
-from mirrorlib.ingest.batch.fold import ADD, CHANGE, DROP, OP, PUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.commit.mark import Mark
+    from mirrorlib.commit.staged import Staged
     from mirrorlib.delta.columns import Column, Columns
     from mirrorlib.delta.table import TableRef
-    from mirrorlib.ingest.batch.stage import Staged
 
 _LARGEST_BROADCAST = 128 << 20  # bytes
 _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles

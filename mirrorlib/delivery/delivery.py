@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.errors import FeedExpiredError, JournalError
+from mirrorlib.events import Event
 from mirrorlib.feed.proof import first_readable
-from mirrorlib.ingest.report import Event
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sink import Sink
     from mirrorlib.delta.address import FeedTable
-    from mirrorlib.ingest.report import Observer
+    from mirrorlib.events import Observer
     from mirrorlib.journal.registry import Registry
     from mirrorlib.journal.streams import OnExpired, Plan, Start, Stream
 

@@ -7,7 +7,6 @@ cannot go on says why and stops alone.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -23,15 +22,19 @@ from mirrorlib.delivery.sinks.disjoint_targets import check_apart
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.find import find_tables
-from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, TableNameError
+from mirrorlib.errors import (
+    LandingZoneError,
+    MirrorError,
+    TableBusyError,
+    told_error,
+)
 from mirrorlib.feed.mirror import find_mirror
 from mirrorlib.feed.owners import stored_columns
-from mirrorlib.ingest.job import told_error
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.journal.streams import OnExpired, Start, check_start
-from mirrorlib.names import TableName, matches, parse_name, refuse_uncarriable
+from mirrorlib.names import matches, parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
@@ -42,12 +45,11 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sink import Sink
     from mirrorlib.delta.address import FeedTable
-    from mirrorlib.ingest.report import Event, Observer
+    from mirrorlib.events import Event, Observer
     from mirrorlib.store import PathOrUrl, Store
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
-_LONGEST_NAME = 60
 _Keys: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str]  # by table, or of every table
 
 
@@ -265,18 +267,6 @@ def _record(job: _Job, report: StreamReport, tally: Tally) -> None:
 
 def _said_failed(registry: Registry) -> bool:
     return registry.read_status().get("state") == "failed"
-
-
-def check_name(consumer: str) -> None:
-    """Refuse a name that cannot be a folder's, or is too long for people to read."""
-    if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
-        with contextlib.suppress(TableNameError):
-            refuse_uncarriable(TableName(None, consumer))
-            return
-    msg = (
-        f"a consumer's name is printable, without a slash, and has up to {_LONGEST_NAME} characters"
-    )
-    raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")
 
 
 def _check_words(start: Start, on_expired: OnExpired, **counts: int | None) -> None:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from uuid import UUID
 
-from mirrorlib.commit.mark import REWRITE
-from mirrorlib.delta.log import read_ours
+from mirrorlib.delta.log import REWRITE, read_ours
 from mirrorlib.delta.properties import FEED, MAPPING
 
 if TYPE_CHECKING:

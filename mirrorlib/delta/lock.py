@@ -23,6 +23,7 @@ from weakref import WeakKeyDictionary
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import quote
+from mirrorlib.journal.leases import process_started
 from mirrorlib.store import LocalStore, open_store
 from mirrorlib.store.target import STATE_FOLDER
 
@@ -88,27 +89,6 @@ def has_lost_java(exc: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-def process_started(pid: int) -> str | None:
-    """Return something that tells a process from a later one with its number; None when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
-    except ProcessLookupError:
-        return None
-    return None if fields[0] == "Z" else fields[19]
-
-
-def _started_without_proc(pid: int) -> str | None:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        return "running"
-    return "running"
 
 
 def _try_lock(file: BinaryIO) -> bool:

@@ -42,6 +42,7 @@ _HARMLESS = frozenset(
     }
 )
 LOG = "_delta_log"
+REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 DIGITS = 20
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 

@@ -15,6 +15,7 @@ FEED = "delta.enableChangeDataFeed"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 FEED_DAYS = 7
+REWRITE_LIMIT = 1 << 30  # bytes of a table that is rewritten where Delta cannot widen it in place
 LOG_DAYS = 30
 
 

@@ -16,7 +16,7 @@ from mirrorlib.delta.table import open_log
 from mirrorlib.derived.compute import Held
 from mirrorlib.derived.write import check_owner
 from mirrorlib.errors import ForeignWriteError
-from mirrorlib.ingest.report import Event
+from mirrorlib.events import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirrorlib.derived.frames import Transform
     from mirrorlib.derived.place import Place
     from mirrorlib.derived.sources import Round, Source
-    from mirrorlib.ingest.report import Observer
+    from mirrorlib.events import Observer
     from mirrorlib.journal.leases import Lease
 
 

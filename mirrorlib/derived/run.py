@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mirrorlib.delivery.run import check_name
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.derived.commit import carry_out, nothing_new, settle_keys
 from mirrorlib.derived.job import Job, look, tell_step
@@ -31,7 +30,7 @@ from mirrorlib.derived.windows import is_overtaken
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold_stream
-from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.derived.frames import Transform
     from mirrorlib.derived.report import DeriveReport
-    from mirrorlib.ingest.report import Event, Observer
+    from mirrorlib.events import Event, Observer
     from mirrorlib.store import PathOrUrl
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import Mark, append_rows, mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import merge_changes
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.nested import fields_ddl, names_in
@@ -23,8 +24,6 @@ from mirrorlib.delta.types import is_same, sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import fold_name, folds_of, quote
-from mirrorlib.ingest.batch.fold import ADD, CHANGE, DROP, OP
-from mirrorlib.ingest.batch.stage import Staged
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.keys.tags import untag
 from mirrorlib.store import open_store

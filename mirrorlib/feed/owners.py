@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.commit.mark import REWRITE
 from mirrorlib.delta.key_property import ON, grouping_columns, identifying_columns
+from mirrorlib.delta.log import REWRITE
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.feed.schemas import physical_name, widens_to
 from mirrorlib.identifiers import fold_name

@@ -5,14 +5,13 @@ In: a session, a zone, a target, options. Out: a `Job`, its tables, and for each
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.table import find_location, open_log, refer
-from mirrorlib.errors import JournalError, LandingZoneError, MirrorError, TableNameError
+from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.table_folder import policies_of
 from mirrorlib.ingest.work import Work
@@ -26,15 +25,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from mirrorlib.events import Event, Observer
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.ingest.options import Options
-    from mirrorlib.ingest.report import Event, Observer
     from mirrorlib.journal.entries import Life
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.names import TableName
     from mirrorlib.store import PathOrUrl, Store
-
-_LOG = logging.getLogger(__name__)
 
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -165,21 +162,6 @@ def refuse_overlap(zone: str, target: Target) -> None:
             raise LandingZoneError(
                 msg, found=f"{zone} and {place}", next_step="Keep them in two folders."
             )
-
-
-def told_error(exc: Exception, name: TableName) -> MirrorError:
-    """Give an error as reports tell it: what nobody foresaw by its class, and the first line that it, or Java, says.
-
-    Catch everything and ask here where one table's trouble is not to be its neighbours'.
-    """
-    if isinstance(exc, MirrorError):
-        return exc
-    _LOG.error("%s: failed unexpectedly", name.shown, exc_info=exc)
-    cause = getattr(exc, "java_exception", exc)  # of which Py4J tells only that it was
-    told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "no text")
-    msg = f"an unexpected {type(exc).__name__}"
-    step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)
 
 
 def _unobserved(event: Event) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, get_args
 
+from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.ingest.files.plan import Limits
 
 InsertPolicy = Literal["append", "upsert"]
@@ -19,7 +20,6 @@ PlainEvolution = Literal["add", "rescue", "fail", "none"]
 Listing = Literal["auto", "full", "incremental"]
 BACKFILL_INTERVAL = 3600.0  # seconds
 RETENTION = 7  # days
-REWRITE_LIMIT = 1 << 30  # bytes
 SETTLE = 10.0  # seconds
 
 

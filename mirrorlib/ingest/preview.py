@@ -11,9 +11,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_vacant, find_table
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import StoreError, told_error
 from mirrorlib.ingest.advance import check_emptiness, prepare_typed, untyped_part
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
@@ -37,14 +38,7 @@ from mirrorlib.ingest.files.source_identity import (
     check_zone,
 )
 from mirrorlib.ingest.files.table_folder import open_folder, pass_over
-from mirrorlib.ingest.job import (
-    Job,
-    choose_tables,
-    open_job,
-    open_work,
-    refuse_in_catalog,
-    told_error,
-)
+from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
 from mirrorlib.ingest.lifecycle import (
     absent_tables,
     coming_end,
@@ -54,7 +48,6 @@ from mirrorlib.ingest.lifecycle import (
     warn_of_absence,
 )
 from mirrorlib.ingest.options import (
-    REWRITE_LIMIT,
     SETTLE,
     Cleanup,
     Evolution,

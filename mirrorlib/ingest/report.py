@@ -1,12 +1,11 @@
 """What an apply did: values that print as a table, render in a notebook and turn into JSON.
 
-Nothing here computes; every stage of the run fills in its part. `Event` is the live side of the
-same story: it is told before and after every step, so that a host can draw progress.
+Nothing here computes; every stage of the run fills in its part. `mirrorlib.events` is the live side of the same story.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -47,32 +46,6 @@ class StateReport(Report):
     def ok(self) -> bool:
         """Say whether no table is blocked or failed."""
         return not any(table.state in STOPPED for table in self.tables)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One step of one table's run, told before it starts and after it has succeeded.
-
-    Attributes:
-        table: "dbo/orders".
-        step: list, read, plan, guard, create, widen, rewrite, fence, stage, commit, void, done or
-            clean.
-        when: "before" or "after".
-        batch: the batch's number, None while there is none.
-        files: change files in the batch (for list: files that wait).
-        rows: rows in the batch.
-
-    """
-
-    table: str
-    step: str
-    when: Literal["before", "after"]
-    batch: int | None = None
-    files: int = 0
-    rows: int = 0
-
-
-Observer = Callable[[Event], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, told_error
+from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified
 from mirrorlib.ingest.cleanup import clean_folder
@@ -24,14 +26,7 @@ from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import Look, read_listed
 from mirrorlib.ingest.files.source_identity import goes_on
 from mirrorlib.ingest.files.table_folder import open_folder
-from mirrorlib.ingest.job import (
-    Job,
-    choose_tables,
-    open_job,
-    open_work,
-    refuse_in_catalog,
-    told_error,
-)
+from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
 from mirrorlib.ingest.lifecycle import (
     absent_tables,
     end_life,
@@ -42,7 +37,6 @@ from mirrorlib.ingest.lifecycle import (
 )
 from mirrorlib.ingest.options import (
     BACKFILL_INTERVAL,
-    REWRITE_LIMIT,
     SETTLE,
     Cleanup,
     Evolution,
@@ -55,7 +49,7 @@ from mirrorlib.ingest.options import (
     PlainFolders,
 )
 from mirrorlib.ingest.progress import Tally, record_status
-from mirrorlib.ingest.report import ApplyReport, Event, Observer, TableReport
+from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.store import LocalStore

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
-from mirrorlib.ingest.report import Event
+from mirrorlib.events import Event
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.delta.log import TableLog
     from mirrorlib.delta.table import TableRef
+    from mirrorlib.events import Observer
     from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.report import Observer
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life, Plan
     from mirrorlib.store import Store

@@ -13,9 +13,9 @@ import json
 import os
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delta.lock import process_started
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import json_bytes, new_attempt
 from mirrorlib.journal.registry import LAST, LEASE
@@ -146,3 +146,24 @@ def _said(holder: str, until: datetime) -> bytes:
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def process_started(pid: int) -> str | None:
+    """Return something that tells a process from a later one with its number; None when there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
+    except ProcessLookupError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _started_without_proc(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return "running"
+    return "running"

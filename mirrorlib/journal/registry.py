@@ -22,11 +22,11 @@ import uuid
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.disk import check_format
 from mirrorlib.journal.entries import FORMAT, json_bytes, now
 from mirrorlib.journal.streams import Done, Entry, Plan, Stream, V, from_json, to_json
-from mirrorlib.names import TableName, parse_name
+from mirrorlib.names import TableName, parse_name, refuse_uncarriable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 FOLDER = "consumers"
 LEASE = "lease"
+_LONGEST_NAME = 60
 LAST = 10**12 - 1
 _FORGOTTEN = "forgotten.json"
 
@@ -215,3 +216,15 @@ def registries(state: Store, consumer: str | None = None) -> list[Registry]:
 def registry_of(state: Store, consumer: str, table: str) -> Registry:
     """Return the registry of one consumer and one table, by their names."""
     return Registry(state, consumer, parse_name(table))
+
+
+def check_name(consumer: str) -> None:
+    """Refuse a name that cannot be a folder's, or is too long for people to read."""
+    if consumer.isprintable() and len(consumer) <= _LONGEST_NAME:
+        with contextlib.suppress(TableNameError):
+            refuse_uncarriable(TableName(None, consumer))
+            return
+    msg = (
+        f"a consumer's name is printable, without a slash, and has up to {_LONGEST_NAME} characters"
+    )
+    raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")

@@ -35,7 +35,7 @@ from mirrorlib.tabular import Cell
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirrorlib.ingest.report import Event, Observer
+    from mirrorlib.events import Event, Observer
     from mirrorlib.tabular import Tabular
 
 _COLOURS = {

@@ -19,7 +19,8 @@ from mirrorlib.cli import main as cli
 from mirrorlib.cli.commands import apply
 from mirrorlib.cli.watch import Stop, run_rounds, stop_on_signals
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.ingest.report import ApplyReport, Event, TableReport
+from mirrorlib.events import Event
+from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.ingest.report import Observer
+    from mirrorlib.events import Observer
     from tests.zones import ZoneWriter
 
 pytestmark = pytest.mark.usefixtures("signals")

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.delivery.sinks.jdbc.sink import DatabaseSink
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 Row = tuple[Any, ...]
 FEED = "'delta.enableChangeDataFeed' = 'true'"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.report import StreamReport
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 
 class Kept:

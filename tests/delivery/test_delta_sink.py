@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 MODES = ("changes", "current", "scd2")

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.report import StreamReport
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 FEED = "'delta.enableChangeDataFeed' = 'true'"
 COMMITS = 11

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 VACUUMS = "spark.databricks.delta.retentionDurationCheck.enabled"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_sink.py"
 FEED = "'delta.enableChangeDataFeed' = 'true', 'delta.checkpointInterval' = '1'"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.report import StreamReport
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 INSERT, PRE, POST, DELETE = "insert", "update_preimage", "update_postimage", "delete"
 PLACES = {DELETE: 0, PRE: 1, POST: 2, INSERT: 3}

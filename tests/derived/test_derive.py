@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.derived.report import DeriveReport
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
 ORDERS = "id int, customer int, amount int, note string"
 CUSTOMERS = "id int, name string"

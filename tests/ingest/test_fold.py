@@ -15,18 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlib.ingest.batch.fold import (
-    ADD,
-    CHANGE,
-    DROP,
-    MARKER,
-    OP,
-    ORDER,
-    PUT,
-    count_null_keys,
-    fold_frame,
-    fold_rows,
-)
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.ingest.batch.fold import MARKER, ORDER, count_null_keys, fold_frame, fold_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,8 +23,9 @@ from obstore.store import MemoryStore
 
 from children import child
 from mirrorlib.delta import lock
-from mirrorlib.delta.lock import find_locks, hold_table, lock_table, process_started
+from mirrorlib.delta.lock import find_locks, hold_table, lock_table
 from mirrorlib.errors import TableBusyError
+from mirrorlib.journal.leases import process_started
 from mirrorlib.names import parse_name
 from mirrorlib.store import Store, open_store
 from mirrorlib.store.objects import ObjectStore

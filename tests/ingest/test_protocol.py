@@ -31,7 +31,8 @@ from zones import ZoneWriter, damage_pages
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.ingest.report import Event, TableReport
+    from mirrorlib.events import Event
+    from mirrorlib.ingest.report import TableReport
 
 pytestmark = pytest.mark.slow
 TRANSACTIONS = "delta.setTransactionRetentionDuration"

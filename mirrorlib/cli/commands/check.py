@@ -11,7 +11,7 @@ from mirrorlib.platform.show import show_progress
 if TYPE_CHECKING:
     import argparse
 
-    from mirrorlib.ingest.report import Observer
+    from mirrorlib.events import Observer
     from mirrorlib.landing.check.report import CheckObserver, CheckStep
 
 HELP = "review a landing zone as a strict reader"
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> bool:
 
 def check_observer(observe: Observer) -> CheckObserver:
     """Tell a review's steps as a run's: one bar a table, one step a file."""
-    from mirrorlib.ingest.report import Event
+    from mirrorlib.events import Event
 
     def tell(step: CheckStep) -> None:
         if step.checked:

@@ -14,16 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import ADD, DROP
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import (
-    ADD,
-    DELETED,
-    DROP,
-    ORDER,
-    find_tail,
-    give_ops,
-    ops_of_winner,
-)
+from mirrorlib.ingest.batch.fold import DELETED, ORDER, find_tail, give_ops, ops_of_winner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HELPERS = ("winner", "first", "insert", "better", "final", "copies")
-
-
-def is_greater(column: str) -> str:
-    """Return the condition under which a change `s` applies to a row `t`, as SQL."""
-    name = quote(column)
-    return f"(s.{name} > t.{name} OR s.{name} IS NOT NULL AND t.{name} IS NULL)"
 
 
 def fold_conditionally(rows: DataFrame, keys: Sequence[str], column: str) -> DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import FENCE, REWRITE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.commit.mark import FENCE, Mark, mark_nothing, overwrite_rows
 from mirrorlib.delta.columns import find_column, needs_mapping, to_pairs
 from mirrorlib.delta.key_property import (
     KEYS_PROPERTY,
@@ -20,7 +20,7 @@ from mirrorlib.delta.key_property import (
     next_keys,
     stored_keys,
 )
-from mirrorlib.delta.log import TRANSACTION_RETENTION
+from mirrorlib.delta.log import REWRITE, TRANSACTION_RETENTION
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.delta.table import (
     add_columns,

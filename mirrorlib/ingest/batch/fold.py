@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPDATE, UPSERT
 
@@ -27,16 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, WindowSpec
 
-OP = "_mirror_op"
 MARKER = "_mirror_marker"
 ORDER = "_mirror_order"
 DELETED = "_mirror_deleted"
-DROP, PUT, CHANGE, ADD = (
-    1,
-    2,
-    3,
-    4,
-)  # delete · update or insert · update only · insert without a look
 _NEVER = 1 << 62  # a place behind every row
 
 

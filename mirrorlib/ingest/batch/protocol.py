@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import merge_changes
+from mirrorlib.commit.staged import ADD, CHANGE, DROP
 from mirrorlib.delta.columns import find_key_column, to_columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import create_table, find_table
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.evolve_table import ready_table, refuse_table
 from mirrorlib.ingest.batch.failure import find_damage, spark_failed
-from mirrorlib.ingest.batch.fold import ADD, CHANGE, DROP
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
 from mirrorlib.ingest.batch.outcome import DIRECT, cause_of_void, explain_skip, outcome_of

@@ -7,17 +7,17 @@ never pass through this process.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, Staged
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.ingest.batch.conditional import fold_conditionally
-from mirrorlib.ingest.batch.fold import ADD, CHANGE, DROP, OP, PUT, fold_frame, fold_rows
+from mirrorlib.ingest.batch.fold import fold_frame, fold_rows
 from mirrorlib.ingest.batch.open_batch import rows_of
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
 from mirrorlib.ingest.rows.read import check_identity
@@ -35,34 +35,6 @@ if TYPE_CHECKING:
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """A batch's changes, ready to be committed.
-
-    Attributes:
-        frame: the table's columns, plus `OP` unless *plain*.
-        plain: every row is to be inserted.
-        ops: which ops occur, as far as known; all that markers allow for a large batch.
-        rows: how many rows, at most.
-        null_keys: some key may be NULL.
-        key_range: smallest and largest value of the first key column, where both are known.
-        bytes: how many bytes were staged, 0 when the change files themselves are read.
-        private: the frame reads staged files, not the landing zone.
-        conditional: the column whose value has to be greater for an update to count; None where all count.
-
-    """
-
-    frame: DataFrame
-    plain: bool
-    ops: frozenset[int]
-    rows: int
-    null_keys: bool
-    bytes: int
-    private: bool
-    conditional: str | None = None
-    key_range: tuple[object, object] | None = None
 
 
 def stage_batch(

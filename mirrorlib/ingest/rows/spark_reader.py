@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlib.commit.staged import OP
 from mirrorlib.delta.columns import find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import MARKER, OP, ORDER
+from mirrorlib.ingest.batch.fold import MARKER, ORDER
 from mirrorlib.ingest.batch.open_batch import fitted_rows
 from mirrorlib.ingest.rows.marks import INSERT, UPSERT
 from mirrorlib.ingest.rows.read import can_spark_read, open_batches

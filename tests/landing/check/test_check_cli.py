@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlib.cli.commands.check import check_observer
 from mirrorlib.cli.main import main
-from mirrorlib.ingest.report import Event
+from mirrorlib.events import Event
 from mirrorlib.landing.check.report import CheckStep
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import mark_nothing, overwrite_rows
+from mirrorlib.commit.staged import ADD, DROP, OP, PUT
 from mirrorlib.delivery.sinks.delta.few import fold_few
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
 from mirrorlib.delivery.sinks.delta.merge import FRESH, merge_rows, twice
@@ -34,7 +35,6 @@ from mirrorlib.delivery.sinks.delta.work import (
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.net import VERSION
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import ADD, DROP, OP, PUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

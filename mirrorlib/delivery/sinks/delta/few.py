@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.commit.staged import DROP, OP, PUT
 from mirrorlib.delivery.sinks.delta.merge import FRESH
 from mirrorlib.delivery.sinks.delta.stage import WRONG
 from mirrorlib.delta.columns import to_columns
@@ -18,7 +19,6 @@ from mirrorlib.delta.generation import ARROW_FRAMES, spark_generation
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured
 from mirrorlib.feed.files.few import FEW, HANDFUL
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
-from mirrorlib.ingest.batch.fold import DROP, OP, PUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

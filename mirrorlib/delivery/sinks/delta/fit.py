@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import REWRITE, Mark, overwrite_rows
+from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.sinks.renamed import check_physical
 from mirrorlib.delta.columns import needs_mapping
+from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.nested import names_in
-from mirrorlib.delta.properties import FEED, MAPPING, to_sql
+from mirrorlib.delta.properties import FEED, MAPPING, REWRITE_LIMIT, to_sql
 from mirrorlib.delta.snapshot import find_target
 from mirrorlib.delta.table import rewritten_rows, widen_columns
 from mirrorlib.delta.types import (
@@ -28,7 +29,6 @@ from mirrorlib.delta.types import (
 )
 from mirrorlib.errors import FeedExpiredError, SchemaError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.ingest.options import REWRITE_LIMIT
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows
 from mirrorlib.commit.merge import changes_of, mark_conf, merge_conf
+from mirrorlib.commit.staged import ADD, DROP, OP, PUT
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delta.sessions import configured
 from mirrorlib.delta.types import sized_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import ADD, DROP, OP, PUT
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
-    from mirrorlib.ingest.batch.stage import Staged
 
 FRESH = "_mirror_fresh"  # no row of the key was there before the window, nor in what the target has of it
 _VIEW = "_mirror_changes"

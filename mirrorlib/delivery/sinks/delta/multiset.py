@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import ADD, DROP, OP
 from mirrorlib.delivery.sinks.delta.stage import stage_rows
 from mirrorlib.errors import ForeignWriteError
 from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import ADD, DROP, OP
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
-    from mirrorlib.ingest.batch.stage import Staged
 
 NET = "_mirror_net"
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows, mark_nothing
+from mirrorlib.commit.staged import ADD, DROP, OP
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
 from mirrorlib.delivery.sinks.delta.merge import merge_rows
@@ -34,7 +35,6 @@ from mirrorlib.delivery.sinks.delta.work import (
 from mirrorlib.delta.table import read_table
 from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import ADD, DROP, OP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

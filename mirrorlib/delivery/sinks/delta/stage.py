@@ -12,10 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlib.commit.staged import OP, Staged
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.feed.files.few import frame_of
-from mirrorlib.ingest.batch.fold import OP
-from mirrorlib.ingest.batch.stage import Staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
+from mirrorlib.commit.staged import OP, PUT
 from mirrorlib.delivery.sinks.delta.few import key_values
 from mirrorlib.delivery.sinks.delta.merge import FRESH, twice
 from mirrorlib.delta.actions import ChangeFile
@@ -26,7 +27,6 @@ from mirrorlib.feed.files.direct import PLAIN_NAME
 from mirrorlib.feed.files.few import HANDFUL, frame_of
 from mirrorlib.feed.net import KIND
 from mirrorlib.identifiers import fold_name
-from mirrorlib.ingest.batch.fold import OP, PUT
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

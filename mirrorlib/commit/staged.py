@@ -1,0 +1,52 @@
+"""Changes as a commit takes them: at most one row for each key that matches, and what to do with it in `OP`.
+
+Whoever writes a Delta table folds to this: the marker fold of a batch, the net changes of a window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.identifiers import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+OP = "_mirror_op"
+# delete · update or insert · update only · insert without a look
+DROP, PUT, CHANGE, ADD = 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """A batch's changes, ready to be committed.
+
+    Attributes:
+        frame: the table's columns, plus `OP` unless *plain*.
+        plain: every row is to be inserted.
+        ops: which ops occur, as far as known; all that markers allow for a large batch.
+        rows: how many rows, at most.
+        null_keys: some key may be NULL.
+        key_range: smallest and largest value of the first key column, where both are known.
+        bytes: how many bytes were staged, 0 when the change files themselves are read.
+        private: the frame reads staged files, not the landing zone.
+        conditional: the column whose value has to be greater for an update to count; None where all count.
+
+    """
+
+    frame: DataFrame
+    plain: bool
+    ops: frozenset[int]
+    rows: int
+    null_keys: bool
+    bytes: int
+    private: bool
+    conditional: str | None = None
+    key_range: tuple[object, object] | None = None
+
+
+def is_greater(column: str) -> str:
+    """Return the condition under which a change `s` applies to a row `t`, as SQL."""
+    name = quote(column)
+    return f"(s.{name} > t.{name} OR s.{name} IS NOT NULL AND t.{name} IS NULL)"
