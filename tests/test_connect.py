@@ -39,7 +39,7 @@ ALLOWED = {
     # Sessions find no other view of each other's; serverless compute, which has none, lends no session either.
     ("derived/views/maintain.py", "createOrReplaceGlobalTempView"),
     ("derived/strategy/literals.py", "_jdf"),  # as below
-    ("keys/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
+    ("keys/tracing/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
 }
 
 

@@ -111,8 +111,8 @@ def find_data() -> Path:
         LandingZoneError: it is in neither.
 
     """
-    here = Path(__file__).parent
-    for folder in (here / "_examples", here.parent / "examples"):
+    package = Path(__file__).parents[1]
+    for folder in (package / "_examples", package.parent / "examples"):
         if (folder / _DATA).exists():
             return folder / _DATA
     msg = f"the demo's data, {_DATA}, is not installed"

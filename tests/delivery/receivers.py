@@ -14,18 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from export.test_files_sink import DELETE, PRE, Source, entries, leftovers, read_file, windows_of
-from export.test_zone_sink import change_files
-
 import mirrorlib
-from export import test_delta_sink as delta
+from delivery import test_delta_sink as delta
+from delivery.test_files_sink import DELETE, PRE, Source, entries, leftovers, read_file, windows_of
+from delivery.test_zone_sink import change_files
 from mirrorlib.store import LocalStore
 from oracle import replay
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from export.postgres import Cluster
+    from delivery.postgres import Cluster
 
 Rows = Counter[tuple[Any, ...]]
 
@@ -230,7 +229,7 @@ def judge_postgres(cluster: Cluster, database: str) -> Callable[[History, str], 
 
 def judge_kafka(broker: Any, name: str) -> Callable[[History, str], None]:
     """Judge a topic, as a reader of committed messages sees it: windows once and in order, changes that fit."""
-    from export import test_kafka_sink as kafka
+    from delivery import test_kafka_sink as kafka
 
     def judge(history: History, table: str) -> None:
         told = kafka.read(broker, f"{name}.{table.rpartition('/')[2]}")

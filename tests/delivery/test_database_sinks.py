@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from export.postgres import PASSWORD, Cluster, running_cluster
 from pyspark.sql import types
 
 import mirrorlib
+from delivery.postgres import PASSWORD, Cluster, running_cluster
 from little import child_environment
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc import open_sink

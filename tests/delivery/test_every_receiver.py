@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from export.receivers import History, embedded_receivers
+
+from delivery.receivers import History, embedded_receivers
 
 if TYPE_CHECKING:
     from pathlib import Path

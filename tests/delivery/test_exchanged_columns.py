@@ -7,8 +7,8 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from export.test_zone_sink import change_files
 
+from delivery.test_zone_sink import change_files
 from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.renamed import check_physical

@@ -27,7 +27,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from export import kafka_broker
+from delivery import kafka_broker
 from little import child_environment
 from mirrorlib.delivery.consumers import drop_consumer, rewind_consumer
 from mirrorlib.delivery.run import export_tables

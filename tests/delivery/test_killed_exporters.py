@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from export.receivers import (
+
+from children import Child, throw_dice
+from delivery.receivers import (
     History,
     Point,
     Receiver,
@@ -25,15 +27,14 @@ from export.receivers import (
     served_points,
     served_receivers,
 )
-
-from children import Child, throw_dice
 from little import SHORT_LIVED
 from servers import lack
 from shared_java import SharedJava
 
 if TYPE_CHECKING:
-    from export.postgres import Cluster
     from pyspark.sql import SparkSession
+
+    from delivery.postgres import Cluster
 
 TORTURE = os.environ.get("MIRRORLIB_TORTURE")
 # A mark wins over the command line: whoever asks for many kills wants them all.
@@ -99,9 +100,8 @@ def test_killed_at_random_moments_every_server_ends_equal_to_the_source(
 def servers(folder: Path) -> Iterator[tuple[Cluster, Any]]:
     """Start PostgreSQL and a Kafka broker, and see to their end."""
     pytest.importorskip("confluent_kafka", reason="pip install '.[kafka]'")
-    from export.postgres import running_cluster
-
-    from export import kafka_broker
+    from delivery import kafka_broker
+    from delivery.postgres import running_cluster
 
     (folder / "broker").mkdir()
     try:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from export.test_deliver import Kept, Source
 
 import mirrorlib
+from delivery.test_deliver import Kept, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import obstore
 import pytest
-from export.receivers import History, Receiver, points_of, receiver_of
 from moto.server import ThreadedMotoServer
 
 from children import Child
+from delivery.receivers import History, Receiver, points_of, receiver_of
 from little import SHORT_LIVED
 from shared_java import SharedJava
 

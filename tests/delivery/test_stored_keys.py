@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from export.postgres import running_cluster
 
 import mirrorlib
+from delivery.postgres import running_cluster
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.statements import key_statements

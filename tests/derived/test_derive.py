@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from derive.lakes import Lake
 
 import mirrorlib
+from derived.lakes import Lake
 from mirrorlib.cli.main import main
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived.place import Place

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from derive.lakes import Lake, Transform
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from derived.lakes import Lake, Transform
 from mirrorlib.keys.declare import key_by
 
 if TYPE_CHECKING:

@@ -16,9 +16,7 @@ from mirrorlib.landing.check.rules.rule import SEVERITIES, Rule
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "check.md"
 BEGIN, END = "<!-- rules: begin -->\n", "<!-- rules: end -->\n"
-SOURCES = [
-    path for path in (ROOT / "mirrorlib/landing/check").glob("*.py") if "rules_" not in path.name
-]
+SOURCES = [path for path in (ROOT / "mirrorlib/landing/check").glob("*.py")]
 
 
 def rules_table() -> str:
@@ -75,7 +73,7 @@ def test_a_rule_is_told_in_full(rule: Rule) -> None:
 def test_rules_have_names_of_their_own() -> None:
     """No rule hides another of the same name."""
     written = "".join(
-        path.read_text() for path in PAGE.parents[1].glob("mirrorlib/landing/check/rules_*.py")
+        path.read_text() for path in PAGE.parents[1].glob("mirrorlib/landing/check/rules/*.py")
     )
 
     assert len(RULES) == len(re.findall(r"^        id=", written, flags=re.MULTILINE))
