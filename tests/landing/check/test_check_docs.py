@@ -16,7 +16,7 @@ from mirrorlib.landing.check.rules.rule import SEVERITIES, Rule
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "check.md"
 BEGIN, END = "<!-- rules: begin -->\n", "<!-- rules: end -->\n"
-SOURCES = [path for path in (ROOT / "mirrorlib/landing/check").glob("*.py")]
+SOURCES = list((ROOT / "mirrorlib/landing/check").glob("*.py"))
 
 
 def rules_table() -> str:
