@@ -385,14 +385,20 @@ def applied_file_changed(zone: ZoneWriter) -> Iterator[Want]:
     t.file(pairs(a1="a"))
     t.file(pairs(a2="a"))
     yield Want(rows=pairs(a1="a", a2="a"), position=2)
+    t.file(pairs(a3="c"))
+    yield Want(rows=pairs(a1="a", a2="a", a3="c"), position=3)
     t.replace(1, pairs(a1="other"))
     t.zero_bytes(2)
-    t.file(pairs(a3="c"))
+    t.file(pairs(a4="d"))
     warnings = (
         f"{FIRST} was applied and has been changed",
         f"{SECOND} was applied and has been changed",
     )
-    yield Want(rows=pairs(a1="a", a2="a", a3="c"), position=3, warnings=warnings)
+    yield Want(rows=pairs(a1="a", a2="a", a3="c", a4="d"), position=4, warnings=warnings)
+    t.replace(4, pairs(a4="other"))
+    rows = pairs(a1="a", a2="a", a3="c", a4="d")
+    reason = (f"{4:020d}.parquet", "holds something else")
+    yield Want(rows=rows, position=4, state="failed", reason=reason, file=f"{4:020d}.parquet")
 
 
 @case

@@ -39,8 +39,10 @@ from mirrorlib.ingest.files.source_identity import (
     check_keys,
     check_zone,
     goes_on,
+    proof_of,
+    refuse_changed,
 )
-from mirrorlib.ingest.files.table_folder import open_folder, told_changed
+from mirrorlib.ingest.files.table_folder import open_folder, told_changed, told_emptied
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
@@ -83,7 +85,8 @@ def advance_table(
     entry = tally.entry = work.journal.newest(work.life)
     pending = entry is not None and entry.done is None
     if entry is not None and pending:
-        check_zone(work, options, entry)  # else another zone's files would void its plan
+        # Else another zone's files would void its plan.
+        tally.warn(*check_zone(work, folder, history, options, entry, tally.proven))
         entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
     check_doubt(work.table, entry)
     if pending or work.source.policies.by_time:
@@ -93,7 +96,10 @@ def advance_table(
         )
         if not goes_on(work, opened, options):
             return tally.end("behind", CHANGED)
-    check_zone(work, options, entry)
+    tally.warn(*check_zone(work, folder, history, options, entry, tally.proven))
+    if history.moves():
+        history.keep_move()
+    tally.proven = proof_of(work, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
     return _apply_batches(work, folder, opened, history, look, options, tally, stop)
@@ -163,7 +169,10 @@ def _see_changes(
     tally.warn(*told)
     look.keep(*told)
     evidence = began_again(work, opened, tally.entry, changed)
-    return tally.end("blocked", evidence) if evidence else None
+    if evidence:
+        return tally.end("blocked", evidence)
+    refuse_changed(work, tally.entry, changed)
+    return None
 
 
 def _end_idle(
@@ -172,6 +181,11 @@ def _end_idle(
     state, reason, file = idle_state(coming, bars, options)
     bar = bar_before(coming, bars)
     tally.watched = _watch(opened, coming.young)
+    if state == "current" and opened.emptied:
+        tally.emptied = tally.emptied or opened.listed_at
+        reason = told_emptied(tally.emptied)
+    else:
+        tally.emptied = None
     return tally.end(state, reason, file=file, error=bar.error if bar else None)
 
 
@@ -279,6 +293,7 @@ def _planned_files(prepared: Prepared) -> tuple[PlannedFile, ...]:
             etag=one.file.etag,
             rows=one.schema.rows,
             modified=_moment(one.file.modified),
+            fingerprint=one.fingerprint,
         )
         for one in prepared.landed
     )

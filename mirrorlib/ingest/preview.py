@@ -36,6 +36,7 @@ from mirrorlib.ingest.files.source_identity import (
     check_detection,
     check_keys,
     check_zone,
+    refuse_changed,
 )
 from mirrorlib.ingest.files.table_folder import open_folder, pass_over
 from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
@@ -173,9 +174,8 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         return PlannedTable(table=table, state="failed", reason=str(folder.refusal))
     try:
         journal = Journal(job.state, folder.name)
-        opened = open_folder(
-            job.zone, folder, History(journal, job.zone.url, planned=True), options=job.options
-        )
+        history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
+        opened = open_folder(job.zone, folder, history, options=job.options)
         if opened.waits_for:
             return PlannedTable(
                 table=table,
@@ -188,7 +188,8 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
             reason = pass_over(opened).waits_for
             return PlannedTable(table=table, state="waiting", reason=reason)
         with lend_session(job.spark) as spark:
-            return _look_ahead(open_work(job, spark, folder, opened, lives), opened, job.options)
+            work = open_work(job, spark, folder, opened, lives)
+            return _look_ahead(work, folder, opened, history, job.options)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         return _failed(exc, folder.name)
 
@@ -198,16 +199,20 @@ def _failed(exc: Exception, name: TableName) -> PlannedTable:
     return PlannedTable(table=name.shown, state="failed", reason=str(error), file=error.file)
 
 
-def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
+def _look_ahead(
+    work: Work, folder: TableFolder, opened: Folder, history: History, options: Options
+) -> PlannedTable:
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
-    planned = PlannedTable(
-        table=work.table, state="current", warnings=opened.warnings_under(options)
-    )
     newest = work.journal.newest(work.life) if work.life.uuid else None
-    carried = carried_on(work, newest, options)
+    unproven = check_zone(
+        work, folder, history, options, newest
+    )  # else a plan's files would not be found
+    planned = PlannedTable(
+        table=work.table, state="current", warnings=(*opened.warnings_under(options), *unproven)
+    )
+    carried = carried_on(work, newest)
     entry = carried.entry
     check_doubt(work.table, entry)
-    check_zone(work, options, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
     standing = carried.standing or stand(work, entry, read_verified(work.journal.read_status()))
@@ -215,9 +220,11 @@ def _look_ahead(work: Work, opened: Folder, options: Options) -> PlannedTable:
         _check_place(work, standing)
         planned = _with_prepared(work, planned, standing, carried.prepared)
         standing = replace(standing, columns=carried.prepared.growth.columns)
-    evidence = began_again(work, opened, entry, changed_since(work, opened, entry))
+    changed = changed_since(work, opened, entry)
+    evidence = began_again(work, opened, entry, changed)
     if evidence:
         return replace(planned, state="blocked", reason=evidence)
+    refuse_changed(work, entry, changed)
     return _go_on(work, opened, options, entry, standing, planned)
 
 

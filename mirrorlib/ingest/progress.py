@@ -7,12 +7,15 @@ read.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.ingest.report import BatchReport, Position, State, TableReport, shown_position
 from mirrorlib.journal.entries import now
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.errors import MirrorError
     from mirrorlib.ingest.batch.foreign_writes import Verified
     from mirrorlib.ingest.files.incremental_listing import Listed
@@ -33,6 +36,8 @@ class Tally:
     watched: Watched | None = None
     listed: Listed | None = None
     verified: Verified | None = None
+    proven: str | None = None
+    emptied: str | None = None
 
     def add(self, plan: Plan, done: Done) -> None:
         """Count a batch that has ended; a void one applied nothing."""
@@ -95,10 +100,21 @@ def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
         "watched": asdict(tally.watched) if tally.watched else None,
         "listing": tally.listed.to_word() if tally.listed else None,
         "verified": asdict(tally.verified) if tally.verified else old.get("verified"),
+        **({"proven": tally.proven} if tally.proven else {}),
+        **({"emptied": tally.emptied} if tally.emptied else {}),
     }
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)
     return str(since)
+
+
+def read_emptied(word: Mapping[str, Any]) -> str | None:
+    """Read since when a folder was seen empty, from a table's last word; nothing rests on it."""
+    try:
+        datetime.fromisoformat(word["emptied"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return str(word["emptied"])
 
 
 def _batch_report(plan: Plan, done: Done) -> BatchReport:

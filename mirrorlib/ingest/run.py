@@ -48,7 +48,7 @@ from mirrorlib.ingest.options import (
     PlainEvolution,
     PlainFolders,
 )
-from mirrorlib.ingest.progress import Tally, record_status
+from mirrorlib.ingest.progress import Tally, read_emptied, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import now
@@ -264,7 +264,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
-    history = History(journal, job.zone.url)
+    history = History(journal, job.zone.url, moved_from=job.options.moved_from)
     look = Look(journal, job.options, read_listed(journal.read_status()), due=False)
     opened = open_folder(job.zone, folder, history, look=look, options=job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
@@ -283,6 +283,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
             )  # what a killed runner left; the lock says it is gone
         word = journal.read_status()
         tally.verified = read_verified(word)
+        tally.proven, tally.emptied = word.get("proven"), read_emptied(word)
         look = Look(journal, job.options, read_listed(word))
         opened = open_folder(job.zone, folder, history, look=look, options=job.options)
         if opened.waits_for:

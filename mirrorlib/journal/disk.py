@@ -12,6 +12,8 @@ that a person can read:
                                                             where names have no numbers to tell
     journal/<table>/000001.passed.parquet                   which files of a plain folder were there
                                                             when the life began and do not count
+    journal/<table>/moves/000001/<uuid>.json                from where to where a plain folder's
+                                                            files have moved
     journal/<table>/status.json                             the last word about the table, for
                                                             people; nothing rests on it
 
@@ -101,6 +103,17 @@ class Journal:
         """Return what `write_passed` has written for a life."""
         return self._state.read(self._passed(life.ordinal))
 
+    def write_move(self, life: Life, old: str, new: str) -> None:
+        """Write down that a plain folder's files, which were read at one URL, are at another; proven by its caller."""
+        said = json_bytes({"format": FORMAT, "from": old, "to": new, "seen_at": now()})
+        self._state.put_new(f"{self._moves(life)}/{uuid.uuid4()}.json", said)
+
+    def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
+        """Return from where to where a plain folder's files have moved, in no order."""
+        listed = self._state.list_folder(self._moves(life))
+        told = [self._json(file.path) for file in (listed.files if listed else ())]
+        return tuple((str(one.get("from")), str(one.get("to"))) for one in told)
+
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
         said = json_bytes({"format": FORMAT, "seen_at": now()})
@@ -169,6 +182,9 @@ class Journal:
 
     def _passed(self, ordinal: int) -> str:
         return f"{self._folder}/{ordinal:06d}.passed.parquet"
+
+    def _moves(self, life: Life) -> str:
+        return f"{self._folder}/moves/{life.ordinal:06d}"
 
     def _gone(self, life: Life) -> str:
         return f"{self._folder}/gone/{life.ordinal:06d}.json"

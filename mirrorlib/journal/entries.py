@@ -51,13 +51,24 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A change file as it was when the batch was planned; *rows* is what its footer said, *modified* ISO 8601, UTC."""
+    """A change file as it was when the batch was planned.
+
+    Attributes:
+        name: its path below the table's folder.
+        size: bytes.
+        etag: what the store said identifies it; a copy of it has another.
+        rows: what its footer said, or its text held.
+        modified: ISO 8601, UTC.
+        fingerprint: tells its content from any other, see `landing.fingerprint`; "" in plans of earlier versions.
+
+    """
 
     name: str
     size: int
     etag: str
     rows: int
     modified: str = ""
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

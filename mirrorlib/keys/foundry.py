@@ -8,6 +8,7 @@ them. Whatever either side has no word for is refused by name.
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PARTITIONS = "includeInPartitioning"
+# A text, which is kept, or a comment, which Foundry's own documentation writes into its examples.
+_COMMENT = re.compile(r'(?P<text>"(?:\\.|[^"\\])*")|//[^\n]*')
 _PARTS = {"customMetadata", "dataFrameReaderClass", "fieldSchemaList", "primaryKey"}
 _READER = "com.palantir.foundry.spark.input.ParquetDataFrameReader"
 _PRIMARY_TYPES = frozenset(
@@ -158,7 +161,10 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
     if isinstance(document, Mapping):
         return document
     try:
-        told: object = json.loads(document)
+        text = document
+        if isinstance(text, bytes):
+            text = text.decode(json.detect_encoding(text))
+        told: object = json.loads(_COMMENT.sub(lambda found: found["text"] or "", text))
     except ValueError as exc:
         msg = "the schema document is not JSON"
         raise KeysError(msg) from exc

@@ -19,6 +19,7 @@ FileFormat: TypeAlias = Literal["parquet", "delimited"]
 TEXT_EXTENSIONS = ("csv", "tsv", "psv", "txt")  # of delimited text that states none
 PACKED = ("", ".gz", ".zst")  # what stands behind them where content is compressed
 TEXT_ENDINGS = tuple(f".{extension}{end}" for extension in TEXT_EXTENSIONS for end in PACKED)
+_CSV_ENDINGS = tuple(f".csv{end}" for end in PACKED)
 DETECTION_NAMES: Mapping[Detection, str] = {
     "sequential": "SequentialFileName",
     "last_update_time": "LastUpdateTimeFileDetection",
@@ -101,17 +102,20 @@ class TableMetadata:
 
 
 def as_published(metadata: TableMetadata, names: Iterable[str]) -> TableMetadata:
-    """Take a table for Parquet whose files all are, though its metadata describes text and states no format.
+    """Let files decide where the metadata states no format: all are Parquet, or all are `.csv`.
 
     Args:
         metadata: what the publisher states.
         names: the files that the table's folder shows.
 
     """
-    lowered = [name.lower() for name in names] if metadata.assumed else []
-    if metadata.file_extension or not any(name.endswith(".parquet") for name in lowered):
+    if metadata.file_extension or (metadata.file_format and not metadata.assumed):
         return metadata
-    if any(name.endswith(TEXT_ENDINGS) for name in lowered):
-        return metadata
-    told = "it states no FileFormat and describes text, and all files are Parquet: Parquet"
-    return replace(metadata, file_format="parquet", assumed=(told,))
+    data = [name.lower() for name in names if name.lower().endswith((".parquet", *TEXT_ENDINGS))]
+    if metadata.assumed and data and all(name.endswith(".parquet") for name in data):
+        told = "it states no FileFormat and describes text, and all files are Parquet: Parquet"
+        return replace(metadata, file_format="parquet", assumed=(told,))
+    if not metadata.assumed and data and all(name.endswith(_CSV_ENDINGS) for name in data):
+        told = "it states no FileFormat, and all files are .csv: CSV"
+        return replace(metadata, file_format="delimited", assumed=(told,))
+    return metadata

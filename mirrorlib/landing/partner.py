@@ -7,14 +7,13 @@ writers put the file into each table folder (landing-zone format, 1.1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.landing.lenient import NotJsonError, read_lenient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mirrorlib.landing.lenient import Json
     from mirrorlib.store import Store
 
@@ -29,12 +28,14 @@ class Partner:
         name: the publisher.
         source_type: what is mirrored: "PostgreSQL".
         source_version: its version.
+        information: what else it says of the source, as it stands in `additionalInformation`.
 
     """
 
     name: str | None
     source_type: str | None
     source_version: str | None
+    information: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Say it in a line."""
@@ -54,7 +55,23 @@ def read_partner(zone: Store, folder: str = "") -> Partner | None:
     version = _word(source.get("sourceversion"))
     if name is None and kind is None:
         return None
-    return Partner(name=name, source_type=kind, source_version=version)
+    information = _plain(source.get("additionalinformation"))
+    return Partner(
+        name=name,
+        source_type=kind,
+        source_version=version,
+        information=information if isinstance(information, dict) else {},
+    )
+
+
+def _plain(value: Json) -> Any:  # noqa: ANN401  # JSON of any shape
+    """Give JSON as Python has it; of a name that is given twice the last counts."""
+    if isinstance(value, tuple):
+        return {name: _plain(item) for name, item in value}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    whole = isinstance(value, float) and value.is_integer()
+    return int(value) if whole else value
 
 
 def _members(value: Json) -> Mapping[str, Json]:

@@ -17,7 +17,7 @@ from mirrorlib.ingest.files.changed_source import doubt_of
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import Look, read_listed
 from mirrorlib.ingest.files.plan import Limits, first_position, next_run
-from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.files.table_folder import open_folder, told_emptied
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
@@ -272,7 +272,10 @@ def _with_listing(
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
     waited = status.state in {"behind", "blocked", "waiting"}
     if waited and not unapplied:
-        return replace(status, state="current", reason="", file=None)
+        status = replace(status, state="current", reason="", file=None)
+    if status.state == "current":
+        reason = (status.reason or told_emptied(opened.listed_at)) if opened.emptied else ""
+        status = replace(status, reason=reason)
     return status
 
 

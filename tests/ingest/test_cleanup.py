@@ -116,7 +116,9 @@ def test_files_without_numbers_are_all_moved_and_stay_known(
 def test_a_file_that_was_replaced_stays(spark: SparkSession, zone: ZoneWriter, target: str) -> None:
     """Its new content was never applied."""
     table = zone.table("orders", keys=["id"])
-    publish(table, 1, 2, 3)
+    publish(table, 1, 2)
+    apply(spark, zone, target, cleanup=None)
+    publish(table, 3)
     apply(spark, zone, target, cleanup=None)
     table.replace(2, [{"id": 99}])
 

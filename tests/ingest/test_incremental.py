@@ -87,6 +87,8 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
 
     old = str(mirror.zone)
     mirror.move_zone()
+    mirror.assert_failed("FileChangedError", mirror.file_name(1), moved_from=old, **SHORT)
+    mirror.table.path(1).unlink()
     mirror.assert_current(moved_from=old, **SHORT)
     mirror.publish()
     assert 9 == short(mirror, listings).position

@@ -95,6 +95,7 @@ def test_an_applied_file_is_never_read_again(
 ) -> None:
     """Other content under its name is told; what is new beside it is applied."""
     put(orders, "a.parquet", 1, "a")
+    assert "current" == apply(spark, zone, target).state
     put(orders, "b.parquet", 2, "b", key=2)
     assert "current" == apply(spark, zone, target).state
     version = newest_version(Path(target) / "orders")

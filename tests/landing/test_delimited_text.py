@@ -21,6 +21,11 @@ ROWS = [(str(i), f"line {i}") for i in range(3000)]
 SPELL = "Publish it in the encoding that _metadata.json states, or else in UTF-8, or correct Encoding there."
 
 
+def raw_snappy(data: bytes) -> bytes:
+    """Compress into one block, as Snappy's own libraries do."""
+    return bytes(pa.Codec("snappy").compress(data, asbytes=True))
+
+
 def zstd(data: bytes) -> bytes:
     """Compress as Arrow does, which Python itself cannot before 3.14."""
     sink = io.BytesIO()
@@ -77,6 +82,8 @@ def test_a_stream_that_ends_early_is_refused(name: str, packed: object) -> None:
         (b"PAR1\x15\x04", "Parquet"),
         (b"PK\x03\x04....", "a zip archive"),
         (b"\xff\x06\x00\x00sNaPpY....", "Snappy, which cannot be read piece by piece"),
+        (raw_snappy(b"a,b\n1,2\n"), "Snappy, which cannot be read piece by piece"),
+        (raw_snappy(b"a,b\n" + b"1,2\n" * 100_000), "Snappy, which cannot be read piece by piece"),
     ],
 )
 def test_other_formats_are_named(data: bytes, found: str) -> None:
@@ -85,6 +92,7 @@ def test_other_formats_are_named(data: bytes, found: str) -> None:
 
     assert ("the change file is no text", found) == (error.reason, error.found)
     assert ('"FileFormat": "Parquet"' in str(error)) is (found == "Parquet")
+    assert ("gzip or zstd" in str(error)) is found.startswith("Snappy")
 
 
 @pytest.mark.parametrize(

@@ -352,14 +352,20 @@ def test_who_publishes_is_said(zone: ZoneWriter, target: str, place: str) -> Non
     orders.file([{"id": 1}])
     applied(zone, target, orders)
     text = (
-        '{"PartnerName": "testing", "sourceInfo": {"sourceType": "SQL", "sourceVersion": 2019,},}'
+        '{"PartnerName": "testing", "sourceInfo": {"sourceType": "SQL", "sourceVersion": 2019,'
+        ' "additionalInformation": {"testKey": "testValue", "nodes": [1, {"name": "a"}]},},}'
     )
     (zone.root / place).write_text(text)
 
     report = mirrorlib.status(target)
 
     assert "published by testing, from SQL 2019" in str(report)
-    expected = {"name": "testing", "source_type": "SQL", "source_version": "2019"}
+    expected = {
+        "name": "testing",
+        "source_type": "SQL",
+        "source_version": "2019",
+        "information": {"testKey": "testValue", "nodes": [1, {"name": "a"}]},
+    }
     assert expected == report.to_dict()["publisher"]
 
 

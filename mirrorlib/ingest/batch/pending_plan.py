@@ -14,12 +14,10 @@ from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS
 from mirrorlib.ingest.batch.outcome import cause_of_void, outcome_of, standing_cause
 from mirrorlib.ingest.batch.protocol import prepare_again
-from mirrorlib.ingest.files.source_identity import check_zone
 from mirrorlib.journal.entries import Done, Entry
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.work import Work
 
 
@@ -39,18 +37,16 @@ class Carried:
     prepared: Prepared | None = None
 
 
-def carried_on(work: Work, newest: Entry | None, options: Options) -> Carried:
+def carried_on(work: Work, newest: Entry | None) -> Carried:
     """Look for the commit that the newest plan has made; without one, open its files as apply will.
 
     Raises:
         ForeignWriteError: somebody else wrote to the table since.
-        JournalError: the plan is of another zone.
         OutcomeUnknownError: nobody can tell any more what became of it.
 
     """
     if newest is None or newest.done is not None:
         return Carried(entry=newest)
-    check_zone(work, options, newest)  # its files would not be found
     plan = newest.plan
     version, ended = find_outcome(work, plan)
     if ended is not None:

@@ -2,7 +2,8 @@
 
 In: a table's journal. Out: `Applied`. The truth is the chain of plans, without those that were
 voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
-costs the same however long a mirror lives (design §4, Position).
+costs the same however long a mirror lives (design §4, Position). A file of a plain folder is its whole
+path: under another root it is another file, unless somebody has said that the files have moved.
 """
 
 from __future__ import annotations
@@ -17,17 +18,24 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.landing.listing import Applied
+from mirrorlib.store import open_store
+from mirrorlib.store.target import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from mirrorlib.journal.disk import Journal
-    from mirrorlib.journal.entries import Entry, Life
+    from mirrorlib.journal.entries import Entry, Life, Plan
     from mirrorlib.store import StoredFile
 
 _EVERY = 100  # batches
 _SCHEMA = pa.schema(
-    [("name", pa.binary()), ("etag", pa.string()), ("modified", pa.timestamp("us", "UTC"))]
+    [
+        ("name", pa.binary()),
+        ("etag", pa.string()),
+        ("modified", pa.timestamp("us", "UTC")),
+        ("root", pa.string()),  # not in what earlier versions wrote
+    ]
 )
 # Not every name on a disk is text; earlier versions took all for it.
 _NAMES = ("utf-8", "surrogateescape")
@@ -36,39 +44,47 @@ _UNKNOWN = ""  # the etag of a file that was applied from where the zone was bef
 
 def passed_files(files: Iterable[StoredFile]) -> bytes:
     """Write down files that a life is to pass over."""
-    return _as_parquet({file.name: (file.etag, file.modified) for file in files})
+    return _as_parquet({("", file.name): (file.etag, file.modified) for file in files})
 
 
-def _as_parquet(files: Mapping[str, tuple[str, datetime]], **told: str) -> bytes:
-    """Write etag and time of each file by its name; *told* is said beside."""
+def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **told: str) -> bytes:
+    """Write etag and time of each file by its root and name; *told* is said beside."""
     etags, modified = zip(*files.values(), strict=True) if files else ((), ())
-    table = pa.table([[name.encode(*_NAMES) for name in files], etags, modified], schema=_SCHEMA)
+    names = [name.encode(*_NAMES) for _, name in files]
+    table = pa.table([names, etags, modified, [root for root, _ in files]], schema=_SCHEMA)
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
     return sink.getvalue()
 
 
-def _columns(table: pa.Table) -> list[list[Any]]:
-    """Return names, etags and times of a file that `_as_parquet` has written."""
-    names, *others = (table.column(name).to_pylist() for name in _SCHEMA.names)
+def _columns(table: pa.Table, root: str = "") -> list[list[Any]]:
+    """Return names, etags, times and roots of a file that `_as_parquet` has written; *root* is an earlier version's."""
+    names, etags, modified = (table.column(name).to_pylist() for name in _SCHEMA.names[:3])
     texts = [name.decode(*_NAMES) if isinstance(name, bytes) else name for name in names]
-    return [texts, *others]
+    told = "root" in table.column_names
+    roots = table.column("root").to_pylist() if told else [root] * len(texts)
+    return [texts, etags, modified, roots]
 
 
 class History:
     """The applied files of a table's present life; reads each plan once."""
 
-    def __init__(self, journal: Journal, zone: str, *, planned: bool = False) -> None:
+    def __init__(
+        self, journal: Journal, zone: str, *, moved_from: str | None = None, planned: bool = False
+    ) -> None:
         """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
 
         Nothing is read yet. What identified a file's content elsewhere says nothing of the file that is here now.
+        The files of a plain folder that was read at *moved_from* are taken for those that are here.
         """
         self._journal = journal
         self._zone = zone
+        self._moved_from = settled(open_store(moved_from).url) if moved_from else None
         self._planned = planned
+        self._roots: Collection[str] | None = None
         self._life: Life | None = None
         self._batch = 0
-        self._files: dict[str, tuple[str, datetime]] = {}
+        self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
         self._count = 0
         self._passed: tuple[Life, Mapping[str, str]] | None = None
 
@@ -90,9 +106,51 @@ class History:
             if entry.done is None and not self._planned:
                 break
             self._add(entry)
-        etags = {name: etag for name, (etag, _) in self._files.items()}
-        latest = max((modified for _, modified in self._files.values()), default=None)
+        files = self._here()
+        etags = {name: etag for name, (etag, _) in files.items()}
+        latest = max((modified for _, modified in files.values()), default=None)
         return Applied(etags=etags, newest=latest, count=self._count)
+
+    def moves(self) -> bool:
+        """Say whether files of a plain folder are taken for those that are here only because a caller says so."""
+        moved = any(settled(root) == self._moved_from for root, _ in self._files if root)
+        return moved and self._moved_from not in self._known_roots()
+
+    def keep_move(self) -> None:
+        """Write down, once its caller has proven it, that what `moves` tells is so."""
+        if self._life is not None and self._moved_from is not None:
+            self._journal.write_move(self._life, self._moved_from, self._zone)
+            self._roots = None
+
+    def roots(self) -> Collection[str]:
+        """Return where the files that are known here lie or lay, as the plans name it; "" for what has numbers."""
+        return {root for root, _ in self._files if not root or self._is_here(root)}
+
+    def _here(self) -> dict[str, tuple[str, datetime]]:
+        """Return etag and time of the files that are known by the names that are here."""
+        roots = {root for root, _ in self._files}
+        if roots <= {"", self._zone}:
+            return {name: known for (_, name), known in self._files.items()}
+        same = {root for root in roots if self._is_here(root)}
+        moved = {
+            name: (_UNKNOWN, at) for (root, name), (_, at) in self._files.items() if root in same
+        }
+        return moved | {
+            name: known for (root, name), known in self._files.items() if root == self._zone
+        }
+
+    def _is_here(self, root: str) -> bool:
+        """Say whether a plain folder's root is this one, or has become it."""
+        return settled(root) in self._known_roots() or settled(root) == self._moved_from
+
+    def _known_roots(self) -> Collection[str]:
+        """Return this root, and those whose files have moved here as far as the journal knows."""
+        if self._roots is None:
+            self._roots = {settled(self._zone)}
+            moves = self._journal.moves(self._life) if self._life else ()
+            for _ in moves:  # as far as a chain of them reaches
+                self._roots |= {settled(old) for old, new in moves if settled(new) in self._roots}
+        return self._roots
 
     def passed(self) -> Mapping[str, str]:
         """Return what identified the files that the present life passes over, by name.
@@ -104,12 +162,16 @@ class History:
         lives = self._journal.lives()
         if not lives or lives[-1].include_existing:
             return {}
+        if lives[-1] != self._life:
+            self._begin(lives[-1])
+        if not self._is_here(lives[-1].zone):
+            return {}
         if self._passed is not None and self._passed[0] == lives[-1]:
             return self._passed[1]
         data = self._journal.read_passed(lives[-1])
         try:
             table = pq.read_table(io.BytesIO(data or b""))
-            names, etags, _ = _columns(table)
+            names, etags, _, _ = _columns(table)
         except (pa.ArrowException, OSError, KeyError) as exc:
             msg = "the journal cannot say which files were there when the table was first seen"
             step = (
@@ -131,10 +193,16 @@ class History:
             return None if not lives or lives[-1].include_existing else True
         return newest.plan.policies.plain is not None
 
+    def has_applied(self) -> bool:
+        """Say whether the present life has applied any file, with or without a number."""
+        lives = self._journal.lives()
+        newest = self._journal.newest(lives[-1]) if lives else None
+        return newest is not None and bool(newest.position)
+
     def in_order(self, visible: Iterable[StoredFile]) -> bool:
         """Say whether names prove to be in the order of writing: those applied, and those that are *visible*."""
         times = {file.name: file.modified for file in visible}
-        times |= {name: modified for name, (_, modified) in self._files.items()}
+        times |= {name: modified for name, (_, modified) in self._here().items()}
         by_time = sorted(times, key=lambda name: (times[name], name))
         return len(by_time) > 1 and by_time == sorted(by_time)
 
@@ -158,7 +226,7 @@ class History:
 
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with nothing."""
-        self._life, self._batch, self._count, self._files = life, 0, 0, {}
+        self._life, self._batch, self._count, self._files, self._roots = life, 0, 0, {}, None
         found = self._journal.newest_checkpoint(life)
         if found is None:
             return
@@ -166,27 +234,40 @@ class History:
         try:
             table = pq.read_table(io.BytesIO(data))
             self._count = int(table.schema.metadata[b"count"])
-            columns = zip(*_columns(table), strict=True)
-            self._files = {name: (etag, at) for name, etag, at in columns}
             zone = table.schema.metadata.get(b"zone", b"").decode()
+            root = ""
+            if not zone or "root" not in table.column_names:  # as earlier versions wrote it
+                plan = self._journal.entry(life, batch).plan
+                zone, root = zone or plan.zone, _root(plan)
+            columns = zip(*_columns(table, root), strict=True)
+            self._files = {(root, name): (etag, at) for name, etag, at, root in columns}
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
             self._count, self._files = 0, {}  # the plans are the truth, and are all there
             return
         self._batch = batch
-        if (zone or self._journal.entry(life, batch).plan.zone) != self._zone:
-            self._files = {name: (_UNKNOWN, at) for name, (_, at) in self._files.items()}
+        if zone != self._zone:
+            self._files = {
+                (root, name): (etag if root else _UNKNOWN, at)
+                for (root, name), (etag, at) in self._files.items()
+            }
 
     def _add(self, entry: Entry) -> None:
         self._batch = entry.plan.batch
         if entry.done is not None and entry.done.outcome != "applied":
             return
-        here = entry.plan.zone == self._zone
+        root = _root(entry.plan)
+        known = root or entry.plan.zone == self._zone
         for file in entry.plan.files:
-            self._files[file.name] = (
-                file.etag if here else _UNKNOWN,
+            self._files[root, file.name] = (
+                file.etag if known else _UNKNOWN,
                 _moment(entry, file.modified or entry.plan.listed_at),
             )
         self._count += len(entry.plan.files)
+
+
+def _root(plan: Plan) -> str:
+    """Return what a plan's files are known by beside their names: in a plain folder, where they lay."""
+    return "" if plan.policies.plain is None else plan.zone
 
 
 def _moment(entry: Entry, modified: str) -> datetime:

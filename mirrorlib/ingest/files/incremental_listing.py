@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.landing.metadata import METADATA_NAME
+from mirrorlib.landing.metadata import METADATA_NAME, as_published
 from mirrorlib.landing.metadata_reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 from mirrorlib.names import partition_of, sequence_number
@@ -123,7 +123,8 @@ class Look:
         data = zone.read(f"{folder.path}/{METADATA_NAME}")
         if data is None or _digest(data) != listed.metadata:
             return None
-        metadata = parse_metadata(data, str(folder.name))
+        names = [anchor.name for anchor in listed.anchors.values()]
+        metadata = as_published(parse_metadata(data, str(folder.name)), names)
         if metadata.detection == "sequential":
             seen = self._see_next(zone, folder, listed, entry, metadata)
         else:

@@ -145,16 +145,18 @@ def is_young(file: StoredFile, listed_at: str, seconds: float, watched: Watched 
 def changed_files(
     listing: FolderListing, newest: Plan, position: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Name the applied files whose content has changed since; the format forbids it and they are not read again.
+    """Name the applied files that are no longer what was listed; the format forbids it and they are not read again.
 
     Files of the newest plan are compared by identity, older ones by whether they were written after
-    that plan's listing.
+    that plan's listing; those without numbers by identity where they are listed.
     """
     planned = {file.name: file.etag for file in newest.files}
     known_at = seen_until(newest)
+    if listing.by_time:
+        return listing.changed
     return tuple(
         file.name
-        for file in _applied(listing, position)
+        for file in passed_over(listing, position)
         if (file.etag != planned[file.name] if file.name in planned else file.modified > known_at)
     )
 
@@ -166,21 +168,22 @@ def placed_files(
 
     Their content may have changed, which only the plan that has applied them can tell.
     """
+    if listing.by_time:
+        return ()  # what was applied is known by name, and compared where it is listed
     planned = {file.name for file in newest.files}
     known_at = seen_until(newest)
     seen_at = datetime.fromisoformat(newest.unseen_since) if newest.unseen_since else known_at
     return tuple(
         file
-        for file in _applied(listing, position)
+        for file in passed_over(listing, position)
         if file.name not in planned
         and file.modified <= known_at
         and max(file.modified, file.placed or file.modified) > seen_at
     )
 
 
-def _applied(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
-    if listing.by_time:
-        return  # what was applied is known by name, and compared where it is listed
+def passed_over(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
+    """Give the files that are there and count as applied."""
     for lane, files in listing.lanes.items():
         for number, file in files.items():
             if number <= position.get(lane, 0):

@@ -6,13 +6,14 @@ do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import FileChangedError, JournalError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.ingest.files.plan import changed_files, placed_files, seen_until
-from mirrorlib.ingest.files.table_folder import policies_of
-from mirrorlib.ingest.rows.decode import count_rows
+from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
+from mirrorlib.ingest.files.proof import holds_same, prove_passed
+from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import open_store
@@ -21,39 +22,74 @@ from mirrorlib.store.target import settled
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from mirrorlib.ingest.files.history import History
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Entry, PlannedFile
+    from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import StoredFile
 
+UNPROVEN = (
+    "{count} applied files were applied by an earlier version, which kept no fingerprint of what they hold: "
+    "that these are the same ones is not proven."
+)
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
-def check_zone(work: Work, options: Options, entry: Entry | None) -> None:
-    """Take another zone than recorded only if it proves to be the same one, or is said to be."""
-    zone = work.source.zone
-    if entry is None or not entry.position or entry.plan.zone == zone.url:
-        return
-    if options.allow_overwrites and work.source.policies.plain is not None:
+def check_zone(
+    work: Work,
+    folder: TableFolder,
+    history: History,
+    options: Options,
+    entry: Entry | None,
+    proven: str | None = None,
+) -> tuple[str, ...]:
+    """Take another zone than recorded only if every file that would be passed over is what was applied.
+
+    Where none of the newest batch is there to prove it, the caller has to say that the zone has moved. A plain
+    folder's files are other ones under another root, unless he says so. *proven* is what `proof_of` has told a
+    run before: nothing is read again.
+
+    Returns:
+        warnings.
+
+    Raises:
+        FileChangedError: a file that would be passed over holds something else than what was applied.
+        JournalError: nothing proves that it is the same zone.
+
+    """
+    zone = work.source.zone.url
+    if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
+        return ()
+    plain = work.source.policies.plain is not None
+    if (plain and not history.moves()) or proven == proof_of(work, entry):
+        return ()
+    if plain and options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
         step = f"Apply without --allow-overwrites, or start the table over: mirrorlib reset TARGET {work.table}"
         raise JournalError(
-            msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+            msg, table=work.table, found=f"{zone} instead of {options.moved_from}", next_step=step
         )
-    if options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone):
-        return
-    newest = entry.plan.files[-1]
-    stored = zone.stat(f"{work.source.folder}/{newest.name}")
-    voided = entry.done is not None and entry.done.outcome == "void"
-    same_size = not voided and stored is not None and stored.size == newest.size
-    if stored is not None and same_size and count_rows(work.source, stored) == newest.rows:
-        return
-    msg = "the table was filled from another landing zone"
-    step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
-    raise JournalError(
-        msg, table=work.table, found=f"{zone.url} instead of {entry.plan.zone}", next_step=step
+    opened = open_folder(
+        work.source.zone, folder, history, options=replace(options, allow_overwrites=False)
     )
+    files = passed_over(opened.listing, entry.position)
+    proof = prove_passed(work, entry, files, history.roots() if plain else ())
+    told = options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone)
+    if not (plain or told or proof.newest):
+        msg = "the table was filled from another landing zone"
+        step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
+        found = f"{zone} instead of {entry.plan.zone}"
+        raise JournalError(msg, table=work.table, found=found, next_step=step)
+    return (UNPROVEN.format(count=proof.untold),) if proof.untold else ()
+
+
+def proof_of(work: Work, entry: Entry | None) -> str | None:
+    """Name what `check_zone` has proven: where, and up to which batch; None where there is nothing to prove."""
+    if entry is None or entry.plan.zone == work.source.zone.url:
+        return None
+    return f"batch {entry.plan.batch} at {work.source.zone.url}"
 
 
 def _is_zone(told: str, zone: str) -> bool:
@@ -112,11 +148,40 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
 
 
 def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str, ...]:
-    """Name the numbered files that are no longer what was applied from this zone."""
+    """Name the files that are no longer what was applied from this zone; of the newest batch by what they hold."""
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return ()
     changed = changed_files(opened.listing, entry.plan, entry.position)
-    return (*changed, *_replaced(work, opened, entry))
+    known = {one.name: one for one in entry.plan.files if one.fingerprint}
+    there = {file.name: file for file in passed_over(opened.listing, entry.position)}
+    differing = (
+        name
+        for name in changed
+        if name not in known or not holds_same(work, there[name], known[name])
+    )
+    return (*differing, *_replaced(work, opened, entry))
+
+
+def refuse_changed(work: Work, entry: Entry | None, changed: Collection[str]) -> None:
+    """See that none of the newest batch's files holds something else now: its rows would be passed over.
+
+    Raises:
+        FileChangedError: one does; in a plain folder it is a file that was overwritten, which is told.
+
+    """
+    if entry is None or entry.done is None or entry.done.outcome != "applied":
+        return
+    if work.source.policies.plain is not None:
+        return
+    newest = {one.name for one in entry.plan.files if one.fingerprint}
+    name = next((name for name in changed if name in newest), None)
+    if name is not None:
+        msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"
+        step = (
+            "Put it back as it was, or remove it and publish its rows under the next name. If the source has "
+            f"started over, start the table over: mirrorlib reset TARGET {work.table}"
+        )
+        raise FileChangedError(msg, table=work.table, file=name, next_step=step)
 
 
 def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:

@@ -7,6 +7,7 @@ what was repaired is told.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import first_few
@@ -32,7 +33,6 @@ from mirrorlib.names import extension_of, plain_name, sequence_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from mirrorlib.ingest.files.history import History
     from mirrorlib.ingest.files.incremental_listing import Look
@@ -61,6 +61,7 @@ class Folder:
         metadata_written: when `_metadata.json` was written last.
         watched: a file that an earlier run has left because it may have been an upload under way.
         passed: how many files are passed over, as they were there when the table was first seen.
+        emptied: there is no file, and some were applied: its publisher has cleaned up.
         partial: only what has come since the last look was looked for.
 
     """
@@ -74,6 +75,7 @@ class Folder:
     watched: Watched | None = None
     partial: bool = False
     passed: int = 0
+    emptied: bool = False
 
     @property
     def plain(self) -> bool:
@@ -91,7 +93,7 @@ class Folder:
             return "_metadata.json is missing. The table waits until its publisher writes it."
         if self.passed and not self.listing.count:
             return f"{self.passed} files were there when the table was first seen; none has come since."
-        if self.listing.count or self.partial:
+        if self.listing.count or self.partial or self.emptied:
             return ""
         unread = self.listing.unread
         told = f"; folders that are not read: {first_few(unread)}" if unread else ""
@@ -156,6 +158,7 @@ def open_folder(
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
         partial=short is not None,
+        emptied=_is_emptied(listing, history),
     )
 
 
@@ -194,7 +197,12 @@ def _open_plain(
         listed_at=listed_at,
         watched=history.watched(),
         passed=len(left),
+        emptied=_is_emptied(listing, history),
     )
+
+
+def _is_emptied(listing: FolderListing, history: History | None) -> bool:
+    return not listing.count and history is not None and history.has_applied()
 
 
 def pass_over(opened: Folder) -> Folder:
@@ -255,13 +263,9 @@ def _late(listing: FolderListing) -> tuple[str, ...]:
 
 def _shown(listing: FolderListing) -> tuple[str, ...]:
     """Warn of what stays as it is from listing to listing."""
-    told = [told_changed(name) for name in listing.changed]
-    if listing.foreign:
-        told.append(
-            f"{len(listing.foreign)} files are no change files and were left alone: "
-            f"{first_few(listing.foreign)}"
-        )
-    return (*told, *_unread(listing))
+    count = len(listing.foreign)
+    foreign = f"{count} files are no change files and were left alone: {first_few(listing.foreign)}"
+    return (*((foreign,) if count else ()), *_unread(listing))
 
 
 def _unread(listing: FolderListing) -> Iterator[str]:
@@ -306,6 +310,12 @@ def _overlooked(listing: FolderListing, metadata: TableMetadata) -> tuple[str, .
             for name, number in [pair for pair in bare if pair[1]][:1]
         ),
     )
+
+
+def told_emptied(since: str) -> str:
+    """Say that every applied file is gone, and since when that is known."""
+    moment = datetime.fromisoformat(since)
+    return f"Its applied files have been removed; the folder is empty since {moment:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def told_changed(name: str) -> str:

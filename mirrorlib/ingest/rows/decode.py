@@ -7,6 +7,7 @@ after the last byte.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,16 +90,21 @@ def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:
 
 
 def iter_pieces(
-    source: Source, file: StoredFile, schema: FileSchema, columns: list[str] | None = None
+    source: Source,
+    file: StoredFile,
+    schema: FileSchema,
+    columns: list[str] | None = None,
+    *,
+    opened: BinaryIO | None = None,
 ) -> Iterator[pa.Table]:
-    """Give a file's rows, or some of its columns, in pieces that fit into memory.
+    """Give a file's rows, or some of its columns, in pieces that fit into memory; *opened* is the file, left open.
 
     Raises:
         ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
 
     """
     kind = source.policies.kind_of(file.name)
-    with source.zone.open_file(file.path) as handle:
+    with nullcontext(opened) if opened else source.zone.open_file(file.path) as handle:
         if kind == "parquet":
             try:
                 for batch in iter_batches(handle, columns):

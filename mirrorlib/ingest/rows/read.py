@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
@@ -41,6 +41,7 @@ from mirrorlib.ingest.rows.nulls import (
 )
 from mirrorlib.landing.calendars import first_moved
 from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.fingerprint import Hashing, end_of
 from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
 
@@ -72,6 +73,7 @@ class Landed:
         rows: the decoded rows; None for a large batch, whose rows Spark reads.
         markers: the rows' markers as int8, with `rows`.
         missing: NULLs in columns of text that are declared to have none, by column.
+        fingerprint: tells its content from any other.
 
     """
 
@@ -82,6 +84,7 @@ class Landed:
     rows: pa.Table | None
     markers: pa.ChunkedArray | None
     missing: Mapping[str, int] = field(default_factory=dict)
+    fingerprint: str
 
 
 def read_landed(
@@ -125,6 +128,7 @@ def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
             keys = typed_keys(source, schema)
             pieces = [rows] if rows is not None else iter_batches(handle, keys) if keys else ()
             nulls = sum(count_nulls(piece, keys) for piece in pieces)
+            fingerprint = end_of(handle, file.size)
         except (pa.ArrowException, OSError) as exc:
             raise damaged(source, file, exc) from exc
     untyped = untyped_keys(source, schema) * schema.rows
@@ -135,6 +139,7 @@ def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
         null_keys=nulls + untyped,
         rows=rows,
         markers=markers if rows is not None else None,
+        fingerprint=fingerprint,
     )
 
 
@@ -157,6 +162,13 @@ def _has_moved(schema: FileSchema, rows: pa.Table) -> bool:
 
 def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
+    with source.zone.open_file(file.path) as handle:
+        hashing = Hashing(handle)
+        landed = _read_rows_of_text(source, file, room, cast("BinaryIO", hashing))
+        return replace(landed, fingerprint=hashing.finish())
+
+
+def _read_rows_of_text(source: Source, file: StoredFile, room: int, opened: BinaryIO) -> Landed:
     schema, dialect = open_schema(source, file), text_dialect(source)
     counts: Counter[int] = Counter()
     missing: Counter[str] = Counter()
@@ -165,7 +177,7 @@ def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
     marks: list[pa.ChunkedArray] = []
     keys = typed_keys(source, schema)
     seen = size = nulls = 0
-    for rows in iter_pieces(source, file, schema):
+    for rows in iter_pieces(source, file, schema, opened=opened):
         part = replace(schema, rows=len(rows))
         try:
             markers = read_marks(source, file, part, rows, None, first=seen)
@@ -190,6 +202,7 @@ def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
         rows=pa.concat_tables(kept) if fits else None,
         markers=pa.chunked_array(chunks, pa.int8()) if fits else None,
         missing=missing,
+        fingerprint="",
     )
 
 

@@ -21,10 +21,11 @@ from mirrorlib.landing.delimited.encodings import as_windows
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
+_SNAPPY = "Snappy, which cannot be read piece by piece"
 _FOREIGN = (
     (b"PAR1", "Parquet"),
     (b"PK\x03\x04", "a zip archive"),
-    (b"\xff\x06\x00\x00sNaPpY", "Snappy, which cannot be read piece by piece"),
+    (b"\xff\x06\x00\x00sNaPpY", _SNAPPY),
 )
 # The longer mark first: UTF-32's begins with UTF-16's.
 _MARKS = (
@@ -35,6 +36,14 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LONGEST_MAGIC = 10
+_INSTEAD = {
+    "Parquet": 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.',
+    _SNAPPY: "Publish it as it is, or packed by gzip or zstd, under the same name.",
+}
+_LONGEST_LENGTH = 5  # bytes of a length in raw Snappy
+_GOES_ON = 0x80  # in a byte of it: another one follows
+_SNAPPY_MORE = 32  # bytes that compressing may add, and a sixth
+_LARGEST_SNAPPY = 1 << 30  # bytes: what is tried as a whole
 UNDECODABLE = "the text is not "  # how the complaint begins; the codec follows
 DAMAGED = "stream is cut short or damaged; it may be an upload under way"  # how it ends
 
@@ -101,17 +110,44 @@ def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
     handle.seek(0)
     magic = _read_full(handle, _LONGEST_MAGIC)
     handle.seek(0)
-    for prefix, name in _FOREIGN:
-        if magic.startswith(prefix):
-            msg = "the change file is no text"
-            step = 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.'
-            raise origin.fault(msg, found=name, next_step=step if name == "Parquet" else None)
+    foreign = next((name for prefix, name in _FOREIGN if magic.startswith(prefix)), "")
+    if foreign or _is_raw_snappy(handle, magic):
+        msg = "the change file is no text"
+        raise origin.fault(
+            msg, found=foreign or _SNAPPY, next_step=_INSTEAD.get(foreign or _SNAPPY)
+        )
     for prefix, name in _COMPRESSIONS:
         if magic.startswith(prefix):
             yield from _decompressed(handle, name, origin, size)
             return
     while block := _read_full(handle, size):
         yield block
+
+
+def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
+    """Say whether a file is one raw Snappy block, which has no magic: its length, and a literal, come first.
+
+    A length that so many bytes cannot hold rules it out, as it does for all text but the shortest. Source: Snappy's
+    format_description.txt, and MaxCompressedLength.
+    """
+    length, place = 0, 0
+    while place < min(len(magic), _LONGEST_LENGTH) - 1:
+        length |= (magic[place] & 0x7F) << (7 * place)
+        place += 1
+        if magic[place - 1] < _GOES_ON:
+            break
+    size = handle.seek(0, io.SEEK_END)
+    handle.seek(0)
+    possible = size <= _SNAPPY_MORE + length + length // 6 and length <= _LARGEST_SNAPPY
+    if not length or not possible or magic[place] & 0b11:
+        return False
+    try:
+        pa.Codec("snappy").decompress(_read_full(handle, size), length)
+    except (pa.ArrowException, OSError):
+        return False
+    finally:
+        handle.seek(0)
+    return True
 
 
 def _decompressed(handle: BinaryIO, name: str, origin: Origin, size: int) -> Iterator[bytes]:

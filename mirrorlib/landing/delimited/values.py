@@ -16,7 +16,8 @@ Microsoft names the types and gives one example each; the rest is decided here:
 - DateTime: ISO 8601, with `T` or a blank, from the date alone to the microsecond (further digits if
   they are zeros), with `Z`, an offset or no zone.
 - IDate: `yyyy-mm-dd`, also with the time 00:00:00.
-- ITime: `hh:mm`, `hh:mm:ss`, `hh:mm:ss.ffffff`; Delta has no time of day, so the value is text.
+- ITime: `hh:mm`, `hh:mm:ss`, `hh:mm:ss.ffffff`, also behind a date, as in the documentation's own example, and
+  before a zone, of which it is the time of day as it is written; Delta has no such type, so the value is text.
 - ByteArray: base64, or hexadecimal digits after `0x`. `0x12` is both: `ByteNotation` holds a file's
   column to what its first value looks like.
 """
@@ -45,7 +46,7 @@ _CLOCK = r"(?P<clock>[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6}0*)?)?)"
 _ZONE = r"(?: ?(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?))?"
 _DATE_TIME = rf"^{_DATE}(?:[Tt ]{_CLOCK}{_ZONE})?$"
 _DATE_ALONE = rf"^{_DATE}(?:[Tt ]00:00(?::00(?:\.0+)?)?[Zz]?)?$"
-_TIME_OF_DAY = rf"^{_CLOCK}$"
+_TIME_OF_DAY = rf"^(?:{_DATE}[Tt ])?{_CLOCK}{_ZONE}$"
 _HEXADECIMAL = r"^0[xX]([0-9a-fA-F]{2})*$"
 _LONGEST_CLOCK = len("hh:mm:ss.ffffff")
 _FIRST_INSTANT = -62_135_596_800_000_000  # microseconds: 0001-01-01, where Delta begins

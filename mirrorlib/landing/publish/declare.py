@@ -120,9 +120,15 @@ def metadata_bytes(metadata: TableMetadata) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def partner_bytes(partner: str, source: str, version: str | None) -> bytes:
-    """Write `_partnerEvents.json`: who publishes, and from what kind of source."""
-    info = {"sourceType": source} | ({"sourceVersion": version} if version else {})
+def partner_bytes(
+    partner: str, source: str, version: str | None, information: Mapping[str, str] | None = None
+) -> bytes:
+    """Write `_partnerEvents.json`: who publishes, from what kind of source, and what else is to be known of it."""
+    info: dict[str, object] = {"sourceType": source}
+    if version:
+        info["sourceVersion"] = version
+    if information:
+        info["additionalInformation"] = dict(information)
     value = {"partnerName": partner, "sourceInfo": info}
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 

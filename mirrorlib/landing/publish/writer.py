@@ -44,6 +44,7 @@ class LandingZoneWriter:
         *,
         source: str | None = None,
         source_version: str | None = None,
+        source_information: Mapping[str, str] | None = None,
         partner: str = "mirrorlib",
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class LandingZoneWriter:
             source: What is mirrored ("PostgreSQL"): goes to `_partnerEvents.json`, which Fabric
                 recommends; None writes none.
             source_version: Its version.
+            source_information: What else is to be known of it, by name: `additionalInformation`.
             partner: Who publishes, the same in every zone.
             storage_options: Credentials and the like, as obstore, or databricks-sdk, names them.
 
@@ -63,7 +65,11 @@ class LandingZoneWriter:
 
         """
         self._zone = _open(landing_zone, storage_options)
-        self._partner = None if source is None else partner_bytes(partner, source, source_version)
+        self._partner = (
+            None
+            if source is None
+            else partner_bytes(partner, source, source_version, source_information)
+        )
 
     def table(
         self,

@@ -243,10 +243,20 @@ def test_the_partner_is_named_once_at_the_root(store: Store) -> None:
     LandingZoneWriter(store).table("t").write(ORDERS)
     assert store.read("_partnerEvents.json") is None
 
-    named = LandingZoneWriter(store, source="PostgreSQL", source_version="16", partner="Acme")
+    named = LandingZoneWriter(
+        store,
+        source="PostgreSQL",
+        source_version="16",
+        source_information={"region": "eu"},
+        partner="Acme",
+    )
     named.table("t").write(ORDERS)
     LandingZoneWriter(store, source="Oracle").table("t").write(ORDERS)
-    source = {"sourceType": "PostgreSQL", "sourceVersion": "16"}
+    source = {
+        "sourceType": "PostgreSQL",
+        "sourceVersion": "16",
+        "additionalInformation": {"region": "eu"},
+    }
     assert {"partnerName": "Acme", "sourceInfo": source} == json_at(store, "_partnerEvents.json")
 
 

@@ -1,0 +1,254 @@
+"""Files are what they hold: another zone, an overwritten file and a moved folder are told apart by content alone.
+
+Name, size, row count and time of a file prove nothing. What would be passed over is compared with what was applied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mirrorlib
+from mirrorlib.landing.fingerprint import Hashing, end_of, whole_of
+from tables import read_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.ingest.report import TableReport
+
+NUMBERED = {"keyColumns": ["id"]}
+BY_TIME = {**NUMBERED, "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+PARTITIONED = {**NUMBERED, "isPartitionEnabled": True}
+TEXT = {
+    **NUMBERED,
+    "FileFormat": "CSV",
+    "SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int64"}]},
+}
+FIRST = "00000000000000000001"
+
+
+def put(zone: Path, name: str, *ids: int, metadata: dict[str, Any] | None = NUMBERED) -> Path:
+    """Write a file of ids, of the same size whatever they are; its name's ending says of which kind."""
+    path = zone / "t" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    stated = zone / "t" / "_metadata.json"
+    if metadata is not None and not stated.exists():
+        stated.write_text(json.dumps(metadata))
+    if name.endswith(".parquet"):
+        pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), path, compression="none")
+    elif name.endswith(".csv"):
+        path.write_text("id\n" + "".join(f"{i}\n" for i in ids))
+    else:
+        path.write_text("".join(f'{{"id": {i}}}\n' for i in ids))
+    return path
+
+
+def apply(spark: SparkSession, zone: Path, target: str, **options: Any) -> TableReport:
+    """Apply once, and see that `plan` has foreseen how it ends."""
+    options = {"settle": 0, "plain_folders": "append", **options}
+    foreseen = mirrorlib.plan(spark, str(zone), target, **options).tables[0]
+    found = mirrorlib.apply(spark, str(zone), target, **options).tables[0]
+    assert (foreseen.state in {"current", "behind"}) == (found.state == "current")
+    if found.state == "failed":
+        assert foreseen.reason == found.reason
+    return found
+
+
+def ids(spark: SparkSession, target: str) -> list[int]:
+    """Return the ids that the table holds."""
+    return sorted(int(row["id"]) for row in read_rows(spark, Path(target) / "t"))
+
+
+SHAPES = [
+    pytest.param(f"{FIRST}.parquet", NUMBERED, id="numbered"),
+    pytest.param(f"{FIRST}.csv", TEXT, id="text", marks=pytest.mark.thorough),
+    pytest.param("a.parquet", BY_TIME, id="without numbers", marks=pytest.mark.thorough),
+    pytest.param(f"r=1/{FIRST}.parquet", PARTITIONED, id="partitions", marks=pytest.mark.thorough),
+]
+
+
+@pytest.mark.parametrize("name, metadata", SHAPES)
+def test_another_zone_is_refused_by_a_file_that_holds_something_else(
+    spark: SparkSession, tmp_path: Path, name: str, metadata: dict[str, Any]
+) -> None:
+    """Of the same name, size, row count and time; and nothing of it is applied, told that it was moved or not."""
+    target = str(tmp_path / "target")
+    ours = put(tmp_path / "z1", name, 1, metadata=metadata)
+    theirs = put(tmp_path / "z2", name, 2, metadata=metadata)
+    put(tmp_path / "z2", name.replace("1.", "2.").replace("a.", "b."), 3, metadata=metadata)
+    os.utime(theirs, ns=(ours.stat().st_mtime_ns,) * 2)
+    assert ours.stat().st_size == theirs.stat().st_size
+    assert "current" == apply(spark, tmp_path / "z1", target).state
+
+    for options in ({}, {"moved_from": str(tmp_path / "z1")}):
+        refused = apply(spark, tmp_path / "z2", target, **options)
+
+        assert ("failed", "FileChangedError", name) == (refused.state, refused.error, refused.file)
+        assert "holds something else" in refused.reason
+        assert [1] == ids(spark, target)
+    assert "current" == apply(spark, tmp_path / "z1", target).state
+
+
+@pytest.mark.parametrize("name, metadata", SHAPES)
+def test_the_same_zone_elsewhere_goes_on(
+    spark: SparkSession, tmp_path: Path, name: str, metadata: dict[str, Any]
+) -> None:
+    """Copied with other times, it proves itself without a word of its owner."""
+    target = str(tmp_path / "target")
+    put(tmp_path / "z1", name, 1, metadata=metadata)
+    assert "current" == apply(spark, tmp_path / "z1", target).state
+    shutil.copytree(tmp_path / "z1", tmp_path / "z2", copy_function=shutil.copyfile)
+
+    idle = apply(spark, tmp_path / "z2", target)
+    put(tmp_path / "z2", name.replace("1.", "2.").replace("a.", "b."), 2, metadata=metadata)
+
+    assert ("current", (), ()) == (idle.state, idle.batches, idle.warnings)
+    assert "current" == apply(spark, tmp_path / "z2", target).state
+    assert [1, 2] == ids(spark, target)
+
+
+def test_an_older_file_that_holds_something_else_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Every file that would be passed over is compared, not the newest alone."""
+    target = str(tmp_path / "target")
+    for number in (1, 2, 3):
+        put(tmp_path / "z1", f"{number:020d}.parquet", number)
+    assert "current" == apply(spark, tmp_path / "z1", target, max_files=1).state
+    shutil.copytree(tmp_path / "z1", tmp_path / "z2")
+    put(tmp_path / "z2", f"{1:020d}.parquet", 9)
+
+    refused = apply(spark, tmp_path / "z2", target)
+
+    assert ("failed", f"{1:020d}.parquet") == (refused.state, refused.file)
+    assert "batch 1" in refused.reason
+
+
+def test_a_file_that_was_overwritten_is_refused_until_it_is_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The newest batch's, in the same zone: a zone that is mounted in another's place looks so. Touched, it is the same."""
+    target, zone = str(tmp_path / "target"), tmp_path / "zone"
+    first = put(zone, f"{FIRST}.parquet", 1)
+    assert "current" == apply(spark, zone, target).state
+    first.touch()
+    assert ("current", ()) == (
+        apply(spark, zone, target).state,
+        apply(spark, zone, target).warnings,
+    )
+    put(zone, f"{FIRST}.parquet", 2)
+    put(zone, f"{2:020d}.parquet", 3)
+
+    refused = apply(spark, zone, target)
+
+    assert ("failed", f"{FIRST}.parquet") == (refused.state, refused.file)
+    assert "remove it and publish its rows under the next name" in refused.reason
+    assert [1] == ids(spark, target)
+    first.unlink()
+    assert "current" == apply(spark, zone, target).state
+    assert [1, 3] == ids(spark, target)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "part-0.csv",
+        pytest.param("part-0.parquet", marks=pytest.mark.thorough),
+        pytest.param("d/part-0.json", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_plain_file_is_its_whole_path(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """A daily root with the names of yesterday's is read; and each root's files once, in whatever order they recur."""
+    target = str(tmp_path / "target")
+    for day in (1, 2):
+        put(tmp_path / f"day{day}", name, day, metadata=None)
+
+    for day, held in ((1, [1]), (2, [1, 2]), (1, [1, 2]), (2, [1, 2])):
+        assert "current" == apply(spark, tmp_path / f"day{day}", target).state
+        assert held == ids(spark, target)
+
+
+def test_a_plain_folder_that_was_moved_is_proven_once_and_known_from_then_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What was there is passed over by what it holds; later runs need not be told, and a third root is another one."""
+    target, old, new = str(tmp_path / "target"), tmp_path / "old", tmp_path / "new"
+    put(old, "a.csv", 1, metadata=None)
+    put(old, "b.csv", 2, metadata=None)
+    assert "current" == apply(spark, old, target, max_files=1).state
+    old.rename(new)
+    (new / "t" / "b.csv").write_text("id\n9\n")
+
+    refused = apply(spark, new, target, moved_from=str(old))
+    (new / "t" / "b.csv").write_text("id\n2\n")
+    taken = apply(spark, new, target, moved_from=str(old))
+
+    assert ("failed", "b.csv") == (refused.state, refused.file)
+    assert ("current", ()) == (taken.state, taken.batches)
+    put(new, "c.csv", 3, metadata=None)
+    assert "current" == apply(spark, new, target).state
+    assert [1, 2, 3] == ids(spark, target)
+    put(tmp_path / "other", "a.csv", 4, metadata=None)
+    assert "current" == apply(spark, tmp_path / "other", target).state
+    assert () == apply(spark, new, target).batches
+    assert [1, 2, 3, 4] == ids(spark, target)
+
+
+def test_a_journal_without_fingerprints_goes_on_with_one_warning(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It was written by an earlier version: size and rows are all it knows."""
+    target = str(tmp_path / "target")
+    for number in (1, 2):
+        put(tmp_path / "z1", f"{number:020d}.parquet", number)
+    assert "current" == apply(spark, tmp_path / "z1", target).state
+    (plan,) = (Path(target) / "_mirrorlib").rglob("*.plan.json")
+    said = json.loads(plan.read_text())
+    for file in said["files"]:
+        del file["fingerprint"]
+    plan.write_text(json.dumps(said))
+    shutil.copytree(tmp_path / "z1", tmp_path / "z2", copy_function=shutil.copyfile)
+
+    found = apply(spark, tmp_path / "z2", target)
+
+    assert "current" == found.state
+    (warning,) = found.warnings
+    assert "2 applied files were applied by an earlier version" in warning
+
+
+def test_text_is_hashed_whole_however_it_is_read(tmp_path: Path) -> None:
+    """Readers go back, and may leave the end unread."""
+    path = tmp_path / "text"
+    path.write_bytes(bytes(range(256)) * 40)
+    with path.open("rb") as file:
+        hashing = Hashing(file)
+        hashing.read(10)
+        hashing.seek(0)
+        hashing.read(100)
+        told = hashing.finish()
+    with path.open("rb") as file:
+        assert whole_of(file) == told
+    path.write_bytes(b"\0" * 256 * 40)
+    with path.open("rb") as file:
+        assert whole_of(file) != told
+
+
+def test_parquet_is_told_by_its_end(tmp_path: Path) -> None:
+    """Statistics stand there, and all of a small file."""
+    found = set()
+    for value in (1, 2):
+        for statistics in (True, False):
+            path = tmp_path / "file"
+            rows = pa.table({"id": pa.array([value] * 10, pa.int64())})
+            pq.write_table(rows, path, write_statistics=statistics, compression="none")
+            with path.open("rb") as file:
+                found.add(end_of(file, path.stat().st_size))
+    assert 4 == len(found)
