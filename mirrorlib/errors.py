@@ -16,8 +16,8 @@ MirrorError
 │   └── FeedExpiredError  the history that was asked for is gone, or was never recorded
 ├── KeysError             keys cannot be declared, read or stated as asked
 │   └── KeysLostError     keys that are needed no longer hold
-├── ParameterError        a parameter of a notebook or a bundle is missing, unknown or of the wrong kind
-├── BundleError           a Databricks bundle cannot be read, rendered or deployed
+├── ParameterError        a parameter of a notebook is missing, unknown or of the wrong kind
+├── BundleError           the wheel that a platform runs cannot be built
 ├── StoppedError          a run ended with a table that is blocked or failed, where only an error says so
 ├── ComputeError          the compute refuses what a correct result needs
 ├── StoreError            the object store failed or cannot do what is asked
@@ -258,9 +258,9 @@ class ParameterError(MirrorError):
 
 
 class BundleError(MirrorError):
-    """A Databricks bundle cannot be read, rendered or deployed."""
+    """The wheel that a platform runs cannot be built."""
 
-    advice = "Correct the bundle."
+    advice = "Build it by hand, and name it."
     wrong_usage = True
 
 

@@ -17,7 +17,7 @@ Extra = Literal["databricks", "kafka", "local", "notebooks", "postgres"]
 
 _NEEDED: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
     {
-        "databricks": ("databricks-sdk>=0.56", "pyyaml>=6"),
+        "databricks": ("databricks-sdk>=0.56",),
         "kafka": ("confluent-kafka>=2.4",),
         "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
         "notebooks": ("matplotlib>=3.8",),

@@ -26,10 +26,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from papermill.exceptions import PapermillExecutionError
 
-from mirrorlib.deploy.build import build_wheel
-from mirrorlib.deploy.read import read_bundle
-from mirrorlib.deploy.render import Rendered, render
-from mirrorlib.deploy.tasks import filled, parameters_of
+from bundle import Rendered, filled, parameters_of
+from mirrorlib.fabric.wheel import build_clone
 from papers import Reader
 
 _SOURCE = (
@@ -82,7 +80,7 @@ class Environment:
         # The tests' environment has what builds it: nothing is downloaded. (For pip, false is on.)
         told = {"PIP_NO_BUILD_ISOLATION": "false", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         with patch.dict(os.environ, told):
-            wheel = build_wheel(render(read_bundle(source), "staging"))
+            wheel = build_clone(source)
         home = folder / "environment"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
         python = home / "bin" / "python"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
+from collections.abc import Sequence
+
+from mirrorlib.cli.main import make_parser
 
 # Tables of a few rows: compiling a query takes longer than running it. The demo, the commands that run
 # as processes and the benchmarks, which compare checksums, run as users do.
@@ -26,3 +31,14 @@ SHORT_LIVED = (
 def child_environment() -> dict[str, str]:
     """Let a child import what its parent can."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def understand(argv: Sequence[str]) -> str:
+    """Say what is wrong with the arguments of a command, "" when it takes them."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            make_parser().parse_args(argv)
+    except SystemExit:
+        return said.getvalue().strip().rpartition("error: ")[2]
+    return ""

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import mirrorlib
-from little import child_environment
-from mirrorlib.cli.main import main, understand
+from little import child_environment, understand
+from mirrorlib.cli.main import main
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:

@@ -389,7 +389,7 @@ def applied_file_changed(zone: ZoneWriter) -> Iterator[Want]:
     yield Want(rows=pairs(a1="a", a2="a", a3="c"), position=3)
     t.replace(1, pairs(a1="other"))
     t.zero_bytes(2)
-    t.file(pairs(a4="d"))
+    t.file(pairs(a4="d"), number=4)
     warnings = (
         f"{FIRST} was applied and has been changed",
         f"{SECOND} was applied and has been changed",
@@ -479,7 +479,7 @@ def nullability_flips(zone: ZoneWriter) -> Iterator[Want]:
     t.file(pa.table({"id": [1], "v": ["a"]}, schema=pa.schema([key, required])))
     t.file(pa.table({"id": [2], "v": [None]}, schema=pa.schema([key, optional])))
     t.file(pa.table({"id": [3], "v": ["c"], "w": [7]}, schema=pa.schema([key, required, new])))
-    t.file(pairs(a4="d"))
+    t.file(pairs(a4="d"), number=4)
     rows: list[Row] = [
         {"id": 1, "v": "a"},
         {"id": 2},

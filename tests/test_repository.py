@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import mirrorlib
+from little import understand
 from mirrorlib import extras
-from mirrorlib.cli.main import understand
 from mirrorlib.ingest.run import apply_zone
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ def printed(program: str) -> str:
 
 @pytest.mark.parametrize(
     "module",
-    ["mirrorlib", "mirrorlib.apply", "mirrorlib.names", "mirrorlib.landing.metadata"],
+    ["mirrorlib", "mirrorlib.ingest", "mirrorlib.names", "mirrorlib.landing.metadata"],
 )
 def test_importing_is_cheap(module: str) -> None:
     """Nothing heavy is imported before it is used."""

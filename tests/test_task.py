@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from mirrorlib.cli.main import run_task, understand
+from little import understand
+from mirrorlib.cli.main import run_task
 from mirrorlib.errors import StoppedError
 from mirrorlib.platform.session import platform_spark
 from zones import ZoneWriter

@@ -7,7 +7,6 @@ Exit codes: 0 everything is well, 1 some table is blocked or failed, 2 wrong usa
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import logging
 import os
@@ -20,7 +19,6 @@ from mirrorlib.cli.commands import (
     check,
     consumers,
     demo,
-    deploy,
     enable_feed,
     export,
     fabric_items,
@@ -60,7 +58,6 @@ examples:
   mirrorlib consumers /data/tables                 who is delivered to, and how far is each?
   mirrorlib lineage /data/tables                   where do tables come from, and with which keys?
   mirrorlib check /data/landing --strict           is the zone as it has to be?
-  mirrorlib deploy --target dev                    bring a Databricks workspace to what databricks.yml says
   mirrorlib publish /data/landing dbo/orders rows.parquet --keys id
 
 exit codes: 0 all is well, 1 a table is blocked or failed (the others are applied), 2 wrong usage,
@@ -95,7 +92,6 @@ _COMMANDS: Mapping[str, Command] = {
     "check": check,
     "reset": reset,
     "publish": publish,
-    "deploy": deploy,
     "fabric-items": fabric_items,
     "demo": demo,
 }
@@ -149,17 +145,6 @@ def run_task() -> None:
         raise StoppedError(msg, found=f"exit code {code}")
 
 
-def understand(argv: Sequence[str]) -> str:
-    """Say what is wrong with the arguments of a command, "" when it takes them."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            make_parser().parse_args(argv)
-    except SystemExit:
-        return said.getvalue().strip().rpartition("error: ")[2]
-    return ""
-
-
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
     parser = argparse.ArgumentParser(
@@ -180,9 +165,7 @@ def _add_command(commands: Commands, name: str, command: Command) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.MORE}".strip()
     )
-    parser.set_defaults(
-        run=command.run, refuse=parser.error, understand=understand, json=False, memory="2g"
-    )
+    parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
     )

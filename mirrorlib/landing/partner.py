@@ -70,8 +70,7 @@ def _plain(value: Json) -> Any:  # noqa: ANN401  # JSON of any shape
         return {name: _plain(item) for name, item in value}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    whole = isinstance(value, float) and value.is_integer()
-    return int(value) if whole else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _members(value: Json) -> Mapping[str, Json]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.cli.main import main, understand
+from little import understand
+from mirrorlib.cli.main import main
 from tables import read_rows
 
 if TYPE_CHECKING:

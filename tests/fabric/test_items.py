@@ -19,8 +19,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from bundle import read_parameters
 from mirrorlib.cli.main import main
-from mirrorlib.deploy.cells import read_parameters
 from mirrorlib.errors import LandingZoneError, ParameterError
 from mirrorlib.fabric.items import item_id, write_items
 from mirrorlib.platform.notebook import Place, resolve
@@ -152,7 +152,7 @@ def test_a_pipeline_hands_a_notebook_what_its_cell_knows(
     (run,) = loop["typeProperties"]["activities"]
 
     handed = run["typeProperties"]["parameters"]
-    assert set(handed) <= set(read_parameters(NOTEBOOKS / f"{name}.ipynb") or {})
+    assert set(handed) <= set(read_parameters(NOTEBOOKS / f"{name}.ipynb"))
     assert "@item()" == handed["tables"]["value"]["value"]
     parameters = told["properties"]["parameters"]
     assert ["dbo/*"] == parameters["tables"]["defaultValue"]

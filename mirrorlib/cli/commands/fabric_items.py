@@ -44,8 +44,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> bool:
     """Write them, with the wheel that is given or built."""
-    from mirrorlib.deploy.build import build_clone
     from mirrorlib.fabric.items import ALL_TABLES, write_items
+    from mirrorlib.fabric.wheel import build_clone
 
     report = write_items(
         arguments.out,

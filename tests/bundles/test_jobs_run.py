@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("databricks.sdk")
+pytest.importorskip("databricks.bundles")
 pytest.importorskip("grpc")
 pytest.importorskip("papermill")
 
 import mirrorlib
 import shared_java
+from bundle import Rendered, render
 from connecting import connect
 from job_runner import Environment, JobRunner, TaskRun, needed_by
-from mirrorlib.deploy.read import read_bundle
-from mirrorlib.deploy.render import Rendered, render
 from papers import reader
 from zones import ZoneWriter
 
@@ -60,7 +59,7 @@ def rendered(spark: SparkSession, zone: ZoneWriter, tmp_path: Path) -> Iterator[
         spark.sql(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
         spark.sql(f"CREATE SCHEMA {schema} LOCATION '{tmp_path}/{schema}'")
     yield render(
-        read_bundle(ROOT),
+        ROOT,
         "staging",
         variables={
             "catalog": "spark_catalog",

@@ -1,9 +1,8 @@
-"""Give a built wheel a version of its own, so that no environment takes an older build for it.
+"""Build the wheel of a clone, with a version for each content: no environment takes an older build for it.
 
-In: a wheel. Out: the same one, one folder deeper, under its version and a number of its content: equal content, equal
-bytes. pip leaves an installed version alone when a wheel has the same one, whatever is in it. The
-Databricks CLI does this for `dynamic_version: true`, with a time behind a `+`, which not every platform lets
-into a file's name.
+In: a clone's folder. Out: the wheel under its version and a number of its content: equal content, equal bytes. pip
+leaves an installed version alone when a wheel has the same one, whatever is in it. The Databricks CLI does
+this for `dynamic_version: true`, with a time behind a `+`, which not every platform lets into a file's name.
 """
 
 from __future__ import annotations
@@ -14,18 +13,49 @@ import hashlib
 import io
 import re
 import shutil
+import subprocess
+import sys
+import tomllib
 import zipfile
 from typing import TYPE_CHECKING
+
+from mirrorlib.errors import BundleError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+_DIST = "dist"
+_PROJECT = "mirrorlib"
 _FOLDER = "stamped"  # where no pattern for built wheels, dist/*.whl, finds it beside the one it is made of
 # Of these there can be a post-release (PEP 440).
 _RELEASE = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?")
 _RECORD = re.compile(r"(?P<own>[^/]+)\.dist-info/RECORD")
 _NUMBERS = 10**9
+
+
+def build_clone(folder: Path) -> Path:
+    """Build the wheel of the clone that a folder is.
+
+    Raises:
+        BundleError: it is none, or the wheel cannot be built.
+
+    """
+    file = folder / "pyproject.toml"
+    told = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if told.get("project", {}).get("name") != _PROJECT:
+        msg = "there is no clone of mirrorlib here whose wheel could be built"
+        step = "Give the wheel with --wheel PATH, or work in a clone."
+        raise BundleError(msg, found=str(folder), next_step=step)
+    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", _DIST, "."]
+    done = subprocess.run(  # noqa: S603  # our own words
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+    wheels = sorted((folder / _DIST).glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    if done.returncode or not wheels:
+        msg = "the wheel cannot be built"
+        raise BundleError(msg, found=(done.stderr.strip() or done.stdout.strip())[-300:])
+    return stamp(wheels[-1])
 
 
 def stamp(wheel: Path) -> Path:

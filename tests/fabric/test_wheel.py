@@ -13,16 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.deploy.build import build_clone, build_wheel
-from mirrorlib.deploy.read import read_bundle
-from mirrorlib.deploy.render import render
+from mirrorlib.errors import BundleError
+from mirrorlib.fabric.wheel import build_clone
 
-BUNDLE = """
-bundle: {{name: theirs}}
-targets: {{dev: {{{preset}}}}}
-artifacts:
-  wheel: {{type: whl, path: ., build: python3 -m pip wheel --quiet --no-deps --wheel-dir dist .{artifact}}}
-"""
 PROJECT = """
 [build-system]
 requires = ["hatchling"]
@@ -121,34 +114,33 @@ def test_the_record_tells_what_is_in_it(clone: Path) -> None:
     assert "Summary: Version: 9 is not the line" in metadata
 
 
-YES, NO = ", dynamic_version: true", ", dynamic_version: false"
-PRESET = "presets: {artifacts_dynamic_version: true}"
-
-
 @pytest.mark.parametrize(
-    "preset, artifact, version, name",
+    "version, name",
     [
-        ("", YES, "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
-        ("", YES, "1.2rc1", r"mirrorlib-1\.2rc1\.post\d+-.*"),
-        ("", YES, "1.2.0.dev7", r"mirrorlib-1\.2\.0\.dev7\+c\d+-.*"),
-        ("", YES, "1.2.0.post7", r"mirrorlib-1\.2\.0\.post7\+c\d+-.*"),
-        ("", YES, "1.2.0+gabc", r"mirrorlib-1\.2\.0\+gabc\.c\d+-.*"),
-        ("", "", "1.2.0", r"mirrorlib-1\.2\.0-.*"),
-        (PRESET, "", "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
-        (PRESET, NO, "1.2.0", r"mirrorlib-1\.2\.0-.*"),
-        ("mode: development", "", "1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
+        ("1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
+        ("1.2rc1", r"mirrorlib-1\.2rc1\.post\d+-.*"),
+        ("1.2.0.dev7", r"mirrorlib-1\.2\.0\.dev7\+c\d+-.*"),
+        ("1.2.0.post7", r"mirrorlib-1\.2\.0\.post7\+c\d+-.*"),
+        ("1.2.0+gabc", r"mirrorlib-1\.2\.0\+gabc\.c\d+-.*"),
     ],
-    ids=["release", "candidate", "development", "post", "local", "unasked", "preset", "not this one", "mode"],
-)  # fmt: skip
-def test_a_bundle_says_whether_a_build_has_a_version_of_its_own(
-    clone: Path, tmp_path: Path, preset: str, artifact: str, version: str, name: str
+    ids=["release", "candidate", "development", "post", "local"],
+)
+def test_every_kind_of_version_gets_a_number(
+    clone: Path, tmp_path: Path, version: str, name: str
 ) -> None:
-    """As for the Databricks CLI: the artifact says it, else the target; whatever the version, pip installs it."""
-    text = BUNDLE.format(preset=preset, artifact=artifact)
-    (clone / "databricks.yml").write_text(text)
+    """Whatever the version, pip installs it."""
     write(clone, "one", version)
 
-    wheel = build_wheel(render(read_bundle(clone)))
+    wheel = build_clone(clone)
 
     assert re.fullmatch(name, wheel.name)
     assert "one" == install(wheel, tmp_path / "venv")
+
+
+def test_what_cannot_be_built_says_why(clone: Path, tmp_path: Path) -> None:
+    """A folder that is no clone, and a project that is broken."""
+    with pytest.raises(BundleError, match="no clone of mirrorlib here"):
+        build_clone(tmp_path)
+    write(clone, "one", "no version")
+    with pytest.raises(BundleError, match="the wheel cannot be built"):
+        build_clone(clone)
