@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 Images = Literal["both", "post"]
 # Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.
 _TRAVELS = "spark.databricks.delta.changeDataFeed.allowTimeTravelOptionsForSchema"
+# What Delta itself asks to read nothing, or up to the last commit, where a bound is beyond it.
+BEYOND = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _CARRIED = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
 _ENFORCED = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 # Delta puts a version together in fifty tasks, which take a second, however few files it has.
@@ -85,8 +87,10 @@ def read_feed(
         spark: any Spark with Delta.
         table: a path or URL, or a name in a catalog.
         after: a version, -1 for everything from the first one on; or a moment: an aware datetime, or
-            `yyyy-MM-dd[ HH:mm:ss[.SSS]]` in UTC.
-        until: the same; the newest version without it.
+            `yyyy-MM-dd[ HH:mm:ss[.SSS]]` in UTC, whatever the session's time zone is. One beyond the table's last
+            commit is an error, or, where the session sets
+            `spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`, an empty window, as for Delta.
+        until: the same; the newest version without it, and, under that setting, for one beyond it.
         net: fold the window to what is different between its ends: at most one change a key, no
             update that changes nothing. `_commit_version` is the last one that touched the key. Where keys are
             one row each, up to 256 MiB of the window's files are looked through now, in this process.
@@ -114,7 +118,8 @@ def read_feed(
         msg = '`images` is neither "both" nor "post"'
         raise FeedError(msg, table=name, found=str(images))
     found = find_feed_table(spark, name)
-    window = open_window(found.commits, name, after, until)
+    beyond = (read_conf(spark, BEYOND) or "").lower() == "true"
+    window = open_window(found.commits, name, after, until, beyond=beyond)
     frame = read_window(spark, found, window)
     if keys is None:
         keys = stored_columns(found.commits, max(window.until, 0))

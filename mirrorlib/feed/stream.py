@@ -35,6 +35,7 @@ def stream_feed(
     checkpoint: PathOrUrl | None = None,
     max_files: int | None = None,
     max_bytes: int | None = None,
+    exclude_regex: str | None = None,
 ) -> DataFrame:
     """Stream the changes of a Delta table.
 
@@ -48,6 +49,8 @@ def stream_feed(
             begun again with a later *after* needs it: without it Delta refuses to go on.
         max_files: files a micro-batch; a commit is taken whole, however many it has.
         max_bytes: bytes a micro-batch; the same.
+        exclude_regex: leave out the changes of files whose paths match, as Delta's `excludeRegex` does; that no version
+            is missing is proven all the same.
 
     Raises:
         FeedExpiredError: a version since *after*, or since the query's progress, is gone or was made while the
@@ -62,10 +65,14 @@ def stream_feed(
     _check_fed(found)
     commits = found.commits
     reader = spark.readStream.format("delta").option("readChangeFeed", "true")
-    limits = {"maxFilesPerTrigger": max_files, "maxBytesPerTrigger": max_bytes}
-    for option, limit in limits.items():
-        if limit is not None:
-            reader = reader.option(option, limit)
+    options = {
+        "maxFilesPerTrigger": max_files,
+        "maxBytesPerTrigger": max_bytes,
+        "excludeRegex": exclude_regex,
+    }
+    for option, value in options.items():
+        if value is not None:
+            reader = reader.option(option, value)
     progress = None if checkpoint is None else read_progress(checkpoint, found)
     if progress is not None:
         _prove_rest(found, progress)

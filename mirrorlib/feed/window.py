@@ -82,7 +82,9 @@ class Window:
     files: tuple[ChangeFile, ...] | None = ()
 
 
-def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound | None) -> Window:
+def open_window(
+    commits: Commits, shown: str, after: Bound | None, until: Bound | None, *, beyond: bool = False
+) -> Window:
     """Settle a window and prove it whole.
 
     Args:
@@ -90,13 +92,14 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
         shown: the table's name, for errors.
         after: read what came after this version, or after this moment; -1 is from the first version on.
         until: and up to this one; None is the newest.
+        beyond: a bound beyond the newest version is that one, and no error.
 
     Raises:
         FeedExpiredError: a version's changes are gone, or were never recorded.
         FeedError: the bounds are missing, reversed, or beyond the newest version.
 
     """
-    first, last = _settle(commits, shown, after, until)
+    first, last = _settle(commits, shown, after, until, beyond=beyond)
     if first == last:
         return Window(after=first, until=last, metadata=_metadata_at(commits, shown, last))
     check_present(commits, shown, first, last)
@@ -119,7 +122,7 @@ def open_window(commits: Commits, shown: str, after: Bound | None, until: Bound 
 
 
 def _settle(
-    commits: Commits, shown: str, after: Bound | None, until: Bound | None
+    commits: Commits, shown: str, after: Bound | None, until: Bound | None, *, beyond: bool
 ) -> tuple[int, int]:
     if after is None:
         msg = "the feed has to know where to start"
@@ -129,9 +132,9 @@ def _settle(
             first_readable=commits.first,
             next_step="Give `after`, a version or a moment: -1 is everything from the first version on.",
         )
-    first, last = _bound(commits, shown, "after", after), commits.newest
+    first, last = _bound(commits, shown, "after", after, beyond=beyond), commits.newest
     if until is not None:
-        last = _bound(commits, shown, "until", until)
+        last = _bound(commits, shown, "until", until, beyond=beyond)
     if first > last:
         msg = "the window ends before it starts"
         found = f"after {after}, which is version {first}, until version {last}"
@@ -139,11 +142,11 @@ def _settle(
     return first, last
 
 
-def _bound(commits: Commits, shown: str, name: str, bound: Bound) -> int:
+def _bound(commits: Commits, shown: str, name: str, bound: Bound, *, beyond: bool) -> int:
     """Turn a bound into a version: the last one at or before a moment."""
     if isinstance(bound, str | datetime):
         moment = _moment(shown, name, bound)
-        if moment > datetime.now(UTC):
+        if moment > datetime.now(UTC) and not beyond:
             msg = f"`{name}` lies in the future, and commits that are still to come would belong to the window"
             raise FeedError(msg, table=shown, found=str(bound), next_step="Give an earlier moment.")
         version = commits.last_at(moment)
@@ -156,6 +159,8 @@ def _bound(commits: Commits, shown: str, name: str, bound: Bound) -> int:
         msg = f"`{name}` is no version"
         step = "Give a whole number from -1 on, or a moment."
         raise FeedError(msg, table=shown, found=str(bound), next_step=step)
+    if number > commits.newest and beyond:
+        return commits.newest
     if number > commits.newest:
         msg = f"`{name}` is beyond the newest version"
         found = f"{number}, the newest is {commits.newest}"

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -97,6 +98,36 @@ def test_moments_are_bounds_too(seen: Table) -> None:
     assert [row for row in ALL if row[0] > 2] == told(seen.read(after=text))
     assert ALL == told(seen.read(after="1999-12-31"))
     assert [] == told(seen.read(after=times[4], until=datetime.now(UTC)))
+
+
+def test_bounds_beyond_the_last_commit_are_it_where_the_session_says_so(seen: Table) -> None:
+    """As Delta's own setting has it: nothing after them, and up to the last commit."""
+    setting = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
+    seen.spark.conf.set(setting, "true")
+    try:
+        for beyond in (99, "2199-01-01", datetime(2199, 1, 1, tzinfo=UTC)):
+            assert [] == told(seen.read(after=beyond))
+            assert ALL == told(seen.read(after=-1, until=beyond))
+    finally:
+        seen.spark.conf.unset(setting)
+    with pytest.raises(FeedError, match="beyond the newest version"):
+        seen.read(after=-1, until=99)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_text_is_a_moment_in_utc_whatever_the_session_says(seen: Table, zone: str) -> None:
+    """And an aware datetime is what it is, in any zone."""
+    moment = seen.times()[2]
+    before = seen.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    seen.spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        text = moment.strftime("%Y-%m-%d %H:%M:%S.%f")
+        found = [
+            told(seen.read(after=one)) for one in (text, moment, moment.astimezone(ZoneInfo(zone)))
+        ]
+    finally:
+        seen.spark.conf.set("spark.sql.session.timeZone", before)
+    assert [[row for row in ALL if row[0] > 2]] * 3 == found
 
 
 @pytest.mark.parametrize(

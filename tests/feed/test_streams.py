@@ -73,6 +73,17 @@ def test_a_stream_goes_on_from_its_checkpoint_when_its_beginning_is_gone(
     assert [1, 2, 3, 4] == query.run(after=after)
 
 
+def test_a_stream_leaves_out_files_that_are_not_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By their paths, such as those of a partition."""
+    made = f"CREATE TABLE {{t}} (id bigint, p string) USING delta PARTITIONED BY (p) TBLPROPERTIES ({FEED})"
+    first, second = (f"INSERT INTO {{t}} VALUES ({one}, 'a'), ({one + 1}, 'b')" for one in (1, 3))
+    table = Table.at(spark, tmp_path / "p").run(made, first, second)
+
+    assert [1, 3] == Query(table).run(after=0, exclude_regex="p=b/")
+
+
 @pytest.mark.thorough
 def test_a_stream_that_has_stood_for_too_long_is_told(table: Table) -> None:
     """Before it begins, with where it stands and from where on it could begin anew."""

@@ -35,6 +35,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--until", type=_bound, metavar="N", help="up to this one (default: the newest version)"
     )
     command.add_argument(
+        "--allow-out-of-range",
+        action="store_true",
+        help="a version or moment beyond the last commit is that one, and no error",
+    )
+    command.add_argument(
         "--net", action="store_true", help="what is different between the two, not what happened"
     )
     command.add_argument(
@@ -55,10 +60,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> bool:
     """Print the changes, oldest first."""
     from mirrorlib.delta.address import find_feed_table
+    from mirrorlib.delta.sessions import configured
     from mirrorlib.feed.changes import first_changes
     from mirrorlib.feed.mirror import find_mirror
     from mirrorlib.feed.owners import stored_columns
-    from mirrorlib.feed.read import read_feed
+    from mirrorlib.feed.read import BEYOND, read_feed
 
     mirror = find_mirror(
         arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
@@ -70,9 +76,10 @@ def run(arguments: argparse.Namespace) -> bool:
     after = arguments.after
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
-    frame = read_feed(
-        spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
-    )
+    with configured(spark, {BEYOND: "true"} if arguments.allow_out_of_range else {}):
+        frame = read_feed(
+            spark, mirror.table, after=after, until=arguments.until, net=arguments.net, keys=keys
+        )
     changes = first_changes(frame, arguments.table, keys, arguments.limit)
     if arguments.json:
         for change in changes.changes:
