@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,8 +20,27 @@ PlainFolders = Literal["wait", "append"]
 PlainEvolution = Literal["add", "rescue", "fail", "none"]
 Listing = Literal["auto", "full", "incremental"]
 BACKFILL_INTERVAL = 3600.0  # seconds
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_INTERVAL = re.compile(rf"(?P<number>[0-9]+(\.[0-9]+)?)( *(?P<unit>{'|'.join(_SECONDS)})s?)?")
 RETENTION = 7  # days
 SETTLE = 10.0  # seconds
+
+
+def read_interval(told: float | str) -> float:
+    """Read seconds, or a number and a unit in words: "90 seconds", "1 day", "2 weeks".
+
+    Raises:
+        ValueError: it is neither, or endless.
+
+    """
+    found = _INTERVAL.fullmatch(told.strip().lower()) if isinstance(told, str) else None
+    number = float(found["number"]) * _SECONDS[found["unit"] or "second"] if found else told
+    if isinstance(number, str) or not 0 <= number < float("inf"):
+        msg = (
+            f"backfill_interval is {told}; it has to be a number of seconds, or words such as 1 day"
+        )
+        raise ValueError(msg)
+    return float(number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +81,10 @@ class Options:
             "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
         include_existing: append the files too that a plain folder has when it is first seen.
         allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
-        listing: which folders are looked at only for what has come: those of numbered files that are
-            long ("auto"), all where that can be done ("incremental"), or none ("full").
-        backfill_interval: seconds after which such a folder is listed in full all the same.
+        listing: which folders are looked at only for what has come: those that are long, of numbered files or of
+            names in the order of writing ("auto"), all where that can be done ("incremental"), or none ("full").
+        backfill_interval: after how long such a folder is listed in full all the same: seconds, or words such as
+            "1 day".
 
     """
 
@@ -91,7 +112,12 @@ class Options:
     include_existing: bool = True
     allow_overwrites: bool = False
     listing: Listing = "auto"
-    backfill_interval: float = BACKFILL_INTERVAL
+    backfill_interval: float | str = BACKFILL_INTERVAL
+
+    @property
+    def interval(self) -> float:
+        """Return the seconds after which a folder is listed in full all the same."""
+        return read_interval(self.backfill_interval)
 
     @property
     def kept(self) -> timedelta:
@@ -124,9 +150,7 @@ class Options:
         if self.retention is not None and self.cleanup is None:
             msg = f"retention is {self.retention}; it means nothing without cleanup"
             raise ValueError(msg)
-        if not 0 <= self.backfill_interval < float("inf"):
-            msg = f"backfill_interval is {self.backfill_interval}; it has to be a number of seconds"
-            raise ValueError(msg)
+        object.__setattr__(self, "backfill_interval", read_interval(self.backfill_interval))
         for name, word, words in (
             ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
             ("evolution", self.evolution, get_args(Evolution)),

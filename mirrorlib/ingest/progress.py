@@ -38,6 +38,7 @@ class Tally:
     verified: Verified | None = None
     proven: str | None = None
     emptied: str | None = None
+    listing: str = ""
 
     def add(self, plan: Plan, done: Done) -> None:
         """Count a batch that has ended; a void one applied nothing."""
@@ -66,6 +67,7 @@ class Tally:
             version=self.version,
             batches=tuple(self.batches),
             warnings=tuple(self.warnings),
+            listing=self.listing,
         )
 
     @property

@@ -88,6 +88,7 @@ class TableReport:
         version: the Delta version of the last applied batch.
         batches: what this run applied.
         warnings: what was repaired or left out.
+        listing: how its folder was listed: "full", or "incremental", only for what has come; "" where it was not.
 
     """
 
@@ -101,6 +102,7 @@ class TableReport:
     version: int | None = None
     batches: tuple[BatchReport, ...] = ()
     warnings: tuple[str, ...] = ()
+    listing: str = ""
 
     def total(self, count: str) -> int:
         """Add up one count (`files`, `rows`, `inserts` …) over the batches of this run."""

@@ -100,7 +100,7 @@ def apply_zone(
     include_existing: bool = True,
     allow_overwrites: bool = False,
     listing: Listing = "auto",
-    backfill_interval: float = BACKFILL_INTERVAL,
+    backfill_interval: float | str = BACKFILL_INTERVAL,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -146,10 +146,11 @@ def apply_zone(
             nothing later.
         allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
         listing: "auto" looks only for the next numbers where a folder holds more names than one page
-            of a listing; "incremental" does so in every folder, and lists files without numbers from
-            the greatest applied name on where names prove to be in the order of writing; "full" lists
-            every folder in full. What such a look passes over, the next full listing shows.
-        backfill_interval: seconds after which a folder is listed in full all the same.
+            of a listing, and lists files without numbers from the greatest applied name on while names
+            prove to be in the order of writing; "incremental" does so in every folder; "full" lists
+            every folder in full. What such a look passes over, the next full listing shows: at the latest
+            after seven short ones of files without numbers. The report says which listing it was.
+        backfill_interval: after how long a folder is listed in full all the same: seconds, or words such as "1 day".
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -268,6 +269,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
     look = Look(journal, job.options, read_listed(journal.read_status()), due=False)
     opened = open_folder(job.zone, folder, history, look=look, options=job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
+    tally.listing = "incremental" if opened.partial else "full"
     tally.warn(*opened.warnings_under(job.options))
     # A plain folder whose first files do not count has been seen only once its life has begun.
     if opened.waits_for and not (opened.plain and not job.options.include_existing):
@@ -286,6 +288,7 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         tally.proven, tally.emptied = word.get("proven"), read_emptied(word)
         look = Look(journal, job.options, read_listed(word))
         opened = open_folder(job.zone, folder, history, look=look, options=job.options)
+        tally.listing = "incremental" if opened.partial else "full"
         if opened.waits_for:
             return tally.end("waiting", opened.waits_for)
         tally.warnings.clear()  # this listing may be full where the one before the lock was not

@@ -13,7 +13,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -26,9 +26,11 @@ from typing import (
     Union,
     get_args,
     get_origin,
+    get_type_hints,
 )
 
 from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
+from mirrorlib.ingest.options import Options
 from mirrorlib.platform.onelake import onelake_address
 from mirrorlib.platform.session import local_spark
 from mirrorlib.store import lend_azure_token
@@ -93,6 +95,9 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
     found = {name: _read(name, value, kinds[name]) for name, value in said.items()}
+    for name in [name for name, kind in kinds.items() if kind is Options]:
+        del found[name]
+        found |= _apart(name, read_options(said[name], name), kinds)
     if utilities is not None:
         return found
     fabric = _fabric(names)
@@ -181,6 +186,34 @@ def _borrow_token(utilities: _Utilities | None) -> None:
     known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")
     if utilities is not None and not any(name.startswith(known) for name in os.environ):
         lend_azure_token(lambda: str(utilities.credentials.getToken("storage")))
+
+
+def read_options(value: object, name: str = "options") -> dict[str, Any]:
+    """Read options of `apply` from JSON, each as its kind; `tables` is none of them.
+
+    Raises:
+        ParameterError: it is no JSON mapping, an option is not known, or its value is not what is expected.
+
+    """
+    kinds = {one: kind for one, kind in get_type_hints(Options).items() if one != "tables"}
+    expected = 'a JSON mapping of options of `apply`, such as {"max_bytes": 500000000}'
+    told = _json(name, value or "{}", expected)
+    if not isinstance(told, dict):
+        raise _wrong(name, value, expected)
+    unknown = [one for one in told if one not in kinds]
+    if unknown:
+        msg = f"{first_few(unknown)} is no option of `apply`"
+        raise ParameterError(msg, next_step=f"There are {', '.join(kinds)}.")
+    return {one: _read(one, given, kinds[one]) for one, given in told.items()}
+
+
+def _apart(name: str, more: dict[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Refuse an option that has a parameter of its own: nobody could say which of the two counts."""
+    twice = [one for one in more if one in kinds]
+    if twice:
+        msg = f"{first_few(twice)} has a parameter of its own"
+        raise ParameterError(msg, next_step=f"Set that one, and leave it out of {name}.")
+    return more
 
 
 def _said(utilities: _Utilities | None, name: str, default: object) -> object:
@@ -297,7 +330,13 @@ def _none_at_all(name: str, value: object) -> NoReturn:
     raise _wrong(name, value, "at least one place: a JSON list of them, or one")
 
 
-_READERS = {str: _string, int: _whole, float: _number, bool: _flag}
+_READERS: Mapping[Kind, Callable[[str, object], object]] = {
+    str: _string,
+    int: _whole,
+    float: _number,
+    bool: _flag,
+    Options: lambda name, value: read_options(value, name),
+}
 
 
 def _wrong(name: str, value: object, expected: str) -> ParameterError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
+from mirrorlib.ingest.files import incremental_listing
 from mirrorlib.store import LocalStore
 from mirrors import Mirror
 from tables import assert_each_file_once, assert_feed_replays
@@ -105,11 +106,34 @@ def test_numbered_files_are_applied_by_short_looks(mirror: Mirror, listings: lis
     assert "gone" == mirror.run(**SHORT).state
 
 
-@pytest.mark.thorough
-def test_files_without_numbers_are_found_by_the_eighth_listing(
-    spark: SparkSession, zone: ZoneWriter, target: str, listings: list[str]
+def test_a_short_folder_is_listed_in_full(
+    spark: SparkSession, zone: ZoneWriter, target: str
 ) -> None:
-    """A name that sorts before what was applied waits for it; the rest is applied at once, each file once."""
+    """As that is one request, whatever names it has; so is one whose names are not in the order of writing."""
+    orders = zone.table("orders", keys=["id"], by_time=True)
+    for number, name in enumerate(("a", "b")):
+        write_at(orders.file([{"id": number}], name=f"{name}.parquet"), number)
+
+    found = [mirrorlib.apply(spark, str(zone), target).tables[0].listing for _ in range(2)]
+
+    assert ["full", "full"] == found
+
+
+@pytest.mark.thorough("incremental")
+@pytest.mark.parametrize("listing", ["auto", "incremental"])
+def test_files_without_numbers_are_found_by_the_eighth_listing(
+    spark: SparkSession,
+    zone: ZoneWriter,
+    target: str,
+    listings: list[str],
+    listing: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name that sorts before what was applied waits for it; the rest is applied at once, each file once.
+
+    `auto` does so by itself where the folder is long; the report says which listing it was.
+    """
+    monkeypatch.setattr(incremental_listing, "PAGE", 1 if listing == "auto" else 1000)
     orders = zone.table("orders", keys=["id"], by_time=True)
 
     def put(name: str, second: float) -> None:
@@ -117,7 +141,9 @@ def test_files_without_numbers_are_found_by_the_eighth_listing(
         write_at(orders.file([{"id": number}, {"id": 0}], [0, 0], name=f"{name}.parquet"), second)
 
     def apply() -> TableReport:
-        return mirrorlib.apply(spark, str(zone), target, listing="incremental").tables[0]
+        found = mirrorlib.apply(spark, str(zone), target, listing=listing).tables[0]
+        assert found.listing == ("full" if "orders" in listings else "incremental")
+        return found
 
     put("2026-01", 1)
     put("2026-02", 2)

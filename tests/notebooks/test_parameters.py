@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import inspect
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -24,9 +25,11 @@ import pytest
 pytest.importorskip("papermill")
 
 import mirrorlib
+from mirrorlib.cli.main import make_parser
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.derived.run import derive_table
 from mirrorlib.errors import ComputeError, ParameterError, StoppedError
+from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.platform import notebook
@@ -325,17 +328,8 @@ def test_every_parameter_has_a_kind_and_a_default_of_that_kind(name: str) -> Non
             resolve({parameter: default}, **{parameter: kinds(name)[parameter]})
 
 
-# Why a notebook does not offer what its function takes: a person decides these once, for a table that is in trouble.
-REPAIRS = {"retry", "allow_foreign_writes", "allow_empty", "moved_from", "rewrite_limit"}
-# These are about folders as a publisher leaves them; whoever needs another word calls `apply` in a cell of their own.
-ODD_ZONES = {"settle", "plain_evolution", "allow_overwrites", "backfill_interval"}
+EVERY = {one.name for one in fields(Options)}
 OMITTED = {
-    # A first load takes all there is, in batches as they come; what follows it is for the runs that follow it.
-    "initial_load": REPAIRS
-    | ODD_ZONES
-    | {"max_files", "max_bytes", "quiet", "on_gone", "cleanup", "retention", "listing"},
-    # Where a table begins is settled by its first load; batches are cut by files.
-    "incremental_apply": REPAIRS | ODD_ZONES | {"start_at", "include_existing", "max_bytes"},
     "check_landing_zone": {"parallelism"},  # nothing but reading: as many as there are cores
 }
 
@@ -376,8 +370,81 @@ def test_a_notebooks_parameters_are_its_functions(
             or parameter == "to"
             or (usual or None) == (value or None)
         )
-    left_out = {*known} - {*found}
+    by_options = EVERY if "options" in kinds(name) else set()
+    left_out = {*known} - {*found} - by_options
     assert left_out == {"spark", "observe", "stop", "transform", *OMITTED.get(name, ())} & {*known}
+
+
+SAMPLES: dict[str, object] = {
+    "insert_policy": "upsert", "evolution": "strict", "ntz": "keep", "max_files": 5, "max_bytes": 7, "parallelism": 2,
+    "retry": True, "allow_foreign_writes": True, "allow_empty": True, "quiet": True, "conditional_updates": True,
+    "moved_from": "/old", "rewrite_limit": 9, "settle": 0.5, "start_at": 4, "on_gone": "drop", "cleanup": "move",
+    "retention": 30, "plain_folders": "append", "plain_evolution": "rescue", "include_existing": False,
+    "allow_overwrites": True, "listing": "full", "backfill_interval": "1 day",
+}  # fmt: skip
+FLAGS = {"quiet": "--quiet-updates", "tables": "--table"}
+
+
+def test_every_option_of_apply_is_one_everywhere() -> None:
+    """As a value, a parameter of the function, an argument of the command: whoever adds one adds it to `Options` first."""
+    parameters = {*inspect.signature(apply_zone).parameters}
+    known = {flag for action in command("apply")._actions for flag in action.option_strings}
+
+    assert EVERY == parameters - {
+        "spark",
+        "landing_zone",
+        "target",
+        "catalog",
+        "state",
+        "observe",
+        "stop",
+    }
+    assert EVERY == {*SAMPLES, "tables"}, "give the new option a sample here"
+    assert set() == {
+        name for name in EVERY if FLAGS.get(name, f"--{name.replace('_', '-')}") not in known
+    }
+
+
+@pytest.mark.parametrize("name", ["initial_load", "incremental_apply"])
+def test_a_notebook_and_a_job_take_every_option(name: str) -> None:
+    """By a parameter of its own, or in `options`; the job hands that over to both kinds of tasks."""
+    own = {one: value for one, value in SAMPLES.items() if one in kinds(name)}
+    more = {one: value for one, value in SAMPLES.items() if one not in own}
+    places = {"landing_zone": "z", "target": "t", "tables": "[]", "catalog": "", "state": ""}
+    given = {**places, **own, "options": json.dumps(more)}
+
+    found = resolve(given, **kinds(name))
+
+    assert SAMPLES == {one: found[one] for one in SAMPLES}
+    job = (FOLDER.parent / "bundles" / f"{name}.yml").read_text()
+    assert '{name: options, default: "${var.options}"}' in job
+    assert '"--options={{job.parameters.options}}"' in job
+    arguments = command("apply").parse_args(["z", "t", "--options", json.dumps(SAMPLES)])
+    assert SAMPLES == arguments.options
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("[]", "a JSON mapping of options"),
+        ('{"max_byte": 1}', "max_byte is no option of `apply`"),
+        ('{"quiet": 1}', "the parameter quiet has to be true or false"),
+        ('{"max_files": 7}', "max_files has a parameter of its own"),
+    ],
+)
+def test_wrong_options_are_told(text: str, told: str) -> None:
+    """Before anything is touched."""
+    with pytest.raises(ParameterError, match=re.escape(told)):
+        resolve({"max_files": "", "options": text}, max_files=int | None, options=Options)
+
+
+def command(name: str) -> argparse.ArgumentParser:
+    """Give the parser of a command."""
+    (commands,) = (
+        one for one in make_parser()._actions if isinstance(one, argparse._SubParsersAction)
+    )
+    found: argparse.ArgumentParser = commands.choices[name]
+    return found
 
 
 FUNCTIONS = {
@@ -410,6 +477,7 @@ OTHERS: dict[
     "retention": ("30", 30),
     "listing": ("full", "full"),
     "parallelism": ("2", 2),
+    "options": ('{"settle": 0}', {"settle": 0.0}),
     "consumer": ("lake", "lake"),
     "to": ("delta:/copy", "delta:/copy"),
     "mode": ("scd2", "scd2"),
@@ -448,8 +516,10 @@ def test_what_a_job_hands_over_arrives_at_the_function(
 
     (given,) = calls
     expected = {key: value for key, (_, value) in wanted.items()}
+    expected |= expected.pop("options", {})  # type: ignore[arg-type, call-overload]  # a mapping
     assert expected == {key: given[key] for key in given if key not in {"spark", "transform"}}
-    assert [] == [key for key, default in defaults(name).items() if default == expected[key]]
+    own = {key: default for key, default in defaults(name).items() if key != "options"}
+    assert [] == [key for key, default in own.items() if default == expected[key]]
 
 
 @pytest.mark.parametrize("utilities", ["dbutils", "notebookutils"])

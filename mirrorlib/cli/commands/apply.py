@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.cli.arguments import add_zone, positive, seconds, zone_options
 from mirrorlib.cli.spark import start_spark
 from mirrorlib.cli.watch import run_command, stop_on_signals
-from mirrorlib.ingest.options import BACKFILL_INTERVAL
+from mirrorlib.errors import ParameterError
+from mirrorlib.ingest.options import BACKFILL_INTERVAL, read_interval
+from mirrorlib.platform.notebook import read_options
 from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
-    import argparse
-
     from mirrorlib.ingest.report import ApplyReport
 
 HELP = "bring every table up to date"
@@ -35,6 +36,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="keep applying, pausing this long in between, until Ctrl-C",
     )
     _add_listing(command)
+    command.add_argument(
+        "--options",
+        type=_options,
+        default={},
+        metavar="JSON",
+        help="these and others, by the names that they have in Python; what a job hands over as one text counts "
+        """for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
+    )
 
 
 def _add_listing(command: argparse.ArgumentParser) -> None:
@@ -43,23 +52,44 @@ def _add_listing(command: argparse.ArgumentParser) -> None:
         "--listing",
         choices=("auto", "full", "incremental"),
         default="auto",
-        help="look only for the next files of long folders of numbered files (auto), of all folders where "
-        "that can be done (incremental), or list every folder in full (default: auto)",
+        help="look only for what has come to long folders of numbers, or of names in the order of writing (auto), "
+        "to all folders where that can be done (incremental), or list every folder in full (default: auto)",
     )
     command.add_argument(
         "--backfill-interval",
-        type=seconds,
+        type=_interval,
         default=BACKFILL_INTERVAL,
-        metavar="SECONDS",
-        help="list such a folder in full all the same after this long (default: 3600)",
+        metavar="INTERVAL",
+        help="list such a folder in full all the same after this long: seconds, or words such as '1 day' "
+        "(default: 1 hour)",
     )
+
+
+def _interval(text: str) -> float:
+    try:
+        return read_interval(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
+
+
+def _options(text: str) -> dict[str, Any]:
+    try:
+        return read_options(text)
+    except ParameterError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
 
 
 def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.ingest.run import apply_zone
 
-    options = zone_options(arguments)
+    options = {
+        **zone_options(arguments),
+        "parallelism": arguments.parallelism,
+        "listing": arguments.listing,
+        "backfill_interval": arguments.backfill_interval,
+        **arguments.options,
+    }
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
 
@@ -70,9 +100,6 @@ def run(arguments: argparse.Namespace) -> bool:
                 arguments.landing_zone,
                 arguments.target,
                 **options,
-                parallelism=arguments.parallelism,
-                listing=arguments.listing,
-                backfill_interval=arguments.backfill_interval,
                 observe=observe,
                 stop=stop.is_set,
             )

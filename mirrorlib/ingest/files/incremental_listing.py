@@ -196,14 +196,14 @@ class Look:
 
     def _is_due(self, listed: Listed) -> bool:
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
-        return listed.short >= MOST_SHORT or not 0 <= age < self._options.backfill_interval
+        return listed.short >= MOST_SHORT or not 0 <= age < self._options.interval
 
     def _is_long(self, listing: FolderListing) -> bool:
         """Say whether short looks at a folder are wanted, and cost less than listing it."""
         if not self._wanted or self._options.listing == "incremental":
             return self._wanted
         longest = max((len(files) for files in listing.lanes.values()), default=0)
-        return not listing.by_time and longest + len(listing.foreign) > PAGE
+        return longest + len(listing.foreign) > PAGE
 
     def _is_plain(
         self,
@@ -243,7 +243,7 @@ class Look:
 
         A run that has listed in full goes by that to its end: it may have seen what a short look passes over.
         """
-        if self._full or history is None or self._options.listing != "incremental":
+        if self._full or history is None:
             return None
         self._after = self._after or max(history.applied().etags, default=None)
         return see_after(zone, folder, self._after) if self._after else None
