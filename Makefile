@@ -12,7 +12,7 @@ N ?= 200
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format docs torture history bench smoke35 clean machine
+.PHONY: help demo test thorough check format docs torture history bench smoke35 clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ help: ## List the targets
 demo: .venv/local.stamp ## See it work on real data
 	@$(BIN)/mirrorlib demo
 
-test: .venv/dev.stamp ## Run the whole suite
+test: .venv/dev.stamp ## Run the quick suite: a case of each promise
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(PYTEST)
+
+thorough: override PYTEST += --thorough
+thorough: test ## Run the whole suite
 
 check: .venv/dev.stamp ## Lint, formatting, notebooks, types, import contracts
 	$(BIN)/ruff check
@@ -41,10 +44,10 @@ docs: .venv/dev.stamp ## Build the documentation's site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
-	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest -m torture --timeout 0
+	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest --thorough -m torture --timeout 0
 
 history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
-	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest -n 2 --dist load tests/feed/test_long_history.py
+	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py
 
 bench: .venv/dev.stamp ## Measure against the MERGE recipe; takes a while
 	$(BIN)/python -m benchmarks

@@ -58,12 +58,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the tests be run in less time."""
-    parser.addoption("--quick", action="store_true", help="leave out what is marked thorough")
+    parser.addoption("--thorough", action="store_true", help="run what is marked thorough, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take long, so that the workers end at about the same time."""
-    if config.getoption("quick"):
+    if not config.getoption("thorough"):
         config.hook.pytest_deselected(items=[item for item in items if is_thorough(item)])
         items[:] = [item for item in items if not is_thorough(item)]
     long = {item.path for item in items if item.get_closest_marker("slow")}

@@ -435,12 +435,12 @@ def test_names_in_no_order_are_listed_in_full() -> None:
     assert ["0.parquet"] == polled.poll(**SHORT)[1]
 
 
-def test_names_without_numbers_are_listed_in_full_unless_asked_for() -> None:
+def test_short_folders_without_numbers_are_listed_in_full_unless_asked_for() -> None:
     """And where the store lists in no order, always."""
     store = memory()
     counted, calls = counting(store)
     polled = by_time(counted, "1", "2", "3")
-    for options in ({}, {"listing": "full"}):
+    for options in ({"listing": "full"}, {}):
         calls.asked()
         polled.poll(**options)
         polled.poll(**options)

@@ -120,11 +120,22 @@ def test_columns_of_text_without_a_format_are_csv(
     ) == found.warnings
 
 
-def test_text_that_nothing_declares_is_named_where_names_say_what_is_read(zone: ZoneWriter) -> None:
-    """The table would wait for ever."""
+def test_text_that_nothing_declares_is_read_where_names_say_what_is_read(zone: ZoneWriter) -> None:
+    """Files decide where metadata is silent: a folder of nothing but text has the documented default."""
     found = text(zone, "a.csv", **BY_TIME)
 
-    assert 0 == found.listing.count
+    assert found.dialect is not None
+    assert 1 == found.listing.count
+    assert found.warnings[0].endswith("states no FileFormat, and all files are .csv: CSV")
+
+
+def test_text_beside_parquet_is_named_where_names_say_what_is_read(zone: ZoneWriter) -> None:
+    """It would wait for ever."""
+    orders = table(zone, **BY_TIME)
+    (orders.folder / "b.parquet").write_bytes(b"PAR1")
+
+    found = text(zone, "a.csv", **BY_TIME)
+
     assert "a.csv: Parquet alone is read while _metadata.json has no FileFormat" in found.warnings
 
 
