@@ -16,6 +16,7 @@ from mirrorlib.ingest.batch.foreign_writes import stand
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.batch.protocol import carry_out
 from mirrorlib.ingest.files.changed_source import check_doubt
+from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.next_batch import (
     UNTYPED,
     UNTYPED_KEY,
@@ -82,7 +83,7 @@ def advance_table(
 
     """
     clock: dict[str, float] = {}
-    entry = tally.entry = work.journal.newest(work.life)
+    entry = tally.entry = newest_entry(work.journal, work.lives, opened.metadata)
     pending = entry is not None and entry.done is None
     if entry is not None and pending:
         # Else another zone's files would void its plan.

@@ -253,7 +253,7 @@ def _next_life(
         return None
     newest = journal.newest(last)
     begun = newest is not None and (newest.done is None or bool(newest.position))
-    return None if begun else ("start at", start)
+    return None if begun or last.keeps else ("start at", start)
 
 
 def check_first(numbers: Iterable[tuple[int, int]], start_at: int, table: str) -> None:

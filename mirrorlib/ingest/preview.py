@@ -21,6 +21,7 @@ from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
 from mirrorlib.ingest.batch.pending_plan import carried_on
 from mirrorlib.ingest.files.changed_source import check_doubt
 from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.next_batch import (
     bar_of,
     bars_of,
@@ -203,7 +204,8 @@ def _look_ahead(
     work: Work, folder: TableFolder, opened: Folder, history: History, options: Options
 ) -> PlannedTable:
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
-    newest = work.journal.newest(work.life) if work.life.uuid else None
+    lives = work.lives if work.life.uuid else ()
+    newest = newest_entry(work.journal, lives, opened.metadata)
     unproven = check_zone(
         work, folder, history, options, newest
     )  # else a plan's files would not be found

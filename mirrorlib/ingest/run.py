@@ -21,6 +21,7 @@ from mirrorlib.errors import MirrorError, told_error
 from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified
+from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import Look, read_listed
@@ -287,6 +288,8 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
         tally.verified = read_verified(word)
         tally.proven, tally.emptied = word.get("proven"), read_emptied(word)
         look = Look(journal, job.options, read_listed(word))
+        if opened.metadata is not None and take_over(open_work(job, spark, folder, opened, lives)):
+            history = History(journal, job.zone.url, moved_from=job.options.moved_from)
         opened = open_folder(job.zone, folder, history, look=look, options=job.options)
         tally.listing = "incremental" if opened.partial else "full"
         if opened.waits_for:

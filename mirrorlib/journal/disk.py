@@ -78,6 +78,7 @@ class Journal:
         start_at: int = 1,
         *,
         include_existing: bool = True,
+        keeps: bool = False,
     ) -> Life:
         """Begin life *ordinal*, or return the one that another runner began first."""
         life = Life(
@@ -88,6 +89,7 @@ class Journal:
             started_at=now(),
             start_at=start_at,
             include_existing=include_existing,
+            keeps=keeps,
         )
         path = f"{self._folder}/lives/{ordinal:06d}.json"
         self._state.put_new(path, to_json(life))

@@ -32,6 +32,7 @@ class Life:
         started_at: ISO 8601, UTC.
         start_at: the number of its first change file.
         include_existing: False when the files of a plain folder that were there are passed over.
+        keeps: it goes on with the table of the life before, a plain folder's, behind what that has appended.
 
     """
 
@@ -42,6 +43,7 @@ class Life:
     started_at: str
     start_at: int = 1
     include_existing: bool = True
+    keeps: bool = False
 
     @property
     def app_id(self) -> str:

@@ -16,6 +16,7 @@ from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.changed_source import doubt_of
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import Limits, first_position, next_run
 from mirrorlib.ingest.files.table_folder import open_folder, told_emptied
 from mirrorlib.ingest.options import Options
@@ -209,6 +210,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         return status
     if status.state == "gone":  # and back: what was applied belongs to the life before
         return _with_listing(status, opened, {}, moment)
+    entry = newest_entry(journal, lives, opened.metadata)
     begin = first_position(opened.listing, lives[-1].start_at) if lives else {}
     return _with_listing(status, opened, (entry.position if entry else {}) or begin, moment)
 

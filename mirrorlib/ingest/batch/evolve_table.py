@@ -185,13 +185,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
     refuse_table(work, found)
     if len(work.lives) > 1:
         with work.step("fence", clock, plan):
-            for life in work.lives[:-1]:
-                facts = {"life": life.uuid, "outcome": "fence"}
-                mark_nothing(
-                    work.spark, work.ref, Mark(app_id=life.app_id, version=FENCE, facts=facts)
-                )
-            if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
-                set_life(work.spark, work.ref, work.life.uuid)
+            fence_lives(work, found)
     was = stored_keys(found.properties)
     fresh = not found.bytes or (was is not None and was.unique)
     keys = mirror_keys(plan, columns, fresh=fresh, foreign=foreign)
@@ -199,6 +193,15 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
         keys = Keys(partition=keys.partition)
     keep_keys(work.spark, work.ref.sql, found.properties, keys)
     return found
+
+
+def fence_lives(work: Work, found: Found) -> None:
+    """Let Delta skip every commit that an earlier life may still make, and say whose the table is."""
+    for life in work.lives[:-1]:
+        facts = {"life": life.uuid, "outcome": "fence"}
+        mark_nothing(work.spark, work.ref, Mark(app_id=life.app_id, version=FENCE, facts=facts))
+    if found.properties.get(LIFE_PROPERTY) != work.life.uuid:
+        set_life(work.spark, work.ref, work.life.uuid)
 
 
 def refuse_table(work: Work, found: Found) -> None:

@@ -3,7 +3,8 @@
 In: a table's journal. Out: `Applied`. The truth is the chain of plans, without those that were
 voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
 costs the same however long a mirror lives (design §4, Position). A file of a plain folder is its whole
-path: under another root it is another file, unless somebody has said that the files have moved.
+path: under another root it is another file, unless somebody has said that the files have moved. A life
+that keeps the table of the one before has applied what that has.
 """
 
 from __future__ import annotations
@@ -70,23 +71,31 @@ class History:
     """The applied files of a table's present life; reads each plan once."""
 
     def __init__(
-        self, journal: Journal, zone: str, *, moved_from: str | None = None, planned: bool = False
+        self,
+        journal: Journal,
+        zone: str,
+        *,
+        moved_from: str | None = None,
+        planned: bool = False,
+        until: int | None = None,
     ) -> None:
         """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
 
-        Nothing is read yet. What identified a file's content elsewhere says nothing of the file that is here now.
+        The life is the newest one, or the one numbered *until*. Nothing is read yet. What identified a file's
+        content elsewhere says nothing of the file that is here now.
         The files of a plain folder that was read at *moved_from* are taken for those that are here.
         """
         self._journal = journal
         self._zone = zone
         self._moved_from = settled(open_store(moved_from).url) if moved_from else None
         self._planned = planned
+        self._until = until
         self._roots: Collection[str] | None = None
         self._life: Life | None = None
         self._batch = 0
         self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
         self._count = 0
-        self._passed: tuple[Life, Mapping[str, str]] | None = None
+        self._passed: tuple[Life, Mapping[str, tuple[str, datetime]]] | None = None
 
     def applied(self) -> Applied:
         """Read on to the newest batch.
@@ -95,7 +104,7 @@ class History:
             JournalError: a plan, an outcome or a checkpoint cannot be read.
 
         """
-        lives = self._journal.lives()
+        lives = self._lives()
         if lives and lives[-1] != self._life:
             self._begin(lives[-1])
         newest = self._journal.newest(lives[-1]) if lives else None
@@ -159,7 +168,10 @@ class History:
             JournalError: nobody can tell which ones they are.
 
         """
-        lives = self._journal.lives()
+        return {name: etag for name, (etag, _) in self._passed_files().items()}
+
+    def _passed_files(self) -> Mapping[str, tuple[str, datetime]]:
+        lives = self._lives()
         if not lives or lives[-1].include_existing:
             return {}
         if lives[-1] != self._life:
@@ -171,7 +183,7 @@ class History:
         data = self._journal.read_passed(lives[-1])
         try:
             table = pq.read_table(io.BytesIO(data or b""))
-            names, etags, _, _ = _columns(table)
+            names, etags, times, _ = _columns(table)
         except (pa.ArrowException, OSError, KeyError) as exc:
             msg = "the journal cannot say which files were there when the table was first seen"
             step = (
@@ -182,12 +194,15 @@ class History:
             ) from exc
         if lives[-1].zone != self._zone:
             etags = [_UNKNOWN] * len(names)
-        self._passed = (lives[-1], dict(zip(names, etags, strict=True)))
+        known = zip(etags, times, strict=True)
+        self._passed = (lives[-1], dict(zip(names, known, strict=True)))
         return self._passed[1]
 
     def is_plain(self) -> bool | None:
         """Say whether the present life's files are those of a plain folder; None while it has none."""
-        lives = self._journal.lives()
+        lives = self._lives()
+        if lives and lives[-1].keeps:
+            return False
         newest = self._journal.newest(lives[-1]) if lives else None
         if newest is None or (newest.done is not None and not newest.position):
             return None if not lives or lives[-1].include_existing else True
@@ -195,9 +210,10 @@ class History:
 
     def has_applied(self) -> bool:
         """Say whether the present life has applied any file, with or without a number."""
-        lives = self._journal.lives()
+        lives = self._lives()
         newest = self._journal.newest(lives[-1]) if lives else None
-        return newest is not None and bool(newest.position)
+        kept = bool(lives) and lives[-1].keeps
+        return kept or (newest is not None and bool(newest.position))
 
     def in_order(self, visible: Iterable[StoredFile]) -> bool:
         """Say whether names prove to be in the order of writing: those applied, and those that are *visible*."""
@@ -225,10 +241,11 @@ class History:
         self._journal.write_checkpoint(self._life, self._batch, data)
 
     def _begin(self, life: Life) -> None:
-        """Start with the newest checkpoint of a life, or with nothing."""
+        """Start with the newest checkpoint of a life, or with what it has taken over."""
         self._life, self._batch, self._count, self._files, self._roots = life, 0, 0, {}, None
         found = self._journal.newest_checkpoint(life)
         if found is None:
+            self._take_over(life)
             return
         batch, data = found
         try:
@@ -243,6 +260,7 @@ class History:
             self._files = {(root, name): (etag, at) for name, etag, at, root in columns}
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
             self._count, self._files = 0, {}  # the plans are the truth, and are all there
+            self._take_over(life)
             return
         self._batch = batch
         if zone != self._zone:
@@ -250,6 +268,25 @@ class History:
                 (root, name): (etag if root else _UNKNOWN, at)
                 for (root, name), (etag, at) in self._files.items()
             }
+
+    def _take_over(self, life: Life) -> None:
+        """Count as applied what the life before has appended or left out, where this one keeps its table.
+
+        Its files were known by their whole paths, and those below the zone of then are the ones that are meant.
+        """
+        if not life.keeps:
+            return
+        before = History(self._journal, life.zone, until=life.ordinal - 1)
+        count, left = before.applied().count, before._passed_files()
+        files = {**left, **before._here()}
+        here = life.zone == self._zone
+        self._files = {
+            ("", name): (etag if here else _UNKNOWN, at) for name, (etag, at) in files.items()
+        }
+        self._count = count + len(left)
+
+    def _lives(self) -> tuple[Life, ...]:
+        return self._journal.lives()[: self._until]
 
     def _add(self, entry: Entry) -> None:
         self._batch = entry.plan.batch

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FileChangedError
+from mirrorlib.ingest.files.kept import applied_entries
 from mirrorlib.ingest.rows.decode import count_rows
 from mirrorlib.landing.fingerprint import same_kind
 
@@ -84,10 +85,13 @@ def _may_be(work: Work, file: StoredFile, planned: PlannedFile) -> bool:
 
 
 def _applied_plans(work: Work, entry: Entry) -> Iterator[Plan]:
-    for batch in range(entry.plan.batch, 0, -1):
-        one = entry if batch == entry.plan.batch else work.journal.entry(work.life, batch)
-        if one.done is not None and one.done.outcome == "applied":
-            yield one.plan
+    for one in applied_entries(work.journal, work.life, entry):
+        yield one.plan
+    if work.life.keeps:
+        before = work.lives[-2]
+        for one in applied_entries(work.journal, before, work.journal.newest(before)):
+            if one.plan.zone == work.life.zone:  # under another root, plain files are other ones
+                yield one.plan
 
 
 def _other(work: Work, file: StoredFile, plan: Plan) -> FileChangedError:

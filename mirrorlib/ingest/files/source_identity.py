@@ -130,7 +130,10 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
         return
     if (entry.plan.policies.plain is None) != (work.source.policies.plain is None):
         msg = "_metadata.json has come to a plain folder, and what is there was appended without it"
-        step = f"Remove it, or start the table over by it: mirrorlib reset TARGET {work.table}"
+        step = (
+            f"Keep the table and go on by it, behind what was appended: mirrorlib reset TARGET {work.table} --keep. "
+            "Without --keep the table starts over by it. Or remove it."
+        )
         raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
     lanes = entry.position.keys() - {WHOLE_FOLDER}
     if lanes and opened.metadata is not None and not opened.metadata.partitioned:

@@ -1,0 +1,87 @@
+"""Go on behind what a plain folder has appended, in a life that keeps its table.
+
+In: the journal, the life, what `_metadata.json` states. Out: the batch that the life's first one follows
+on. Where it begins is not written down but follows from the plans of the life before: those change no
+more once that life can commit nothing more, and the first plan of the new one holds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.ingest.files.history import History
+from mirrorlib.journal.entries import Entry
+from mirrorlib.names import WHOLE_FOLDER, extension_of, partition_of, sequence_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mirrorlib.journal.disk import Journal
+    from mirrorlib.journal.entries import Life
+    from mirrorlib.landing.metadata import TableMetadata
+
+
+def newest_entry(
+    journal: Journal, lives: Sequence[Life], metadata: TableMetadata | None
+) -> Entry | None:
+    """Return the newest batch of the present life; before its first, the one that it follows on.
+
+    Raises:
+        JournalError: a plan or an outcome cannot be read.
+
+    """
+    entry = journal.newest(lives[-1]) if lives else None
+    if entry is not None or metadata is None or not lives or not lives[-1].keeps:
+        return entry
+    last = last_applied(journal, lives[-2])
+    if last is None:
+        return None
+    known = History(journal, lives[-1].zone).applied()
+    position = position_behind(known.etags, known.count, metadata)
+    policies = replace(last.plan.policies, keys=(), plain=None, detection=metadata.detection)
+    plan = replace(
+        last.plan, life=lives[-1].uuid, batch=0, before=position, after=position, policies=policies
+    )
+    return Entry(plan=plan, done=last.done)
+
+
+def last_applied(journal: Journal, life: Life) -> Entry | None:
+    """Return the newest batch of a life that was applied; a plan that was voided, or never committed, is none."""
+    return next(applied_entries(journal, life, journal.newest(life)), None)
+
+
+def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Iterator[Entry]:
+    """Give the batches of a life that were applied, from the newest on."""
+    for batch in range(newest.plan.batch if newest else 0, 0, -1):
+        one = newest if newest and batch == newest.plan.batch else journal.entry(life, batch)
+        if one.done is not None and one.done.outcome == "applied":
+            yield one
+
+
+def position_behind(names: Iterable[str], count: int, metadata: TableMetadata) -> dict[str, int]:
+    """Return the position behind files that were known by name; never an empty one, which would begin a table.
+
+    Args:
+        names: the files.
+        count: how many files were applied.
+        metadata: says which of them have numbers that count, or that none has to.
+
+    """
+    if metadata.detection != "sequential":
+        return {WHOLE_FOLDER: count}
+    lanes = numbers_of(names, metadata)
+    return {lane: max(numbers) for lane, numbers in lanes.items()} or {WHOLE_FOLDER: 0}
+
+
+def numbers_of(names: Iterable[str], metadata: TableMetadata) -> Mapping[str, set[int]]:
+    """Return the numbers that files carry, by partition folder."""
+    lanes: dict[str, set[int]] = {}
+    for name in names:
+        lane, last = partition_of(name), name.rpartition("/")[2]
+        number = sequence_number(last)
+        if number is None or extension_of(last) not in metadata.numbered:
+            continue
+        if not lane or (metadata.partitioned and all("=" in step for step in lane.split("/"))):
+            lanes.setdefault(lane, set()).add(number)
+    return lanes
