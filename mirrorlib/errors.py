@@ -30,17 +30,17 @@ ends in what to do next. No text holds a value of the data, except row markers a
 
 from __future__ import annotations
 
-import logging
+import re
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirrorlib.names import TableName
-
-_LOG = logging.getLogger(__name__)
-
 _NAMED = 3  # how many names a sentence lists
+_CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
+_CLASSES = re.compile(
+    r"^[ :]*(?:[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b:?\s*)*(?:\[[A-Z][A-Z0-9_.]+\]\s*)?|\s*SQLSTATE: \w+.*$"
+)
 
 
 class MirrorError(Exception):
@@ -291,28 +291,16 @@ class LocalSparkError(MirrorError):
     advice = "Install what is missing and try again."
 
 
-def first_line(exc: Exception, length: int = 200) -> str:
-    """Say briefly what a library found: its first line, cut short; its name when it says nothing."""
-    lines = str(exc).splitlines()
-    return lines[0][:length] if lines else type(exc).__name__
+def first_line(exc: BaseException | str, length: int = 200) -> str:
+    """Say briefly what a library found: its first line, without names of Java's and Spark's classes, cut short."""
+    for line in str(exc).splitlines():
+        told = _CLASSES.sub("", line)
+        if told.strip(" :.") and not line.startswith(_CALLING):
+            return told[:length].strip()
+    return "no text" if isinstance(exc, str) else type(exc).__name__
 
 
 def first_few(names: Iterable[str]) -> str:
     """Name the first three, for a sentence about many."""
     told = list(names)
     return ", ".join(told[:_NAMED]) + (" …" if len(told) > _NAMED else "")
-
-
-def told_error(exc: Exception, name: TableName) -> MirrorError:
-    """Give an error as reports tell it: what nobody foresaw by its class, and the first line that it, or Java, says.
-
-    Catch everything and ask here where one table's trouble is not to be its neighbours'.
-    """
-    if isinstance(exc, MirrorError):
-        return exc
-    _LOG.error("%s: failed unexpectedly", name.shown, exc_info=exc)
-    cause = getattr(exc, "java_exception", exc)  # of which Py4J tells only that it was
-    told = next((line.strip() for line in str(cause).splitlines() if line.strip()), "no text")
-    msg = f"an unexpected {type(exc).__name__}"
-    step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=name.shown, found=told[:300], next_step=step)

@@ -33,6 +33,7 @@ from mirrorlib.cli.commands import (
 )
 from mirrorlib.cli.say import say_error
 from mirrorlib.cli.watch import CutShortError
+from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError, StoppedError
 from mirrorlib.version import VERSION
 
@@ -114,6 +115,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
+    except Exception as exc:
+        if not is_sparks(exc):
+            raise
+        logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
+        say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
+        return STOPPED
     except CutShortError as exc:
         sys.stderr.write(f"mirrorlib: {exc}\n")
         return SIGNALLED + exc.number

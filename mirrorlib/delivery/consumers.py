@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.compare import Health, commits_of, compare
-from mirrorlib.errors import JournalError, told_error
+from mirrorlib.delta.trouble import told_error
+from mirrorlib.errors import JournalError
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.leases import hold_stream, holder_of
 from mirrorlib.journal.registry import Registry, registries

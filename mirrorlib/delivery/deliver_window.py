@@ -15,6 +15,7 @@ from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorEr
 from mirrorlib.feed.files.few import frame_of, read_few
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
+from mirrorlib.feed.renewed import renewed_columns
 from mirrorlib.feed.schemas import physical_names
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
@@ -240,6 +241,7 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         else courier.registry.given_before(stream, plan.number),
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
         physical=physical_names(metadata),
+        renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
         mapped=metadata.mapped,
     )
     try:

@@ -22,12 +22,8 @@ from mirrorlib.delivery.sinks.disjoint_targets import check_apart
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.find import find_tables
-from mirrorlib.errors import (
-    LandingZoneError,
-    MirrorError,
-    TableBusyError,
-    told_error,
-)
+from mirrorlib.delta.trouble import told_error
+from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError
 from mirrorlib.feed.mirror import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.journal.disk import open_state

@@ -46,6 +46,7 @@ class Delivery:
             log does not tell any more. Windows without a change are delivered to nobody.
         physical: which column of the source's data files each name stands for, at the window's end and at any
             depth. Another one under a name of before holds other values in rows that no change tells of.
+        renewed: what such columns have become, by what they were, where all rows were written again in another type.
         mapped: the source has column mapping, without which a name stands for one column for ever.
 
     """
@@ -61,6 +62,7 @@ class Delivery:
     given: int | None = None
     unchanged_since: Callable[[int], bool] = _not_known
     physical: Mapping[str, str] = field(default_factory=dict)
+    renewed: Mapping[str, str] = field(default_factory=dict)
     mapped: bool = False
 
     @property

@@ -257,6 +257,11 @@ class Commits:
             return read_metadata(self._of_checkpoint(self._checkpoints[version], "metaData"))
         return told
 
+    def rewritten_as(self, version: int) -> Metadata | None:
+        """Return the metadata of a version that rewrites; None of any other."""
+        commit = self._glance(version)
+        return commit.metadata if commit.rewrites else None
+
     @cached_property
     def features(self) -> frozenset[str] | None:
         """Name what the newest version demands of readers to know; None where the log does not tell any more."""

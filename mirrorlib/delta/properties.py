@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 MAPPING = "delta.columnMapping.mode"
 LIFE_PROPERTY = "mirrorlib.life"
 FEED = "delta.enableChangeDataFeed"
+PAUSED = "mirrorlib.feedPaused"  # the feed is off while the table is written anew, see pause.py
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 FEED_DAYS = 7

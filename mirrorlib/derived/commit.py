@@ -104,7 +104,7 @@ def _write(
         if whole or computed.old is None:
             was = target.schema
             other = was is not None and added_columns(was, computed.new) != []
-            replace_rows(job.place, table, computed.new, mark, schema=other)
+            replace_rows(job.session, job.place, computed.new, mark, schema=other)
             return None
         if computed.how == "nothing new":
             mark_nothing(job.session, job.place.ref, mark)

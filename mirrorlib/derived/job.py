@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.commit.last_commit import Seen, look_back
+from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.snapshot import find_target
 from mirrorlib.delta.table import open_log
@@ -101,6 +102,7 @@ def look(job: Job) -> Target:
             seen=Seen(newest=-1, facts=None, version=-1, foreign=None, whole=True),
         )
     check_owner(job.place, found[0], job.name)
+    resume_feed(job.session, job.place.ref, found[0])
     log = open_log(job.session, job.place.ref, found[0].location)
     seen = look_back(log)
     foreign = seen.foreign or _meanwhile(log, seen)

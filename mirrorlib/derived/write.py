@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import Mark, append_rows, mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import merge_changes
+from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.nested import fields_ddl, names_in
-from mirrorlib.delta.properties import FEED, MAPPING, feed_properties, to_sql
+from mirrorlib.delta.properties import MAPPING, feed_properties, to_sql
 from mirrorlib.delta.sessions import file_reader
 from mirrorlib.delta.types import is_same, sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
@@ -141,18 +142,14 @@ def add_columns(
     spark.sql(f"ALTER TABLE {place.ref.sql} ADD COLUMNS ({fields_ddl(fields)})")
 
 
-def replace_rows(place: Place, found: Found, rows: DataFrame, mark: Mark, *, schema: bool) -> None:
-    """Let rows take the place of all that are there, and their columns too where *schema* says so.
-
-    Raises:
-        SchemaError: Delta drops no column of a table with column mapping and a feed.
-
-    """
-    if schema and found.mapped and found.properties.get(FEED) == "true":
-        msg = "the result has other columns, and Delta drops none of a table with column mapping"
-        step = "Remove the table; the next run makes it anew."
-        raise SchemaError(msg, table=place.shown, next_step=step)
-    overwrite_rows(place.ref, untag(rows), mark, schema=schema)
+def replace_rows(
+    session: SparkSession, place: Place, rows: DataFrame, mark: Mark, *, schema: bool
+) -> None:
+    """Let rows take the place of all that are there, and their columns too where *schema* says so."""
+    if schema:
+        overwrite_columns(session, place.ref, untag(rows), mark)
+    else:
+        overwrite_rows(place.ref, untag(rows), mark, schema=False)
 
 
 def can_differ(rows: DataFrame) -> bool:

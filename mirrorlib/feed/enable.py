@@ -17,7 +17,8 @@ from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.find import find_tables
 from mirrorlib.delta.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.delta.sessions import set_conf
-from mirrorlib.errors import FeedError, told_error
+from mirrorlib.delta.trouble import told_error
+from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.retention import duration_of, keeps_files, keeps_log
 from mirrorlib.identifiers import fold_name, quote

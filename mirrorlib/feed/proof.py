@@ -69,7 +69,7 @@ def flaw_of(commit: FeedCommit, current: Metadata, became: Metadata) -> str:
     version = commit.version
     if became.id != current.id:
         return f"version {version} made the table anew"
-    if not became.has_feed:
+    if not (became.has_feed or commit.rewrites):
         return f"the feed was off when version {version} was committed"
     if commit.forgotten:
         return f"version {version} changes rows, but its metrics say it does not, and Delta leaves it out"

@@ -6,16 +6,17 @@ that a snapshot helps; `FeedError` where the table is.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf
+from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.delta.address import FeedTable
+    from mirrorlib.delta.trouble import Trouble
 
 TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _HISTORY = (
@@ -27,9 +28,6 @@ _HISTORY = (
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
 )
 _PLANNING = "Error occurred during query planning"
-_CONDITION = re.compile(r"\[([A-Z_]+)[.\]]")  # how what Spark says of an error begins
-_CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
-_TOLD = 400  # characters of what Delta says
 
 
 def condition_of(exc: Exception) -> str:
@@ -40,11 +38,10 @@ def condition_of(exc: Exception) -> str:
 
 def refused_load(table: FeedTable, exc: Exception) -> FeedError:
     """Say what Delta has against reading a table."""
-    lines = [line.strip(" :") for line in str(exc).splitlines() if not line.startswith(_CALLING)]
-    found = next(iter(lines), type(exc).__name__)[:_TOLD]
-    if condition_of(exc).startswith(_HISTORY):
-        return _expired(table, found)
-    return FeedError("Delta cannot read the table", table=table.shown, found=found)
+    told = tell_trouble(exc, "read the table")
+    if any(name.startswith(_HISTORY) for name in conditions_of(exc)):
+        return _expired(table, told)
+    return FeedError(told.reason, table=table.shown, found=told.found)
 
 
 def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
@@ -90,15 +87,14 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
 
 def _refused(table: FeedTable, told: str) -> FeedError:
     """Tell history that is gone from whatever else hinders planning, which may be over a moment later."""
-    condition = _CONDITION.search(told)
-    if condition is not None and condition[1].startswith(_HISTORY):
-        return _expired(table, told[:_TOLD])
-    msg = "Delta cannot plan to read the window"
-    return FeedError(msg, table=table.shown, found=told[:_TOLD])
+    return refused_load(table, _SaidError(told))
 
 
-def _expired(table: FeedTable, found: str) -> FeedExpiredError:
+def _expired(table: FeedTable, told: Trouble) -> FeedExpiredError:
     """Send the reader to what is still to come, which can be read whatever is wrong with what was."""
-    msg = "Delta cannot read the window"
     first = table.commits.newest + 1
-    return FeedExpiredError(msg, table=table.shown, found=found, first_readable=first)
+    return FeedExpiredError(told.reason, table=table.shown, found=told.found, first_readable=first)
+
+
+class _SaidError(Exception):
+    """Carries what Spark has printed of an error."""

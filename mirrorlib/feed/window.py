@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import index
 from typing import TYPE_CHECKING, SupportsIndex
@@ -25,6 +25,7 @@ from mirrorlib.feed.proof import (
     prove_files,
     vacuumed_until,
 )
+from mirrorlib.feed.renewed import renew, renewed_columns
 from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Segment:
     Attributes:
         first: the first of them.
         last: the last of them, within.
-        metadata: the table's metadata as of the last.
+        metadata: the table's metadata as of the last, with the names in the data files of the window's end.
         past: a column has got another type since, which Delta would read these versions' files with.
 
     """
@@ -220,7 +221,8 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
             start = commit.version + commit.rewrites  # what it wrote again are no changes
         current = became
     close(found[-1].version)
-    return segments
+    renewed = renewed_columns(commits, found[-1].version)
+    return [replace(one, metadata=renew(one.metadata, renewed)) for one in segments]
 
 
 def _met(commits: Commits, shown: str, first: FeedCommit) -> Metadata:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_vacant, find_table
-from mirrorlib.errors import StoreError, told_error
+from mirrorlib.delta.trouble import told_error
+from mirrorlib.errors import StoreError
 from mirrorlib.ingest.advance import check_emptiness, prepare_typed, untyped_part
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified, stand

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.errors import MirrorError, told_error
+from mirrorlib.delta.trouble import told_error
+from mirrorlib.errors import MirrorError
 from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified

@@ -17,7 +17,8 @@ from mirrorlib.delivery.compare import tell_horizon
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.find import find_tables
 from mirrorlib.delta.sessions import configured, read_conf
-from mirrorlib.errors import JournalError, StoreError, told_error
+from mirrorlib.delta.trouble import told_error
+from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.feed.retention import keeps_files
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given

@@ -35,7 +35,13 @@ def check_renamed(gone: Sequence[str], new: Iterable[str], table: str, step: str
         raise SchemaError(msg, table=table, found=found, next_step=step)
 
 
-def check_physical(was: Mapping[str, str], now: Mapping[str, str], table: str, step: str) -> None:
+def check_physical(
+    was: Mapping[str, str],
+    now: Mapping[str, str],
+    table: str,
+    step: str,
+    renewed: Mapping[str, str],
+) -> None:
     """See that every name stands for the column that it stood for.
 
     Args:
@@ -43,6 +49,7 @@ def check_physical(was: Mapping[str, str], now: Mapping[str, str], table: str, s
         now: those of this window.
         table: the source.
         step: how a snapshot is asked for.
+        renewed: what physical columns have become that were written again in another type, with all their values.
 
     Raises:
         SchemaError: a column was dropped and added again, or columns have exchanged their names.
@@ -50,7 +57,10 @@ def check_physical(was: Mapping[str, str], now: Mapping[str, str], table: str, s
     """
     before = {fold_name(name): physical for name, physical in was.items()}
     others = [
-        name for name, physical in now.items() if before.get(fold_name(name), physical) != physical
+        name
+        for name, physical in now.items()
+        if (old := before.get(fold_name(name), physical)) != physical
+        and renewed.get(old) != physical
     ]
     if others:
         msg = "the name stands for another column than before, and its values are not told"

@@ -8,9 +8,11 @@ done.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import FENCE, Mark, mark_nothing, overwrite_rows
+from mirrorlib.commit.mark import FENCE, Mark, mark_nothing
+from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.delta.columns import find_column, needs_mapping, to_pairs
 from mirrorlib.delta.key_property import (
     KEYS_PROPERTY,
@@ -117,7 +119,8 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
             allow_wall_clock(work.spark, work.ref, rewritten)
             mark = mark_before(work, plan, {"outcome": REWRITE})
-            overwrite_rows(work.ref, rows, mark, schema=True)
+            step = partial(work.step, clock=clock, plan=plan)
+            overwrite_columns(work.spark, work.ref, rows, mark, step)
     if added or widened:
         with work.step("widen", clock, plan):
             if widened:
@@ -183,6 +186,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
         msg = "the table is gone as soon as it was made"
         raise ForeignWriteError(msg, table=work.table)
     refuse_table(work, found)
+    resume_feed(work.spark, work.ref, found)
     if len(work.lives) > 1:
         with work.step("fence", clock, plan):
             fence_lives(work, found)

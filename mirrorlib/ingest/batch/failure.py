@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS
 from mirrorlib.ingest.rows.decode import decode_whole
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from mirrorlib.journal.entries import Plan
     from mirrorlib.store import StoredFile
 
-_CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
-_TOLD = 300  # characters of what Spark says
 _CHECK = re.compile(r"CHECK constraint (?P<name>\S+) (?P<rule>\(.*\)) violated by row")
 _NOT_NULL = re.compile(
     r"NOT NULL constraint violated for column: (?P<name>.+?)\.?\s*$", re.MULTILINE
@@ -75,16 +74,7 @@ def spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
         told = f"NOT NULL of the column {required['name']}"
         step = f"ALTER TABLE {work.ref.sql} ALTER COLUMN {required['name']} DROP NOT NULL"
         return _constrained(work, plan, told, step)
-    lines = [line.strip(" :") for line in text.splitlines() if not line.startswith(_CALLING)]
-    lines = [line for line in lines if line]
-    causes = [line for line in lines if line.startswith("Caused by: ")]  # the last is the root
-    said = (causes[-1:] or lines[:1] or ["no text"])[0]
-    return MirrorError(
-        f"Spark failed to commit batch {plan.batch}",
-        table=work.table,
-        found=f"{type(exc).__name__}: {said[:_TOLD]}",
-        next_step="The log has the whole story. The next run tries again.",
-    )
+    return spark_error(exc, f"commit batch {plan.batch}", work.table)
 
 
 def _constrained(work: Work, plan: Plan, told: str, statement: str) -> MirrorError:

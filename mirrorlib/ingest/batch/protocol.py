@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import merge_changes
+from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.staged import ADD, CHANGE, DROP
 from mirrorlib.delta.columns import find_key_column, to_columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
@@ -136,6 +137,8 @@ def prepare_again(work: Work, plan: Plan) -> Prepared:
             )
         files.append(file)
     found = find_table(work.spark, work.ref) if plan.before else None
+    if found is not None:
+        resume_feed(work.spark, work.ref, found)
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
         raise prepared.fault
@@ -171,8 +174,10 @@ def _commit(
             facts |= {DIRECT: True, "bytes": plan.bytes}
         mark = mark_of(work, plan, facts)
         with work.step("commit", clock, plan, len(plan.files), plan.rows):
-            if replaces:
-                overwrite_rows(work.ref, staged.frame, mark, schema=ready.replaces_columns)
+            if ready.replaces_columns:
+                overwrite_columns(work.spark, work.ref, staged.frame, mark)
+            elif replaces:
+                overwrite_rows(work.ref, staged.frame, mark, schema=False)
             elif kind == "empty":
                 mark_nothing(work.spark, work.ref, mark)
             elif kind == "append":
@@ -217,6 +222,7 @@ def _void(
         found = find_table(work.spark, work.ref)
         if found is not None:
             refuse_table(work, found)
+            resume_feed(work.spark, work.ref, found)
         else:
             create_table(
                 work.spark, work.ref, to_columns([_PLACEHOLDER_COLUMN]), (), work.life.uuid

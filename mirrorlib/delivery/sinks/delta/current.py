@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import mark_nothing, overwrite_rows
+from mirrorlib.commit.mark import mark_nothing
+from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, DROP, OP, PUT
 from mirrorlib.delivery.sinks.delta.few import fold_few
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
@@ -92,7 +93,7 @@ def _replace(work: Work) -> None:
     for name in work.dropped:
         kind = work.schema[name].dataType
         rows = rows.withColumn(name, f.lit(None).cast(kind))
-    overwrite_rows(work.ref, rows, work.mark(), schema=True)
+    overwrite_columns(work.spark, work.ref, rows, work.mark())
 
 
 def _check_unique(work: Work, rows: DataFrame) -> None:

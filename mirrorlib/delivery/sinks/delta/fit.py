@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import Mark, overwrite_rows
+from mirrorlib.commit.mark import Mark
+from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sinks.renamed import check_physical
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.log import REWRITE
@@ -62,7 +63,8 @@ def fit_columns(work: Work, wanted: StructType) -> Work:
         _check_renamed(work, names, added, gone)
         if work.delivery.mapped:
             step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
-            check_physical(work.physical_before, work.physical, work.table, step)
+            was, renewed = work.physical_before, work.delivery.renewed
+            check_physical(was, work.physical, work.table, step, renewed)
     nested = _change_types(work, wanted, has)
     if added or nested:
         _add_columns(work, [*added, *nested])
@@ -131,7 +133,7 @@ def _rewrite(work: Work, columns: Columns) -> None:
         rows = rewritten_rows(work.spark, work.ref, columns, "")
     except SchemaError as exc:
         raise _misfit(work, work.schema[exc.column or old.name], new, exc.reason) from exc
-    overwrite_rows(work.ref, rows, _mark_apart(work, REWRITE), schema=True)
+    overwrite_columns(work.spark, work.ref, rows, _mark_apart(work, REWRITE))
 
 
 def _narrower(old: StructField, new: StructField) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.last_commit import look_back, rows_written
+from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, check_log, log_columns
 from mirrorlib.delivery.sinks.delta.current import check_copy, copy_columns, keep_copy
@@ -159,6 +160,7 @@ class DeltaSink:
             raise ForeignWriteError(msg, table=stream.table, next_step="Try again.")
         found, schema = target
         check_owner(found, stream, self._name)
+        resume_feed(spark, ref, found)
         return Work(
             delivery=delivery,
             mode=self._name,

@@ -211,7 +211,7 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
     _check_nested(shape, record, stream.table)
     if delivery.mapped:
         step = f"Let the consumer {BEGIN_ANEW}"
-        check_physical(record.physical, shape.physical, stream.table, step)
+        check_physical(record.physical, shape.physical, stream.table, step, delivery.renewed)
     return shape
 
 

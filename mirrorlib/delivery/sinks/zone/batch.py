@@ -175,7 +175,7 @@ def _check_changes(last: Batch, batch: Batch, place: Place, delivery: Delivery) 
         raise _misplaced(place, what, step)
 
 
-def check_columns(last: Batch | None, batch: Batch, *, mapped: bool) -> None:
+def check_columns(last: Batch | None, batch: Batch, delivery: Delivery) -> None:
     """See that changes have the columns that readers hold rows of: those that stay are not told again.
 
     Raises:
@@ -190,8 +190,8 @@ def check_columns(last: Batch | None, batch: Batch, *, mapped: bool) -> None:
     rewind = f"Rewind the consumer to a snapshot: {snapshot_command(batch.consumer)}"
     step = rewind if batch.keys else ANEW
     check_renamed(gone, new, batch.table, step)
-    if mapped:
-        check_physical(last.physical, batch.physical, batch.table, step)
+    if delivery.mapped:
+        check_physical(last.physical, batch.physical, batch.table, step, delivery.renewed)
 
 
 def is_passed(newest: Newest, batch: Batch, plan: Plan) -> bool:

@@ -143,7 +143,7 @@ class ZoneSink:
         known = KnownKeys(self._zone, _place(stream), keys, batch)
         data = _unpublished(collected, plan, newest)
         if plan.kind == "changes" and data.num_rows:
-            check_columns(newest.batch, batch, mapped=delivery.mapped)
+            check_columns(newest.batch, batch, delivery)
         if keys and plan.kind == "changes" and tells_rows(data):
             check_whole(data, keys, known.count(newest.number, data), stream.table)
         rows = self._rows(delivery, data, newest, keys, known)

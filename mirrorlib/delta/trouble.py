@@ -1,0 +1,195 @@
+"""Tell in our words what Spark and Delta have against something; their names for it never reach a user as the reason.
+
+In: an exception. Out: `Trouble`: reason, next step, and what was found, without names of classes. What is not known
+here is told as what Spark could not do, with the first line of its cause. Of errors about rows nothing is repeated, as
+their texts hold values. Py4J hands on errors of running jobs without their names, so these are looked for in the text.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirrorlib.errors import MirrorError, first_line
+
+if TYPE_CHECKING:
+    from mirrorlib.names import TableName
+
+_LOGGER = logging.getLogger(__name__)
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
+_CAUSE = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
+_TOLD = 300  # characters of what Spark says
+_AGAIN = "The next run tries again."
+_LOG = f"The log has the whole story. {_AGAIN}"
+_NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
+_START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
+_WAIT = f"{_AGAIN} If it stays, stop the other writer."
+_FILE = r"(?:reading file|file) (?P<found>\S+\.(?:parquet|json|bin))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """What is wrong, and what to do; *found* is what of Spark's text is repeated, by a group of that name."""
+
+    reason: str
+    next_step: str
+    found: str | None = None
+
+
+# By how their names begin; the first that fits counts.
+_KNOWN: dict[tuple[str, ...], Trouble] = {
+    ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED", "DELTA_MAX_COMMIT_RETRIES",
+     "DELTA_SCHEMA_CHANGED", "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS"): Trouble(
+        reason="somebody else committed to the table at the same moment", next_step=_WAIT),
+    ("DELTA_CANNOT_MODIFY_APPEND_ONLY",): Trouble(
+        reason="somebody has set the table to take new rows only, and rows have to be changed",
+        next_step=f"Take that off: ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'). {_AGAIN}"),
+    ("DELTA_UNSUPPORTED_FEATURE", "DELTA_INVALID_PROTOCOL", "DELTA_UNSUPPORTED_FEATURES_FOR"): Trouble(
+        reason="the table has a feature that this version of Delta does not know", next_step=_NEWER,
+        found=r"unsupported by Delta Lake (?P<found>[^\n]+?)\.?$"),
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND"): Trouble(
+        reason="a file of the table is gone, by VACUUM or by hand", next_step=_START_OVER, found=_FILE),
+    ("FAILED_READ_FILE", "CANNOT_READ_FILE"): Trouble(
+        reason="a file of the table is damaged or cannot be read", next_step=_START_OVER, found=_FILE),
+    ("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS",
+     "DELTA_STATE_RECOVER", "DELTA_MISSING_PART_FILES", "DELTA_NO_COMMITS_FOUND"): Trouble(
+        reason="the table's log lacks versions that are needed", next_step=_START_OVER),
+    ("DELTA_VERSION_NOT_FOUND",): Trouble(
+        reason="the log no longer holds a version of the table that is needed", next_step=_START_OVER),
+    ("DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION",): Trouble(
+        reason="the versions are older than the table keeps the files that it needs for them",
+        next_step="Copy the table's rows as they are now, and read on from its newest version."),
+    ("DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC"): Trouble(
+        reason="the table's columns have become others, and its change feed does not go over that",
+        next_step="Copy the table's rows as they are now, and read on from its newest version."),
+    ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_TABLE_FEED_DISABLED"): Trouble(
+        reason="the table's change feed was off for some of the versions",
+        next_step="Switch it on for what comes: mirrorlib enable-feed TARGET"),
+    ("PATH_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
+     "TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_TRANSACTION_LOG", "DELTA_SCHEMA_NOT_SET"): Trouble(
+        reason="there is no such Delta table", next_step="Check its name and place."),
+    ("SCHEMA_NOT_FOUND", "NO_SUCH_CATALOG", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"): Trouble(
+        reason="the catalog or its schema is not there",
+        next_step="Create it, or correct the target."),
+    ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS",
+     "DELTA_DUPLICATE_COLUMNS_FOUND", "COLUMN_ALREADY_EXISTS"): Trouble(
+        reason="somebody else has made the same table or column at the same moment", next_step=_WAIT),
+    ("DELTA_CANNOT_CREATE_LOG_PATH", "DELTA_CREATE_TABLE_"): Trouble(
+        reason="the table cannot be made where it has to be: something else has its place",
+        next_step="Empty the place, or choose another target."),
+    ("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME", "DELTA_INVALID_COLUMN_NAMES", "INVALID_ATTRIBUTE_NAME_SYNTAX",
+     "PARSE_SYNTAX_ERROR"): Trouble(
+        reason="Delta cannot carry a column's name in this table", next_step="Rename the column at its publisher."),
+    ("DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT", "DELTA_CONSTRAINT"): Trouble(
+        reason="somebody has put a constraint on the table, and a row violates it",
+        next_step=f"Take it off. {_AGAIN}",
+        found=r"(?P<found>CHECK constraint \S+ \(.*\)|for column: [^\n]+?)(?: violated|\.?$)"),
+    ("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", "EXCEED_LIMIT_LENGTH"): Trouble(
+        reason="somebody has made a column of the table too short for a value",
+        next_step=f"Give it the type STRING. {_AGAIN}", found=r"Failed check: (?P<found>[^\n]+?)\.?$"),
+    ("DELTA_GENERATED_COLUMN", "DELTA_IDENTITY", "DELTA_DEFAULT"): Trouble(
+        reason="somebody has made a column of the table one that Delta fills by itself",
+        next_step="Start the table over with `mirrorlib reset`."),
+    ("DELTA_FAILED_TO_MERGE_FIELDS", "DELTA_MERGE_INCOMPATIBLE", "DELTA_CANNOT_CHANGE", "DELTA_METADATA_MISMATCH",
+     "NOT_SUPPORTED_CHANGE_COLUMN", "DELTA_ALTER_TABLE", "DELTA_UNSUPPORTED_TYPE_CHANGE", "DATATYPE_MISMATCH",
+     "INCOMPATIBLE_DATA_FOR_TABLE", "DELTA_UNSUPPORTED_COLUMN", "UNRESOLVED_COLUMN", "DELTA_MERGE_UNRESOLVED"): Trouble(
+        reason="the table's columns are not those that the rows were made for",
+        next_step=f"{_AGAIN} If it stays, start the table over with `mirrorlib reset`."),
+    ("DELTA_MULTIPLE_SOURCE_ROW_MATCHING",): Trouble(
+        reason="a row of the table is to become several rows at once",
+        next_step="Name the columns that tell the rows apart as keys."),
+    ("CAST_", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DATETIME_", "INVALID_TIMESTAMP"): Trouble(
+        reason="a value does not fit the type that it is to have", next_step=_LOG),
+    ("DELTA_VACUUM_RETENTION",): Trouble(
+        reason="the table's files would be removed sooner than readers of it may need them",
+        next_step="Keep them for a week or more."),
+    ("DELTA_UNKNOWN_CONFIGURATION", "DELTA_CANNOT_MODIFY_TABLE_PROPERTY"): Trouble(
+        reason="this Delta does not take a property that the table has to have", next_step=_NEWER),
+    ("INSUFFICIENT_PERMISSIONS", "UNAUTHORIZED", "PERMISSION_DENIED"): Trouble(
+        reason="Spark may not read or write the table",
+        next_step="Give whoever runs this the rights to it."),
+}  # fmt: skip
+_TEXTS = {  # what comes from below Spark has no condition
+    "java.lang.OutOfMemoryError": Trouble(
+        reason="Spark ran out of memory",
+        next_step="Give it more (--memory), or smaller batches (--max-bytes).",
+    ),
+    "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}"),
+    "Permission denied": Trouble(
+        reason="Spark may not read or write the table's files",
+        next_step="Give whoever runs this the rights to them.",
+    ),
+    "AccessDenied": Trouble(
+        reason="Spark may not read or write the table's files",
+        next_step="Give whoever runs this the rights to them.",
+    ),
+}
+
+
+def is_sparks(exc: BaseException) -> bool:
+    """Say whether an exception is Spark's, Delta's, or of the way to them."""
+    return type(exc).__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"}
+
+
+def conditions_of(exc: BaseException) -> list[str]:
+    """Name what Spark calls an error, and what its causes are called."""
+    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
+    own = (ask() if ask is not None else None) or ""
+    text = str(exc)
+    within = [text[m.start() + 1 : text.index("]", m.start())] for m in _CONDITION.finditer(text)]
+    return [name for name in (own, *within) if name]
+
+
+def known_trouble(exc: BaseException) -> Trouble | None:
+    """Tell an error in our words; None for one that is not known."""
+    names, text = conditions_of(exc), str(exc)
+    for begins, trouble in _KNOWN.items():
+        if any(name.startswith(begins) for name in names):
+            return _with_found(trouble, text)
+    return next((trouble for word, trouble in _TEXTS.items() if word in text), None)
+
+
+def _with_found(trouble: Trouble, text: str) -> Trouble:
+    said = re.search(trouble.found, text, re.MULTILINE) if trouble.found else None
+    return Trouble(
+        reason=trouble.reason,
+        next_step=trouble.next_step,
+        found=said["found"][:_TOLD] if said else None,
+    )
+
+
+def tell_trouble(exc: BaseException, doing: str) -> Trouble:
+    """Tell an error in our words, or what Spark could not do (*doing*, as in "could not commit")."""
+    known = known_trouble(exc)
+    if known is not None:
+        return known
+    return Trouble(reason=f"Spark could not {doing}", next_step=_LOG, found=root_line(exc))
+
+
+def root_line(exc: BaseException) -> str:
+    """Give the first line of an error's root cause, without the names of classes."""
+    causes = _CAUSE.findall(str(exc))
+    return first_line(causes[-1] if causes else exc, _TOLD)
+
+
+def spark_error(exc: BaseException, doing: str, table: str | None = None) -> MirrorError:
+    """Make an error of ours of one of Spark's."""
+    told = tell_trouble(exc, doing)
+    return MirrorError(told.reason, table=table, found=told.found, next_step=told.next_step)
+
+
+def told_error(exc: Exception, name: TableName) -> MirrorError:
+    """Give an error as reports tell it: Spark's in our words, what nobody foresaw by its class and first line.
+
+    Catch everything and ask here where one table's trouble is not to be its neighbours'.
+    """
+    if isinstance(exc, MirrorError):
+        return exc
+    _LOGGER.error("%s: failed unexpectedly", name.shown, exc_info=exc)
+    if is_sparks(exc):
+        return spark_error(exc, "do what the table needs", name.shown)
+    msg = f"an unexpected {type(exc).__name__}"
+    step = "The log has the whole story; the table is tried again on the next run."
+    return MirrorError(msg, table=name.shown, found=first_line(exc, _TOLD), next_step=step)

@@ -1,0 +1,121 @@
+"""Types that rows get by being written again under column mapping, where Delta asks for the feed to be off meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrors import Killed, at
+from oracle import multiset, replay_feed
+from tables import newest_version, read_rows, read_versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from zones import ZoneWriter
+
+UPSERT = 4
+NAME = "Umsatz in €"
+
+
+class Sheet:
+    """A mirror of an unmodified Excel publisher's table: a blank in a column's name, whole numbers first."""
+
+    def __init__(self, spark: SparkSession, zone: ZoneWriter, target: str) -> None:
+        self.spark, self.zone, self.target = spark, zone, target
+        self.table = zone.table("sheet", keys=["id"])
+        self.path = f"{target}/sheet"
+
+    def publish(self, *rows: tuple[int, object], marker: int = UPSERT) -> None:
+        """Publish a change file."""
+        self.table.file([{"id": key, NAME: value} for key, value in rows], [marker] * len(rows))
+
+    def apply(self, **options: object) -> None:
+        """Apply everything."""
+        report = mirrorlib.apply(self.spark, str(self.zone), self.target, **options)
+        assert report.ok, str(report)
+
+    @property
+    def rewriting(self) -> list[int]:
+        """Find the versions that belong to the rewrite."""
+        ours = {version.number: version.ours or {} for version in read_versions(self.path)}
+        return [number for number, facts in ours.items() if facts.get("outcome") == "rewrite"]
+
+    @property
+    def rows(self) -> dict[object, object]:
+        """Read the table."""
+        return {row["id"]: row[NAME] for row in read_rows(self.spark, self.path)}
+
+    @property
+    def fed(self) -> bool:
+        """Say whether the feed is on."""
+        detail = self.spark.sql(f"DESCRIBE DETAIL delta.`{self.path}`").collect()[0]
+        return detail["properties"]["delta.enableChangeDataFeed"] == "true"
+
+
+@pytest.fixture
+def sheet(spark: SparkSession, zone: ZoneWriter, target: str) -> Sheet:
+    """Give a mirror of whole numbers, to which a file with fractions is published."""
+    mirror = Sheet(spark, zone, target)
+    mirror.publish((1, 10), (2, 20))
+    mirror.apply()
+    mirror.publish((1, 11))
+    mirror.apply()
+    mirror.publish((3, 1.5), (2, 21.0))
+    return mirror
+
+
+def test_a_blank_in_a_name_keeps_no_type_from_changing(sheet: Sheet) -> None:
+    """Feed off, rows in the new type, feed on: three commits that change no row, and none of them is in the feed."""
+    sheet.apply()
+
+    assert {1: 11.0, 2: 21.0, 3: 1.5} == sheet.rows
+    newest = newest_version(sheet.path)
+    assert [newest - 3, newest - 2, newest - 1] == sheet.rewriting
+    assert sheet.fed
+    told = mirrorlib.read_feed(sheet.spark, sheet.path, after=-1).collect()
+    rows = [row.asDict() for row in told]
+    assert multiset(read_rows(sheet.spark, sheet.path)) == replay_feed(rows)[newest]
+    assert {10.0, 20.0, 11.0, 21.0, 1.5} == {row[NAME] for row in rows}
+    assert not {row["_commit_version"] for row in rows} & set(sheet.rewriting)
+    net = mirrorlib.read_feed(sheet.spark, sheet.path, after=1, net=True, keys=["id"])
+    changed = {(row["id"], row[NAME], row["_change_type"]) for row in net.collect()}
+    assert {(1, 10.0, "update_preimage"), (1, 11.0, "update_postimage"), (2, 20.0, "update_preimage"),
+            (2, 21.0, "update_postimage"), (3, 1.5, "insert")} == changed  # fmt: skip
+    sheet.apply()
+    assert newest == newest_version(sheet.path)
+
+
+@pytest.mark.parametrize(
+    "step, when",
+    [
+        pytest.param(step, when, marks=[pytest.mark.thorough] if (step, when) != QUICK else [])
+        for QUICK in [("resume", "before")]
+        for step in ("pause", "resume", "rewrite")
+        for when in ("before", "after")
+    ],
+)
+def test_killed_at_any_commit_of_it_the_next_run_ends_the_same(
+    sheet: Sheet, step: str, when: str
+) -> None:
+    """The feed is on again before a row changes, and misses none."""
+
+    def die() -> None:
+        raise Killed
+
+    try:
+        mirrorlib.apply(sheet.spark, str(sheet.zone), sheet.target, observe=at(step, when, die))
+    except Killed:
+        pass
+    else:
+        pytest.fail(f"the run never came {when} {step}")
+    sheet.apply()
+
+    assert {1: 11.0, 2: 21.0, 3: 1.5} == sheet.rows
+    assert sheet.fed
+    told = mirrorlib.read_feed(sheet.spark, sheet.path, after=-1).collect()
+    newest = newest_version(sheet.path)
+    rows = replay_feed([row.asDict() for row in told])[newest]
+    assert multiset(read_rows(sheet.spark, sheet.path)) == rows
