@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _NAMED = 3  # how many names a sentence lists
 _CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
 _CLASSES = re.compile(
-    r"^[ :]*(?:[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b:?\s*)*(?:\[[A-Z][A-Z0-9_.]+\]\s*)?|\s*SQLSTATE: \w+.*$"
+    r"^[ :]*(?:[a-z]\w*(?:\.\w+)+(?:Exception|Error)\b:?\s*)*(?:\[[A-Z_][A-Z0-9_.]+\]\s*)?|\s*SQLSTATE: \w+.*$"
 )
 
 

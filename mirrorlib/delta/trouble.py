@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger(__name__)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
+_STATE = re.compile(r"\s*SQLSTATE: \w+")
 _CAUSE = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
 _TOLD = 300  # characters of what Spark says
 _AGAIN = "The next run tries again."
@@ -68,9 +69,9 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         reason="the table's change feed was off for some of the versions",
         next_step="Switch it on for what comes: mirrorlib enable-feed TARGET"),
     ("PATH_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
-     "TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_TRANSACTION_LOG", "DELTA_SCHEMA_NOT_SET"): Trouble(
+     "TABLE_OR_VIEW_NOT_FOUND", "DELTA_SCHEMA_NOT_SET"): Trouble(
         reason="there is no such Delta table", next_step="Check its name and place."),
-    ("SCHEMA_NOT_FOUND", "NO_SUCH_CATALOG", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"): Trouble(
+    ("SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"): Trouble(
         reason="the catalog or its schema is not there",
         next_step="Create it, or correct the target."),
     ("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "FIELD_ALREADY_EXISTS",
@@ -89,7 +90,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_EXCEED_CHAR_VARCHAR_LIMIT", "EXCEED_LIMIT_LENGTH"): Trouble(
         reason="somebody has made a column of the table too short for a value",
         next_step=f"Give it the type STRING. {_AGAIN}", found=r"Failed check: (?P<found>[^\n]+?)\.?$"),
-    ("DELTA_GENERATED_COLUMN", "DELTA_IDENTITY", "DELTA_DEFAULT"): Trouble(
+    ("DELTA_GENERATED_COLUMN", "DELTA_IDENTITY"): Trouble(
         reason="somebody has made a column of the table one that Delta fills by itself",
         next_step="Start the table over with `mirrorlib reset`."),
     ("DELTA_FAILED_TO_MERGE_FIELDS", "DELTA_MERGE_INCOMPATIBLE", "DELTA_CANNOT_CHANGE", "DELTA_METADATA_MISMATCH",
@@ -100,7 +101,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_MULTIPLE_SOURCE_ROW_MATCHING",): Trouble(
         reason="a row of the table is to become several rows at once",
         next_step="Name the columns that tell the rows apart as keys."),
-    ("CAST_", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DATETIME_", "INVALID_TIMESTAMP"): Trouble(
+    ("CAST_", "ARITHMETIC_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "DATETIME_"): Trouble(
         reason="a value does not fit the type that it is to have", next_step=_LOG),
     ("DELTA_VACUUM_RETENTION",): Trouble(
         reason="the table's files would be removed sooner than readers of it may need them",
@@ -152,7 +153,7 @@ def known_trouble(exc: BaseException) -> Trouble | None:
 
 
 def _with_found(trouble: Trouble, text: str) -> Trouble:
-    said = re.search(trouble.found, text, re.MULTILINE) if trouble.found else None
+    said = re.search(trouble.found, _STATE.sub("", text), re.MULTILINE) if trouble.found else None
     return Trouble(
         reason=trouble.reason,
         next_step=trouble.next_step,

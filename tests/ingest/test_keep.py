@@ -212,7 +212,7 @@ def begin_and_die(spark: SparkSession, zone: ZoneWriter, target: str, step: str,
 
 
 @pytest.mark.parametrize(
-    ("step", "when"),
+    "step, when",
     [
         pytest.param("fence", "before", marks=pytest.mark.thorough),
         ("fence", "after"),

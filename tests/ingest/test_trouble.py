@@ -1,0 +1,201 @@
+"""No Spark or Delta error class is the reason of a stop: what they have against a table is told in our words."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import mirrorlib
+from mirrorlib.cli.main import main
+from mirrorlib.delta import trouble
+from mirrorlib.delta.trouble import first_line, spark_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from zones import TableWriter, ZoneWriter
+
+UPDATE = 1
+# Names of Spark 3.5 and of Databricks.
+ELSEWHERE = {"CANNOT_READ_FILE", "INSUFFICIENT_PERMISSIONS", "PERMISSION_DENIED", "UNAUTHORIZED"}
+CLASS = re.compile(
+    r"\b[A-Z0-9]+(_[A-Z0-9]+){2,}|SQLSTATE|\w(Exception|Error)\b|\bjava\.|org\.apache|io\.delta"
+)
+
+
+def sql(statement: str) -> Callable[[SparkSession, Path], None]:
+    """Let the table's owner run a statement on it."""
+    return lambda spark, path: spark.sql(statement.format(t=f"delta.`{path}`")).collect()
+
+
+def files(pattern: str, data: bytes | None) -> Callable[[SparkSession, Path], None]:
+    """Remove files of the table by hand, or write something else into them."""
+
+    def change(_: SparkSession, path: Path) -> None:
+        for file in path.glob(pattern):
+            file.unlink() if data is None else file.write_bytes(data)
+
+    return change
+
+
+def feature(_: SparkSession, path: Path) -> None:
+    """Let a newer Delta demand of writers what this one does not know."""
+    log = path / "_delta_log"
+    newest = max(log.glob("*.json"))
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features = {"readerFeatures": ["telepathy"], "writerFeatures": ["telepathy"]}
+    commit = {"commitInfo": {"operation": "UPGRADE PROTOCOL", "timestamp": 0}}
+    lines = [commit, {"protocol": protocol | features}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (log / f"{int(newest.stem) + 1:020d}.json").write_text(text)
+
+
+WHAT_OWNERS_DO = {
+    "append only": (
+        sql("ALTER TABLE {t} SET TBLPROPERTIES ('delta.appendOnly' = 'true')"),
+        "somebody has set the table to take new rows only",
+    ),
+    "constraint": (
+        sql("ALTER TABLE {t} ADD CONSTRAINT few CHECK (v < 2)"),
+        "somebody has put a constraint on the table",
+    ),
+    "file gone": (files("*.parquet", None), "a file of the table is gone, by VACUUM or by hand"),
+    "file damaged": (
+        files("*.parquet", b"PAR1"),
+        "a file of the table is damaged or cannot be read",
+    ),
+    "newer feature": (feature, "the table has a feature that this version of Delta does not know"),
+    "log gone": (files("_delta_log/*.*", None), ""),
+    "log damaged": (files("_delta_log/*.json", b"{"), ""),
+}
+
+
+@pytest.fixture
+def orders(spark: SparkSession, zone: ZoneWriter, target: str) -> TableWriter:
+    """Give a mirror of one row, which an update waits for."""
+    table = zone.table("orders", keys=["id"])
+    table.file([{"id": 1, "v": 1}])
+    assert mirrorlib.apply(spark, str(zone), target).ok
+    table.file([{"id": 1, "v": 2}], [UPDATE])
+    return table
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("case", WHAT_OWNERS_DO)
+def test_what_owners_do_to_a_table_stops_it_in_our_words(
+    spark: SparkSession, zone: ZoneWriter, target: str, case: str
+) -> None:
+    """And its neighbours go on."""
+    zone.table("good", keys=["id"]).file([{"id": 1}])
+    change, expected = WHAT_OWNERS_DO[case]
+    change(spark, Path(target) / "orders")
+
+    report = mirrorlib.apply(spark, str(zone), target)
+    found = {table.table: table for table in report.tables}
+
+    assert "current" == found["good"].state
+    assert found["orders"].state in {"failed", "blocked"}
+    assert expected in found["orders"].reason
+    assert not CLASS.search(found["orders"].reason), found["orders"].reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["feed"], ["apply", "--catalog"], ["export"], ["enable-feed"], ["vacuum"]],
+    ids=" ".join,
+)
+def test_what_a_command_cannot_reach_is_said_in_our_words(
+    tmp_path: Path, zone: ZoneWriter, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables, schemas and places that are not there."""
+    zone.table("orders", keys=["id"]).file([{"id": 1}])
+    words = {
+        "feed": ["feed", "nosuch.schema.orders"],
+        "apply --catalog": [
+            "apply",
+            str(zone),
+            "nosuch.schema",
+            "--catalog",
+            "--state",
+            str(tmp_path),
+        ],
+        "export": [
+            "export",
+            str(tmp_path / "none"),
+            "--to",
+            f"files:{tmp_path}/out",
+            "--consumer",
+            "a",
+        ],
+        "enable-feed": ["enable-feed", "nosuch.schema"],
+        "vacuum": ["vacuum", "nosuch.schema"],
+    }[" ".join(command)]
+
+    try:
+        code = main(words)
+    except SystemExit as exc:  # a command line that is not understood
+        code = int(str(exc.code))
+
+    said = "".join(capsys.readouterr())
+    assert code
+    assert not CLASS.search(said), said
+
+
+def conditions(spark: SparkSession) -> dict[str, str]:
+    """Name every condition that this Spark and this Delta have, each with its text."""
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    found = {}
+    for name in ("error/error-conditions.json", "error/delta-error-classes.json"):
+        stream = loader.getResourceAsStream(name)
+        known = json.loads(bytes(stream.readAllBytes()))
+        for condition, facts in known.items():
+            found[condition] = " ".join(facts.get("message", []))
+            for below, more in facts.get("subClass", {}).items():
+                found[f"{condition}.{below}"] = " ".join(more.get("message", []))
+    return found
+
+
+def test_every_condition_is_told_without_its_name(spark: SparkSession) -> None:
+    """As PySpark raises it, and as Py4J hands it on from a running job; what is known has words of its own."""
+    told = {}
+    for name, template in conditions(spark).items():
+        text = f"[{name}] {template} SQLSTATE: 42000".replace("same SQLSTATE", "same state")
+        for raised in (
+            text,
+            f"An error occurred while calling o1.x.\n: io.delta.DeltaException: {text}",
+        ):
+            error = spark_error(RuntimeError(raised), "commit batch 1", "orders")
+            told.setdefault(error.reason, name)
+            assert name not in str(error).split("<")[0] or "_" not in name, str(error)
+            assert "SQLSTATE: 42000" not in str(error)
+            assert error.next_step
+
+    assert {known.reason for known in trouble._KNOWN.values()} <= told.keys()
+
+
+def test_no_name_in_the_list_is_one_that_nobody_has(spark: SparkSession) -> None:
+    """Else what was meant by it is told in Spark's words."""
+    names = conditions(spark)
+
+    lost = [
+        begin
+        for begins in trouble._KNOWN
+        for begin in begins
+        if not any(name.startswith(begin) for name in names)
+    ]
+
+    assert set() == set(lost) - ELSEWHERE
+
+
+def test_of_java_the_cause_is_told() -> None:
+    """Its first line alone says that a job was ended."""
+    text = "Job aborted.\n\tat x.y\nCaused by: java.io.IOException: No such device\n\tat z"
+
+    assert "No such device" == spark_error(RuntimeError(text), "commit").found
+    assert "RuntimeError" == first_line(RuntimeError(""), 10)
