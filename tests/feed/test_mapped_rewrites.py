@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
@@ -12,6 +13,8 @@ from oracle import multiset, replay_feed
 from tables import newest_version, read_rows, read_versions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from zones import ZoneWriter
@@ -119,3 +122,26 @@ def test_killed_at_any_commit_of_it_the_next_run_ends_the_same(
     newest = newest_version(sheet.path)
     rows = replay_feed([row.asDict() for row in told])[newest]
     assert multiset(read_rows(sheet.spark, sheet.path)) == rows
+
+
+@pytest.mark.parametrize("to", ["delta", "files"])
+def test_consumers_go_over_it(sheet: Sheet, tmp_path: Path, to: str) -> None:
+    """A copy takes the wider type and every change beside it; one of files begins a part of that type."""
+    options: dict[str, Any] = {"consumer": "c", "to": f"{to}:{tmp_path}/of-{to}"}
+    options |= {"mode": "current"} if to == "delta" else {}
+    first = mirrorlib.export(sheet.spark, sheet.target, **options)
+    assert [""] == [table.reason for table in first.tables]
+    sheet.apply()
+    sheet.publish((1, 0.25))
+    sheet.apply()
+
+    report = mirrorlib.export(sheet.spark, sheet.target, **options)
+
+    assert [""] == [table.reason for table in report.tables]
+    if to == "delta":
+        copied = read_rows(sheet.spark, f"{tmp_path}/of-delta/sheet")
+        assert {1: 0.25, 2: 21.0, 3: 1.5} == {row["id"]: row[NAME] for row in copied}
+    else:
+        files = (tmp_path / "of-files" / "sheet").rglob("*.parquet")
+        told = [value for file in files for value in pq.read_table(file)[NAME].to_pylist()]
+        assert {0.25, 1.5, 21.0} <= set(told)
