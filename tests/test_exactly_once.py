@@ -33,7 +33,7 @@ ALWAYS = tuple((step, when) for step in STEPS for when in ("before", "after"))
 # The road is taken where a batch is staged and committed; before and after that, the two are one.
 BY_SPARK = tuple((step, when) for step, when in ALWAYS if step in {"guard", "stage", "commit"})
 CREATE = (("create", "before"), ("create", "after"))
-RANDOM_KILLS = int(TORTURE or 20)
+RANDOM_KILLS = int(TORTURE or 10)
 
 
 @dataclass(frozen=True, slots=True)

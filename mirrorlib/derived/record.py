@@ -10,8 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import JournalError
-from mirrorlib.journal.disk import check_format
-from mirrorlib.journal.entries import FORMAT, json_bytes, now
+from mirrorlib.journal.entries import now
+from mirrorlib.journal.plan_log import FORMAT, check_format, json_bytes
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -24,24 +24,19 @@ Protocol: design §4.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import JournalError, StoreError
-from mirrorlib.journal.entries import (
+from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
+from mirrorlib.journal.plan_log import (
     FORMAT,
-    Done,
-    Entry,
-    Life,
-    Plan,
-    V,
-    from_json,
+    PlanLog,
+    Values,
+    check_format,
     json_bytes,
-    new_attempt,
-    now,
-    to_json,
+    numbered,
 )
 from mirrorlib.store import has_no_put_new
 
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 STATE_FILE = "state.json"
-_LAST = 10**12 - 1
 
 
 class Journal:
@@ -59,7 +53,7 @@ class Journal:
     def __init__(self, state: Store, table: TableName) -> None:
         """Take the store of the state folder; nothing is read yet."""
         self._state = state
-        self._table = str(table)
+        self._values = Values(state, str(table))
         self._folder = f"journal/{table.segment}"
 
     def lives(self) -> tuple[Life, ...]:
@@ -67,7 +61,9 @@ class Journal:
         listed = self._state.list_folder(f"{self._folder}/lives")
         paths = [file.path for file in listed.files] if listed else []
         return tuple(
-            self._value(Life, path) for path in paths if path.endswith(".json") and "/." not in path
+            self._values.read(Life, path)
+            for path in paths
+            if path.endswith(".json") and "/." not in path
         )
 
     def begin_life(
@@ -91,11 +87,7 @@ class Journal:
             include_existing=include_existing,
             keeps=keeps,
         )
-        path = f"{self._folder}/lives/{ordinal:06d}.json"
-        self._state.put_new(path, to_json(life))
-        return self._value(
-            Life, path
-        )  # never ours by belief: an answer of put-if-absent may have been lost
+        return self._values.write_new(f"{self._folder}/lives/{ordinal:06d}.json", life)
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
         """Write down, before a life begins, which files it passes over; what was written first counts."""
@@ -113,7 +105,7 @@ class Journal:
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
         listed = self._state.list_folder(self._moves(life))
-        told = [self._json(file.path) for file in (listed.files if listed else ())]
+        told = [self._values.json(file.path) for file in (listed.files if listed else ())]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in told)
 
     def write_gone(self, life: Life) -> None:
@@ -127,35 +119,21 @@ class Journal:
 
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
-        folder = self._batches(life)
-        names = self._state.first_names(folder, 2)
-        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), None)
-        if newest is None:
-            return None
-        stem = newest.rsplit(".", 2)[0]  # an outcome whose plan was lost must not pass unnoticed
-        done = f"{stem}.done.json"
-        return Entry(
-            plan=self._value(Plan, f"{folder}/{stem}.plan.json"),
-            done=self._value(Done, f"{folder}/{done}") if done in names else None,
-        )
+        found = self._plans(life).newest()
+        return None if found is None else Entry(plan=found[0], done=found[1])
 
     def write_plan(self, life: Life, plan: Plan) -> Plan:
         """Write a plan unless its batch has one; return the plan that counts."""
-        path = self._path(life, plan.batch, "plan")
-        self._state.put_new(path, to_json(plan))
-        return self._value(Plan, path)
+        return self._plans(life).write_plan(plan.batch, plan)
 
     def write_done(self, life: Life, batch: int, done: Done) -> Done:
         """Write an outcome unless the batch has one; return the one that counts."""
-        path = self._path(life, batch, "done")
-        self._state.put_new(path, to_json(done))
-        return self._value(Done, path)
+        return self._plans(life).write_done(batch, done)
 
     def entry(self, life: Life, batch: int) -> Entry:
         """Return one batch's plan and outcome."""
-        path = self._path(life, batch, "done")
-        done = self._value(Done, path) if self._state.stat(path) else None
-        return Entry(plan=self._value(Plan, self._path(life, batch, "plan")), done=done)
+        plan, done = self._plans(life).read(batch)
+        return Entry(plan=plan, done=done)
 
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""
@@ -167,20 +145,16 @@ class Journal:
 
     def write_checkpoint(self, life: Life, batch: int, data: bytes) -> None:
         """Write down all files that were applied up to a batch."""
-        path = f"{self._batches(life)}.applied/{_LAST - batch:012d}-{batch}.parquet"
+        path = f"{self._batches(life)}.applied/{numbered(batch)}.parquet"
         self._state.put_new(path, data)
 
     def read_status(self) -> dict[str, Any]:
         """Return the last word about the table; empty when there is none that can be read: nothing rests on it."""
-        path = f"{self._folder}/status.json"
-        try:
-            return self._json(path) if self._state.stat(path) else {}
-        except JournalError:
-            return {}
+        return self._values.read_status(f"{self._folder}/status.json")
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the table."""
-        self._state.put(f"{self._folder}/status.json", json_bytes({"format": FORMAT, **status}))
+        self._values.write_status(f"{self._folder}/status.json", status)
 
     def _passed(self, ordinal: int) -> str:
         return f"{self._folder}/{ordinal:06d}.passed.parquet"
@@ -194,19 +168,8 @@ class Journal:
     def _batches(self, life: Life) -> str:
         return f"{self._folder}/{life.ordinal:06d}"
 
-    def _path(self, life: Life, batch: int, kind: str) -> str:
-        return f"{self._batches(life)}/{_LAST - batch:012d}-{batch}.{kind}.json"
-
-    def _json(self, path: str) -> dict[str, Any]:
-        return check_format(self._state.read(path), path, self._table)
-
-    def _value(self, kind: type[V], path: str) -> V:
-        value = self._json(path)
-        try:
-            return from_json(kind, value)
-        except (AttributeError, KeyError, TypeError, ValueError) as exc:
-            msg = "the journal lacks a value"
-            raise JournalError(msg, table=self._table, file=path, found=str(exc)) from exc
+    def _plans(self, life: Life) -> PlanLog[Plan, Done]:
+        return PlanLog(self._values, self._batches(life), Plan, Done)
 
 
 def open_state(state: Store, owner: str | None = None) -> None:
@@ -263,23 +226,3 @@ def check_owner(state: Store, data: bytes | None, owner: str | None) -> dict[str
         f"place as it is now, {owner}, into the folder's state.json."
     )
     raise JournalError(msg, file=f"{state.url}/{STATE_FILE}", found=said["target"], next_step=step)
-
-
-def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
-    """Parse a file of the state folder.
-
-    Raises:
-        JournalError: it is missing, cannot be read, or is of another format.
-
-    """
-    try:
-        value = json.loads(data or b"")
-    except ValueError as exc:
-        msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
-        step = "Restore the file from a backup, or reset the table."
-        raise JournalError(msg, table=table, file=path, next_step=step) from exc
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        msg = "the journal is written in another format"
-        step = "Use the mirrorlib version that wrote it, or a newer one."
-        raise JournalError(msg, table=table, file=path, next_step=step)
-    return value

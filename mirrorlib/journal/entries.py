@@ -6,22 +6,20 @@ wrote lacks what came later, and takes its default. Protocol: design §4.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
+from mirrorlib.journal.plan_log import Value
 from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.metadata import DefinedColumn, Detection
 from mirrorlib.landing.plain import FileKind, kind_of
 
-FORMAT = 1
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class Life(Value):
     """One life of a table folder.
 
     Attributes:
@@ -106,7 +104,7 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """One batch: consecutive change files to be applied in one Delta commit, or voided as a whole.
 
     Attributes:
@@ -142,6 +140,12 @@ class Plan:
     seen_until: str = ""
     unseen_since: str = ""
 
+    @staticmethod
+    def revive(known: dict[str, Any]) -> dict[str, Any]:
+        """Give lists and objects their types back."""
+        files = tuple(PlannedFile(**file) for file in known["files"])
+        return {**known, "files": files, "policies": _policies(known["policies"])}
+
     @property
     def rows(self) -> int:
         """Return the rows of all files, as their footers said."""
@@ -154,7 +158,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Value):
     """How a batch ended.
 
     Attributes:
@@ -188,6 +192,11 @@ class Done:
     finished_at: str = ""
     keys: str | None = None
 
+    @staticmethod
+    def revive(known: dict[str, Any]) -> dict[str, Any]:
+        """Give pairs their type back."""
+        return {**known, "columns": tuple((name, sql_type) for name, sql_type in known["columns"])}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -216,9 +225,6 @@ def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...
     )
 
 
-V = TypeVar("V", Life, Plan, Done)
-
-
 def new_attempt() -> str:
     """Return a random name for one attempt."""
     return secrets.token_hex(8)
@@ -229,35 +235,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
-def from_json(kind: type[V], value: Mapping[str, Any]) -> V:
-    """Read a value back.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: the JSON is not one that `to_json` wrote.
-
-    """
-    known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
-    if kind is Plan:
-        known["files"] = tuple(PlannedFile(**file) for file in known["files"])
-        known["policies"] = _policies(known["policies"])
-    if kind is Done:
-        known["columns"] = tuple((name, sql_type) for name, sql_type in known["columns"])
-    return kind(**known)
-
-
 def _policies(stored: Mapping[str, Any]) -> Policies:
     dialect = stored.get("dialect")
     if dialect is not None:
         columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
         dialect = Dialect(**{**dialect, "columns": columns})
     return Policies(**{**stored, "keys": tuple(stored["keys"]), "dialect": dialect})
-
-
-def to_json(value: Life | Plan | Done) -> bytes:
-    """Write a value as a file of the journal."""
-    return json_bytes({"format": FORMAT, **asdict(value)})
-
-
-def json_bytes(value: Mapping[str, Any]) -> bytes:
-    """Write JSON for people, a line a value."""
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")

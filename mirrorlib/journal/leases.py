@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import MirrorError, TableBusyError
-from mirrorlib.journal.entries import json_bytes, new_attempt
-from mirrorlib.journal.registry import LAST, LEASE
+from mirrorlib.journal.entries import new_attempt
+from mirrorlib.journal.plan_log import json_bytes, numbered
+from mirrorlib.journal.registry import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +129,7 @@ def _read(registry: Registry, path: str) -> dict[str, Any]:
 
 
 def _path(registry: Registry, number: int) -> str:
-    return f"{registry.folder}/{LEASE}/{LAST - number:012d}-{number}.json"
+    return f"{registry.folder}/{LEASE}/{numbered(number)}.json"
 
 
 def _said(holder: str, until: datetime) -> bytes:

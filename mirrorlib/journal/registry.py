@@ -23,9 +23,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
-from mirrorlib.journal.disk import check_format
-from mirrorlib.journal.entries import FORMAT, json_bytes, now
-from mirrorlib.journal.streams import Done, Entry, Plan, Stream, V, from_json, to_json
+from mirrorlib.journal.entries import now
+from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
+from mirrorlib.journal.streams import Done, Entry, Plan, Stream
 from mirrorlib.names import TableName, parse_name, refuse_uncarriable
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 FOLDER = "consumers"
 LEASE = "lease"
 _LONGEST_NAME = 60
-LAST = 10**12 - 1
 _FORGOTTEN = "forgotten.json"
 
 
@@ -48,12 +47,13 @@ class Registry:
         self.state = state
         self.consumer = consumer
         self.table = str(table)
+        self._values = Values(state, self.table)
         self.folder = f"{FOLDER}/{TableName(None, consumer).segment}/{table.segment}"
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
         names = self._streams()
-        return self._value(Stream, names[-1]) if names else None
+        return self._values.read(Stream, names[-1]) if names else None
 
     def forgotten(self) -> int:
         """Return how many streams there were before the consumer was dropped; 0 when it never was."""
@@ -61,7 +61,7 @@ class Registry:
         count = told.get("ordinal") if told else 0
         if isinstance(count, int):
             return count
-        msg = "the registry lacks a value"
+        msg = "the journal lacks a value"
         path = f"{self.folder}/{_FORGOTTEN}"
         raise JournalError(msg, table=self.table, file=path, found="ordinal")
 
@@ -94,56 +94,37 @@ class Registry:
             began_at=now(),
             **wanted,
         )
-        path = f"{self.folder}/streams/{ordinal:06d}.json"
-        self.state.put_new(path, to_json(stream))
-        return self._value(Stream, path)  # never ours by belief: an answer may have been lost
+        return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
     def newest(self, stream: Stream) -> Entry | None:
         """Return the newest window of a stream; None before the first."""
-        folder = self._windows(stream)
-        names = self.state.first_names(folder, 2)
-        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), "")
-        if not newest:
-            return None
-        stem = newest.rsplit(".", 2)[0]  # an outcome whose window was lost must not pass unnoticed
-        done = f"{stem}.done.json"
-        return Entry(
-            plan=self._value(Plan, f"{folder}/{stem}.plan.json"),
-            done=self._value(Done, f"{folder}/{done}") if done in names else None,
-        )
+        found = self._plans(stream).newest()
+        return None if found is None else Entry(plan=found[0], done=found[1])
 
     def write_plan(self, stream: Stream, plan: Plan) -> Plan:
         """Write a window unless its number has one; return the one that counts."""
-        path = self._path(stream, plan.number, "plan")
-        self.state.put_new(path, to_json(plan))
-        return self._value(Plan, path)
+        return self._plans(stream).write_plan(plan.number, plan)
 
     def write_done(self, stream: Stream, number: int, done: Done) -> Done:
         """Write an outcome unless the window has one; return the one that counts."""
-        path = self._path(stream, number, "done")
-        self.state.put_new(path, to_json(done))
-        return self._value(Done, path)
+        return self._plans(stream).write_done(number, done)
 
     def given_before(self, stream: Stream, number: int) -> int | None:
         """Return the last window before *number* whose rows the receiver was given; 0 for none, None for unknown."""
         if number == 1:
             return 0
-        done = self._value(Done, self._path(stream, number - 1, "done"))
+        done = self._plans(stream).read_done(number - 1)
         if done.given is None and done.outcome == "delivered" and done.rows != 0:
             return number - 1
         return done.given
 
     def read_status(self) -> dict[str, Any]:
         """Return the last word about the stream; empty when there is none that can be read: nothing rests on it."""
-        path = f"{self.folder}/status.json"
-        try:
-            return check_format(self.state.read(path), path) if self.state.stat(path) else {}
-        except JournalError:
-            return {}
+        return self._values.read_status(f"{self.folder}/status.json")
 
     def write_status(self, status: Mapping[str, Any]) -> None:
         """Replace the last word about the stream."""
-        self.state.put(f"{self.folder}/status.json", json_bytes({"format": FORMAT, **status}))
+        self._values.write_status(f"{self.folder}/status.json", status)
 
     def forget_status(self) -> None:
         """Remove the last word about the stream, which a new one has not earned."""
@@ -159,7 +140,7 @@ class Registry:
             told: dict[str, Any] = {"format": FORMAT}
             told["ordinal"] = int(PurePosixPath(names[-1]).stem)
             with contextlib.suppress(JournalError):
-                told["lineage"] = self._value(Stream, names[-1]).lineage
+                told["lineage"] = self._values.read(Stream, names[-1]).lineage
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()
@@ -182,19 +163,8 @@ class Registry:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
         self.state.delete_folder(f"{self.folder}/{LEASE}")
 
-    def _windows(self, stream: Stream) -> str:
-        return f"{self.folder}/{stream.uuid}"
-
-    def _path(self, stream: Stream, number: int, kind: str) -> str:
-        return f"{self._windows(stream)}/{LAST - number:012d}-{number}.{kind}.json"
-
-    def _value(self, kind: type[V], path: str) -> V:
-        value = check_format(self.state.read(path), path, self.table)
-        try:
-            return from_json(kind, value)
-        except (KeyError, TypeError) as exc:
-            msg = "the registry lacks a value"
-            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
+    def _plans(self, stream: Stream) -> PlanLog[Plan, Done]:
+        return PlanLog(self._values, f"{self.folder}/{stream.uuid}", Plan, Done)
 
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:

@@ -6,12 +6,11 @@ version wrote lacks what came later, and takes its default.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.journal.entries import FORMAT, json_bytes
+from mirrorlib.journal.plan_log import Value
 
 Start = Literal["snapshot", "now"] | int
 OnExpired = Literal["fail", "snapshot"]
@@ -33,7 +32,7 @@ def check_start(start: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class Stream(Value):
     """One consumer's way through one table, since it was registered or rewound.
 
     Attributes:
@@ -72,7 +71,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Value):
     """One window: what is delivered as one, whole and once. Written before it is delivered, never changed.
 
     Attributes:
@@ -102,9 +101,14 @@ class Plan:
     keys: tuple[str, ...]
     planned_at: str
 
+    @staticmethod
+    def revive(known: dict[str, Any]) -> dict[str, Any]:
+        """Give lists their type back."""
+        return {**known, "keys": tuple(known["keys"])}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class Done(Value):
     """How a window ended.
 
     Attributes:
@@ -158,24 +162,3 @@ def table_id_of(stream: Stream, entry: Entry | None) -> str:
 def snapshot_command(consumer: str) -> str:
     """Return the command by which a consumer is given a snapshot."""
     return f"mirrorlib consumers TARGET --rewind {consumer} --to snapshot"
-
-
-V = TypeVar("V", Stream, Plan, Done)
-
-
-def to_json(value: Stream | Plan | Done) -> bytes:
-    """Write a value as a file of the registry."""
-    return json_bytes({"format": FORMAT, **asdict(value)})
-
-
-def from_json(kind: type[V], value: Mapping[str, Any]) -> V:
-    """Read a value back.
-
-    Raises:
-        KeyError, TypeError: the JSON is not one that `to_json` wrote.
-
-    """
-    known = {field.name: value[field.name] for field in fields(kind) if field.name in value}
-    if kind is Plan:
-        known["keys"] = tuple(known["keys"])
-    return kind(**known)

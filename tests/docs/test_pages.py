@@ -113,6 +113,7 @@ def test_the_example_of_derived_tables_runs(
     assert "by_customer" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 def test_the_commands_of_notebooks_run(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

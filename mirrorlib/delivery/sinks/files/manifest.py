@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError, TableNameError
-from mirrorlib.journal.entries import FORMAT, json_bytes
+from mirrorlib.journal.plan_log import FORMAT, json_bytes
 from mirrorlib.names import TableName, is_ignored, parse_name, refuse_uncarriable
 
 if TYPE_CHECKING:

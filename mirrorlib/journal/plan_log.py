@@ -1,0 +1,154 @@
+"""What is planned and what became of it, by number, on disk: written once, the newest found by one short listing.
+
+In: the store of a state folder. Out: frozen values read from, and written as, small JSON files that a
+person can read: `<inverse>-<number>.plan.json`, `….done.json`, where `<inverse>` makes the newest sort first.
+Promises: both are written by put-if-absent, so whoever comes second reads what the first has written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from mirrorlib.errors import JournalError
+
+if TYPE_CHECKING:
+    from mirrorlib.store import Store
+
+FORMAT = 1
+LAST = 10**12 - 1  # numbers count down from it, as names sort up
+
+
+class Value:
+    """A frozen dataclass that is kept as a file. One that an older version wrote takes defaults for what came later."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @staticmethod
+    def revive(known: dict[str, Any]) -> dict[str, Any]:
+        """Return the constructor's arguments of what JSON tells of them."""
+        return known
+
+
+V = TypeVar("V", bound=Value)
+P = TypeVar("P", bound=Value)
+D = TypeVar("D", bound=Value)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The files of one table in a state folder."""
+
+    state: Store
+    table: str
+
+    def read(self, kind: type[V], path: str) -> V:
+        """Read a value back.
+
+        Raises:
+            JournalError: the file is missing, damaged or of another format, or lacks a value.
+
+        """
+        told = self.json(path)
+        known = {field.name: told[field.name] for field in fields(kind) if field.name in told}
+        try:
+            return kind(**kind.revive(known))
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            msg = "the journal lacks a value"
+            raise JournalError(msg, table=self.table, file=path, found=str(exc)) from exc
+
+    def write_new(self, path: str, value: V) -> V:
+        """Write a value unless its file is there; return the one that counts, never ours by belief."""
+        self.state.put_new(path, json_bytes({"format": FORMAT, **asdict(value)}))
+        return self.read(type(value), path)
+
+    def json(self, path: str) -> dict[str, Any]:
+        """Read a file of JSON; see `check_format`."""
+        return check_format(self.state.read(path), path, self.table)
+
+    def read_status(self, path: str) -> dict[str, Any]:
+        """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
+        try:
+            return self.json(path) if self.state.stat(path) else {}
+        except JournalError:
+            return {}
+
+    def write_status(self, path: str, status: Mapping[str, Any]) -> None:
+        """Replace the last word about something."""
+        self.state.put(path, json_bytes({"format": FORMAT, **status}))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLog(Generic[P, D]):
+    """The plans of one folder, and their outcomes."""
+
+    values: Values
+    folder: str
+    plans: type[P]
+    outcomes: type[D]
+
+    def newest(self) -> tuple[P, D | None] | None:
+        """Return the newest plan and its outcome; None before the first."""
+        names = self.values.state.first_names(self.folder, 2)
+        newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), None)
+        if newest is None:
+            return None
+        stem = newest.rsplit(".", 2)[0]  # an outcome whose plan was lost must not pass unnoticed
+        plan = self.values.read(self.plans, f"{self.folder}/{stem}.plan.json")
+        if (done := f"{stem}.done.json") not in names:
+            return plan, None
+        return plan, self.values.read(self.outcomes, f"{self.folder}/{done}")
+
+    def read(self, number: int) -> tuple[P, D | None]:
+        """Return one plan and its outcome."""
+        there = self.values.state.stat(self._path(number, "done"))
+        done = self.read_done(number) if there else None
+        return self.values.read(self.plans, self._path(number, "plan")), done
+
+    def read_done(self, number: int) -> D:
+        """Return one outcome."""
+        return self.values.read(self.outcomes, self._path(number, "done"))
+
+    def write_plan(self, number: int, plan: P) -> P:
+        """Write a plan unless its number has one; return the plan that counts."""
+        return self.values.write_new(self._path(number, "plan"), plan)
+
+    def write_done(self, number: int, done: D) -> D:
+        """Write an outcome unless the plan has one; return the one that counts."""
+        return self.values.write_new(self._path(number, "done"), done)
+
+    def _path(self, number: int, kind: str) -> str:
+        return f"{self.folder}/{numbered(number)}.{kind}.json"
+
+
+def numbered(number: int) -> str:
+    """Return what the file of a number is called, without what kind it is of."""
+    return f"{LAST - number:012d}-{number}"
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """Write JSON for people, a line a value."""
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
+    """Parse a file of the state folder.
+
+    Raises:
+        JournalError: it is missing, cannot be read, or is of another format.
+
+    """
+    try:
+        value = json.loads(data or b"")
+    except ValueError as exc:
+        msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
+        step = "Restore the file from a backup, or reset the table."
+        raise JournalError(msg, table=table, file=path, next_step=step) from exc
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        msg = "the journal is written in another format"
+        step = "Use the mirrorlib version that wrote it, or a newer one."
+        raise JournalError(msg, table=table, file=path, next_step=step)
+    return value
