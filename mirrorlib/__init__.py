@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     )
     from mirrorlib.events import Event
     from mirrorlib.feed.enable import enable_by_default, enable_feed
-    from mirrorlib.feed.keyed import read_table
+    from mirrorlib.feed.keyed import key_statements, read_table
     from mirrorlib.feed.read import read_feed
-    from mirrorlib.feed.statements import key_statements
     from mirrorlib.feed.stream import stream_feed
     from mirrorlib.ingest.preview import plan_zone as plan
     from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport

@@ -15,8 +15,7 @@ from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorEr
 from mirrorlib.feed.files.few import frame_of, read_few
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
-from mirrorlib.feed.renewed import renewed_columns
-from mirrorlib.feed.schemas import physical_names
+from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.streams import Done, snapshot_command

@@ -20,8 +20,7 @@ from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sinks.disjoint_targets import check_apart
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
-from mirrorlib.delta.address import find_feed_table
-from mirrorlib.delta.find import find_tables
+from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import told_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError
 from mirrorlib.feed.mirror import find_mirror

@@ -6,6 +6,7 @@ before its first statement, which costs as much as reading the change files of a
 
 Some compute lets nobody configure a session. What only makes a run faster is left out there; where a
 result depends on it, `ComputeError` says so.
+And which generation of Spark a session is of, see `spark_generation`.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ SMALL_COMMIT = {
     "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+ARROW_FRAMES = 4  # a DataFrame is made from an Arrow table
+FULL_WIDENING = 4  # Delta widens every type of its protocol in place (TypeWidening, Delta 4.0)
 
 
 @contextlib.contextmanager
@@ -186,3 +189,10 @@ def read_conf(session: SparkSession, name: str) -> str | None:
         return session.conf.get(name, None)
     except PySparkException:
         return None
+
+
+def spark_generation() -> int:
+    """Return the major version of the PySpark at hand: 3 or 4."""
+    import pyspark  # an extra
+
+    return int(pyspark.__version__.partition(".")[0])

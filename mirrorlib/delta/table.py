@@ -4,14 +4,16 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 `Found` (id, columns, properties). Creating and widening are commits of their own and idempotent: a
 second runner finds what the first has done. Names reach SQL only through `quote`. Properties of a
 new table: design §6, "New tables".
+Also the schema and version of a table that others may write meanwhile, see `find_target`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.columns import (
     Column,
@@ -22,7 +24,8 @@ from mirrorlib.delta.columns import (
     sql_type,
     to_columns,
 )
-from mirrorlib.delta.log import FileLog, HistoryLog, TableLog
+from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.log import FileLog, HistoryLog, TableLog, commit_path
 from mirrorlib.delta.properties import FEED_DAYS, LIFE_PROPERTY, MAPPING, feed_properties, to_sql
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
 from mirrorlib.identifiers import find_name, fold_name, quote, sql_text
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
+    from mirrorlib.store import Store
     from mirrorlib.store.target import Target
 
 _STATISTICS = "delta.dataSkippingStatsColumns"
@@ -365,3 +370,53 @@ def _check_column_name(ref: TableRef, name: str) -> None:
     ):
         msg = "the column's name cannot be carried: it is too long or has a control character in it"
         raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])
+
+
+def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] | None:
+    """Look at a table; None when there is none.
+
+    Raises:
+        LandingZoneError: something that is no Delta table has its place.
+
+    """
+    from pyspark.sql.types import StructType
+
+    if ref.path is None:
+        found = find_table(spark, ref)
+        return None if found is None else (found, read_table(spark, ref).schema)
+    store = open_store(ref.path)
+    version = FileLog(store).newest()
+    if version is None:
+        return None
+    metadata = Commits(store, str(ref.name)).metadata_at(version)
+    schema = StructType.fromJson(dict(metadata.schema))
+    size = _size(store, version)
+    if size is None:
+        size = spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]["sizeInBytes"]
+    found = Found(
+        id=metadata.id,
+        bytes=size or 0,
+        columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
+        properties=metadata.properties,
+        location=ref.path,
+    )
+    return found, schema
+
+
+def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
+    """Read what the writer of a version has noted of the table as a whole; nothing where it has not, or not yet.
+
+    Source: Delta PROTOCOL.md, "Version Checksum File".
+    """
+    data = store.read(commit_path(version).removesuffix("json") + "crc")
+    try:
+        told: Any = json.loads(data or b"{}")
+    except ValueError:  # it is not written at once
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _size(store: Store, version: int) -> int | None:
+    """Return a table's bytes, where the writer of its newest version has told them."""
+    size = read_checksum(store, version).get("tableSizeBytes")
+    return size if isinstance(size, int) else None

@@ -2,6 +2,7 @@
 
 In: Spark types. Out: what they come to. A mirror has twelve types; a table that a consumer follows may
 have any.
+Nested types too: the names inside of them, and which new ones may be added.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import Column, to_columns
-from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
-from mirrorlib.delta.nested import names_in
+from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.landing.types import INTEGERS, widen_type, widens_in_place
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _SMALL = INTEGERS[:3]  # what every Delta widens in place
 
@@ -109,3 +111,57 @@ def sized_column(name: str, kind: DataType) -> Column:
     """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
     found = to_columns([(name, kind.simpleString())])
     return found[0] if found else to_columns([(name, "string")])[0]
+
+
+def to_ddl(kind: DataType) -> str:
+    """Write a type for SQL, whatever names it has in it."""
+    return write_type(kind, lambda leaf: leaf.simpleString())
+
+
+def fields_ddl(fields: Iterable[StructField]) -> str:
+    """Write columns, or fields, for SQL."""
+    return ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
+
+
+def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:
+    """Write a type as SQL does, with *leaf* for what has no type inside."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        fields = (f"{quote(one.name)}: {write_type(one.dataType, leaf)}" for one in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, t.ArrayType):
+        return f"array<{write_type(kind.elementType, leaf)}>"
+    if isinstance(kind, t.MapType):
+        return f"map<{write_type(kind.keyType, leaf)}, {write_type(kind.valueType, leaf)}>"
+    return leaf(kind)
+
+
+def map_keys_in(kind: DataType) -> Iterator[DataType]:
+    """Give the types of the keys of all maps, on every level."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            yield from map_keys_in(field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        yield from map_keys_in(kind.elementType)
+    elif isinstance(kind, t.MapType):
+        yield kind.keyType
+        yield from map_keys_in(kind.keyType)
+        yield from map_keys_in(kind.valueType)
+
+
+def names_in(kind: DataType) -> Iterator[str]:
+    """Give the names of all fields, on every level."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            yield field.name
+            yield from names_in(field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        yield from names_in(kind.elementType)
+    elif isinstance(kind, t.MapType):
+        yield from names_in(kind.keyType)
+        yield from names_in(kind.valueType)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.last_commit import look_back, rows_written
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
-from mirrorlib.delta.snapshot import find_target
-from mirrorlib.delta.table import open_log
+from mirrorlib.delta.table import find_target, open_log
 from mirrorlib.derived.compute import MOVES, compute
 from mirrorlib.derived.job import Job, Target, tell_step
 from mirrorlib.derived.record import write_record

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.commit.last_commit import Seen, look_back
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delta.key_property import ON
-from mirrorlib.delta.snapshot import find_target
-from mirrorlib.delta.table import open_log
+from mirrorlib.delta.table import find_target, open_log
 from mirrorlib.derived.compute import Held
 from mirrorlib.derived.write import check_owner
 from mirrorlib.errors import ForeignWriteError

@@ -18,10 +18,9 @@ from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.key_property import keys_property
-from mirrorlib.delta.nested import fields_ddl, names_in
 from mirrorlib.delta.properties import MAPPING, feed_properties, to_sql
 from mirrorlib.delta.sessions import file_reader
-from mirrorlib.delta.types import is_same, sized_column
+from mirrorlib.delta.types import fields_ddl, is_same, names_in, sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import fold_name, folds_of, quote

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.delta.address import find_feed_table
-from mirrorlib.delta.find import find_tables
+from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.delta.trouble import told_error

@@ -32,12 +32,12 @@ from mirrorlib.feed.net import (
     refuse_incomparable,
 )
 from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
-from mirrorlib.feed.proof import prove_files
-from mirrorlib.feed.refusal import (
+from mirrorlib.feed.proof import (
     TOO_OLD,
     analysed,
     check_planned,
     condition_of,
+    prove_files,
     refuse_losses,
     refused_load,
 )

@@ -2,14 +2,18 @@
 
 In: schemas as metadata has them, with the names that column mapping gives. Promise: a column or field
 follows its name in the data files, at any depth; one that a row has not is NULL.
+And follow columns over the rewrites that gave them another name in the data files, see `renewed_columns`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.delta.properties import PAUSED
 from mirrorlib.delta.table import EXACT_IN_DOUBLE
+from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
     from mirrorlib.delta.actions import Metadata
+    from mirrorlib.delta.commits import Commits
 
 # PROTOCOL.md, "Type Widening"
 _WIDER = {
@@ -173,3 +178,40 @@ def _physical(field: Any) -> str:  # noqa: ANN401  # a StructField, whose import
 
 def _shape(kind: DataType) -> str:
     return kind.simpleString()
+
+
+def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
+    """Say what names in the data files have become of older ones up to a version, as far back as the log tells.
+
+    The log is only gone through where a property says that a rewrite of this kind has been.
+    """
+    renewed: dict[str, str] = {}
+    try:
+        if PAUSED not in commits.metadata_at(max(version, 0)).properties:
+            return renewed
+        for number in range(version, commits.first, -1):
+            became = commits.rewritten_as(number)
+            if became is not None:
+                _renew(renewed, commits.metadata_at(number - 1), became)
+    except FeedError:  # what came before is told by nobody
+        pass
+    return renewed
+
+
+def _renew(renewed: dict[str, str], before: Metadata, became: Metadata) -> None:
+    now = {fold_name(name): physical for name, physical in physical_names(became).items()}
+    for name, old in physical_names(before).items():
+        new = now.get(fold_name(name), old)
+        if new != old:
+            renewed[old] = renewed.get(new, new)
+
+
+def renew(metadata: Metadata, renewed: Mapping[str, str]) -> Metadata:
+    """Name a schema's columns in the data files as they are named now."""
+    fields = [
+        {**field, "metadata": {**field["metadata"], "delta.columnMapping.physicalName": new}}
+        if (new := renewed.get(physical_name(field))) is not None
+        else field
+        for field in metadata.schema["fields"]
+    ]
+    return replace(metadata, schema={**metadata.schema, "fields": fields})

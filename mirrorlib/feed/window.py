@@ -25,8 +25,7 @@ from mirrorlib.feed.proof import (
     prove_files,
     vacuumed_until,
 )
-from mirrorlib.feed.renewed import renew, renewed_columns
-from mirrorlib.feed.schemas import spans
+from mirrorlib.feed.schemas import renew, renewed_columns, spans
 
 if TYPE_CHECKING:
     from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata

@@ -1,9 +1,15 @@
-"""Columns: what a change file says of itself, in a footer or a header, and which names it may use."""
+"""Columns: what a change file says of itself, in a footer or a header, and which names it may use.
+
+Also what a row marker is, however it is typed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import find_named, fold_name, folds_of
@@ -12,12 +18,12 @@ from mirrorlib.names import find_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import pyarrow as pa
 
 MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
 RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})
 OURS = "_mirror_"
 _LONGEST_NAME = 255
+KNOWN_MARKERS = (0, 1, 2, 4)  # insert, update, delete, upsert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +147,27 @@ def _cannot_be_carried(character: str) -> bool:
     """Say whether a character is a control character, or half of one, which JSON can write."""
     control = character < " " and character not in "\n\t"
     return control or "\ud800" <= character <= "\udfff"
+
+
+def show_marker(values: pa.ChunkedArray, row: int) -> str:
+    """Show one marker for a message; its type where it is a moment: pyarrow shows such by pandas, or not at all."""
+    if pa.types.is_temporal(values.type):
+        return f"a {values.type}"
+    return str(values[row].as_py())[:20]
+
+
+def small_markers(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Give markers as int8; -1 stands for what is no small whole number."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return small_markers(values.cast(kind.value_type))
+    if str(kind) == "string_view":  # pyarrow 14 has no such type, nor a function that asks for it
+        return small_markers(values.cast(pa.string()))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        text = pc.utf8_trim_whitespace(values)
+        return pc.if_else(pc.match_substring_regex(text, r"^[0-9]$"), text, "-1").cast(pa.int8())
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return pc.if_else(pc.is_valid(values), pa.scalar(-1, pa.int8()), pa.scalar(None, pa.int8()))
+    number = values.cast(pa.float64(), safe=False)
+    digits = pc.is_in(number, value_set=pa.array([float(marker) for marker in KNOWN_MARKERS]))
+    return pc.if_else(pc.or_(digits, pc.is_null(number)), number, -1.0).cast(pa.int8())

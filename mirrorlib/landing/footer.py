@@ -1,26 +1,45 @@
-"""Footers: what a Parquet change file says of its columns before any of its pages is read."""
+"""Footers: what a Parquet change file says of its columns before any of its pages is read.
+
+Also whose calendar its old dates are of.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import io
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
-from mirrorlib.landing.calendars import is_moved, old_calendar
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
 from mirrorlib.landing.metadata import TEXT_ENDINGS
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import BinaryIO
 
-    from mirrorlib.landing.calendars import Counted
     from mirrorlib.store import StoredFile
 
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 _LITTLE = 1 << 16
+Counted = Literal["datetime", "int96"]  # the two ways in which Spark writes dates and moments
+WRITER = b"org.apache.spark.version"
+_SINCE = {"datetime": b"3.0.0", "int96": b"3.1.0"}
+_ASKED_FOR = {
+    "datetime": b"org.apache.spark.legacyDateTime",
+    "int96": b"org.apache.spark.legacyINT96",
+}
+_FIRST_DAY = date(1582, 10, 15)
+_FIRST_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
+_END = 64 << 10  # bytes of a Parquet file, or its whole footer where that is longer
+_BLOCK = 4 << 20
+_LENGTH = 8  # bytes behind a footer: how long it is, and Parquet's magic number
+END, WHOLE = "end", "whole"
 
 
 def open_parquet(source: BinaryIO, *, buffer: int = 0) -> pq.ParquetFile:
@@ -173,3 +192,95 @@ def is_native(stored: pa.DataType, physical: str = "") -> bool:
 def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
     schema = metadata.schema
     return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
+
+
+def old_calendar(told: Mapping[bytes, bytes] | None) -> frozenset[Counted]:
+    """Say what a file counts in the old calendar; nothing where Spark did not write it."""
+    version = (told or {}).get(WRITER)
+    if told is None or version is None:
+        return frozenset()
+    ways: tuple[Counted, ...] = ("datetime", "int96")
+    # Versions are compared as text, as Spark does.
+    return frozenset(way for way in ways if version < _SINCE[way] or _ASKED_FOR[way] in told)
+
+
+def is_moved(counted: frozenset[Counted], stored: pa.DataType, physical: str) -> bool:
+    """Say whether Spark moves old values of a column; those of a clock without a zone stay as they are."""
+    if physical == "INT96":
+        return "int96" in counted
+    moment = pa.types.is_timestamp(stored) and stored.tz is not None
+    return "datetime" in counted and (moment or pa.types.is_date(stored))
+
+
+def first_moved(values: pa.ChunkedArray) -> int | None:
+    """Return the place of the first value that Spark moves; None when it takes all as they stand."""
+    first = _FIRST_DAY if pa.types.is_date(values.type) else _FIRST_MOMENT
+    place = pc.index(pc.less(values, pa.scalar(first, values.type)), value=True).as_py()
+    return None if place < 0 else int(place)
+
+
+def end_of(handle: BinaryIO, size: int) -> str:
+    """Take the fingerprint of a Parquet file, of which that many bytes are known to be there."""
+    footer = int.from_bytes(_from(handle, size - _LENGTH)[:4], "little") + _LENGTH
+    end = _from(handle, size - max(_END, footer))
+    return f"{END}:{hashlib.blake2b(b'%d:%b' % (size, end), digest_size=16).hexdigest()}"
+
+
+def _from(handle: BinaryIO, place: int) -> bytes:
+    """Read to the end; one call may give less."""
+    handle.seek(max(place, 0))
+    return b"".join(iter(lambda: bytes(handle.read(_BLOCK)), b""))
+
+
+def whole_of(handle: BinaryIO) -> str:
+    """Take the fingerprint of text."""
+    hashing = Hashing(handle)
+    return hashing.finish()
+
+
+def same_kind(handle: BinaryIO, size: int, fingerprint: str) -> str:
+    """Take a file's fingerprint as another one was taken."""
+    return end_of(handle, size) if fingerprint.startswith(END) else whole_of(handle)
+
+
+class Hashing(io.RawIOBase):
+    """A file that is hashed while it is read; whoever reads may go back, and is not counted twice."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Take the open file, which is left open."""
+        self._file = file
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._hashed = 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say that readers may go back."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go to a place."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return the place."""
+        return self._file.tell()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read on, and hash what has not been read before."""
+        start = self._file.tell()
+        data = bytes(self._file.read(size))
+        new = self._hashed - start
+        if 0 <= new < len(data):
+            self._digest.update(memoryview(data)[new:])
+            self._hashed += len(data) - new
+        return data
+
+    def finish(self) -> str:
+        """Read what is left, and return the fingerprint."""
+        self._file.seek(self._hashed)
+        while self.read(_BLOCK):
+            pass
+        return f"{WHOLE}:{self._digest.hexdigest()}"

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delivery.sinks.delta.place import open_place
-from mirrorlib.delta.find import EVENTS, LEDGER
+from mirrorlib.delivery.sinks.delta.work import open_place
+from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table
 from mirrorlib.errors import JournalError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.delivery.sinks.delta.place import Place
+    from mirrorlib.delivery.sinks.delta.work import Place
     from mirrorlib.delta.table import TableRef
     from mirrorlib.operate.ledger import Applied
     from mirrorlib.operate.status import StatusReport, TableStatus

@@ -14,8 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.delivery.compare import tell_horizon
-from mirrorlib.delta.address import find_feed_table
-from mirrorlib.delta.find import find_tables
+from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import told_error
 from mirrorlib.errors import JournalError, StoreError

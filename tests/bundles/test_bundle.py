@@ -25,7 +25,7 @@ from bundle import (
     targets,
 )
 from little import understand
-from mirrorlib.delta.find import EVENTS, LEDGER
+from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.operate.book import EVENT_COLUMNS, LEDGER_COLUMNS
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.delta import open_sink, sink, whole
-from mirrorlib.delivery.sinks.delta.place import Place
-from mirrorlib.delivery.sinks.delta.work import Work
+from mirrorlib.delivery.sinks.delta.work import Place, Work
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
 from mirrorlib.journal.registry import Registry, registry_of

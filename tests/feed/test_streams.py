@@ -10,7 +10,7 @@ import pytest
 
 import mirrorlib
 from feeds import FEED, Table
-from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
+from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:

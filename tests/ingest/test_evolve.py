@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlib.delta.columns import Column, Columns, to_columns, to_pairs
-from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
+from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import SchemaError
 from mirrorlib.ingest.batch.evolve import growth_of
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files, rows_of

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrorlib.landing.fingerprint import Hashing, end_of, whole_of
+from mirrorlib.landing.footer import Hashing, end_of, whole_of
 from tables import read_rows
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
-from mirrorlib.landing.calendars import first_moved, is_moved, old_calendar
+from mirrorlib.landing.footer import first_moved, is_moved, old_calendar
 
 DATE, MOMENT, CLOCK = pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from mirrorlib.landing.markers import small_markers
+from mirrorlib.landing.columns import small_markers
 
 
 @pytest.mark.parametrize(

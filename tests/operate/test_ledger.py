@@ -10,7 +10,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.cli.main import main
-from mirrorlib.delta.find import find_tables
+from mirrorlib.delta.address import find_tables
 from mirrorlib.errors import JournalError, LandingZoneError
 from tables import newest_version, read_rows
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.key_property import ON, VIEW_PROPERTY, keys_property, stored_keys
-from mirrorlib.delta.nested import fields_ddl, names_in
 from mirrorlib.delta.properties import MAPPING, feed_properties, to_sql
 from mirrorlib.delta.table import find_location, open_log
+from mirrorlib.delta.types import fields_ddl, names_in
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.delta.columns import to_columns
-from mirrorlib.delta.generation import ARROW_FRAMES, spark_generation
+from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.files.arrow import read_file
 from mirrorlib.feed.files.direct import change_files
 from mirrorlib.feed.net import FEED_COLUMNS, TIME, VERSION

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delta.columns import to_columns
-from mirrorlib.delta.generation import ARROW_FRAMES, spark_generation
+from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.files.direct import change_files
 from mirrorlib.feed.files.few import frame_of
 from mirrorlib.feed.files.touched import BITS, FIRST, LAST, ORDER, find_touched

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns, find_column, needs_mapping, sql_type
-from mirrorlib.delta.generation import FULL_WIDENING, spark_generation
+from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import SchemaError
 from mirrorlib.ingest.rows.decode import text_dialect
 from mirrorlib.ingest.rows.marks import with_line

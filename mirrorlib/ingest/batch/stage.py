@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, Staged
 from mirrorlib.delta.columns import find_column
-from mirrorlib.delta.generation import ARROW_FRAMES, spark_generation
+from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.ingest.batch.conditional import fold_conditionally
 from mirrorlib.ingest.batch.fold import fold_frame, fold_rows
 from mirrorlib.ingest.batch.open_batch import rows_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import FileChangedError
 from mirrorlib.ingest.files.kept import applied_entries
 from mirrorlib.ingest.rows.decode import count_rows
-from mirrorlib.landing.fingerprint import same_kind
+from mirrorlib.landing.footer import same_kind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

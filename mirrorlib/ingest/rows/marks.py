@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, MirrorError, SchemaError
+from mirrorlib.landing.columns import show_marker, small_markers
 from mirrorlib.landing.delimited import line_of
-from mirrorlib.landing.markers import show_marker, small_markers
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.source import Source

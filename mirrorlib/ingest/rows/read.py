@@ -39,10 +39,16 @@ from mirrorlib.ingest.rows.nulls import (
     typed_keys,
     untyped_keys,
 )
-from mirrorlib.landing.calendars import first_moved
 from mirrorlib.landing.columns import FileSchema
-from mirrorlib.landing.fingerprint import Hashing, end_of
-from mirrorlib.landing.footer import is_native, open_parquet, read_footer, spark_decodes
+from mirrorlib.landing.footer import (
+    Hashing,
+    end_of,
+    first_moved,
+    is_native,
+    open_parquet,
+    read_footer,
+    spark_decodes,
+)
 from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.landing.markers import KNOWN_MARKERS, show_marker, small_markers
+from mirrorlib.landing.columns import KNOWN_MARKERS, show_marker, small_markers
 from mirrorlib.names import find_key
 
 if TYPE_CHECKING:

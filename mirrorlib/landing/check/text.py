@@ -29,10 +29,9 @@ from mirrorlib.landing.check.rows import (
     tell_marker,
     tell_rows,
 )
-from mirrorlib.landing.columns import MARKER
+from mirrorlib.landing.columns import MARKER, small_markers
 from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
 from mirrorlib.landing.given import add_given
-from mirrorlib.landing.markers import small_markers
 from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:

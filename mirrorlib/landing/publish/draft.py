@@ -23,10 +23,9 @@ from mirrorlib.landing.publish.declare import (
     metadata_bytes,
     settle_metadata,
 )
-from mirrorlib.landing.publish.encode import encode_rows
 from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
 from mirrorlib.landing.publish.lanes import split_lanes
-from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows
+from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows, encode_rows
 from mirrorlib.store import Store
 
 

@@ -14,7 +14,6 @@ from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import Draft, Seen, declare, look, make_draft, partitions
-from mirrorlib.landing.publish.encode import fingerprint_rows
 from mirrorlib.landing.publish.published import Published, PublishedFile
 from mirrorlib.landing.publish.rows import (
     DELETE,
@@ -23,6 +22,7 @@ from mirrorlib.landing.publish.rows import (
     UPSERT,
     Rows,
     change_key_rows,
+    fingerprint_rows,
     missing_column,
     take_rows,
 )

@@ -15,8 +15,7 @@ from mirrorlib.commit.staged import DROP, OP, PUT
 from mirrorlib.delivery.sinks.delta.merge import FRESH
 from mirrorlib.delivery.sinks.delta.stage import WRONG
 from mirrorlib.delta.columns import to_columns
-from mirrorlib.delta.generation import ARROW_FRAMES, spark_generation
-from mirrorlib.delta.sessions import SMALL_COMMIT, configured
+from mirrorlib.delta.sessions import ARROW_FRAMES, SMALL_COMMIT, configured, spark_generation
 from mirrorlib.feed.files.few import FEW, HANDFUL
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 

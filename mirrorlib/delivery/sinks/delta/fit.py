@@ -17,15 +17,14 @@ from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sinks.renamed import check_physical
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.log import REWRITE
-from mirrorlib.delta.nested import names_in
 from mirrorlib.delta.properties import FEED, MAPPING, REWRITE_LIMIT, to_sql
-from mirrorlib.delta.snapshot import find_target
-from mirrorlib.delta.table import rewritten_rows, widen_columns
+from mirrorlib.delta.table import find_target, rewritten_rows, widen_columns
 from mirrorlib.delta.types import (
     extends,
     holds,
     in_its_order,
     is_same,
+    names_in,
     widens,
 )
 from mirrorlib.errors import FeedExpiredError, SchemaError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sinks.delta.work import Work
 from mirrorlib.delta.columns import needs_mapping
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keep_keys, keys_property
-from mirrorlib.delta.nested import fields_ddl, names_in
 from mirrorlib.delta.properties import FEED, MAPPING, to_sql
+from mirrorlib.delta.types import fields_ddl, names_in
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command

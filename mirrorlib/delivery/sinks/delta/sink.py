@@ -26,13 +26,11 @@ from mirrorlib.delivery.sinks.delta.owned import (
     loosen_keys,
     settle_keys,
 )
-from mirrorlib.delivery.sinks.delta.place import Place, open_place
 from mirrorlib.delivery.sinks.delta.scd2 import check_history, history_columns, keep_history
-from mirrorlib.delivery.sinks.delta.work import Work, keys_of
+from mirrorlib.delivery.sinks.delta.work import Place, Work, keys_of, open_place
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.snapshot import find_target
-from mirrorlib.delta.table import open_log
+from mirrorlib.delta.table import find_target, open_log
 from mirrorlib.errors import (
     ForeignWriteError,
     MirrorError,
