@@ -96,6 +96,13 @@ class Bench:
         return self.folder / "ours"
 
     @cached_property
+    def plain(self) -> Path:
+        """Return the same for every reader of Delta: no deletion vectors."""
+        self._only_load()
+        mirrorlib.apply(self.spark, str(self.zone), self.folder / "plain", readers="plain")
+        return self.folder / "plain"
+
+    @cached_property
     def theirs(self) -> Path:
         """Return the same table for the recipe: no deletion vectors."""
         create_table(self.spark, self.folder / "theirs", self.load, vectors=False)
@@ -254,7 +261,8 @@ def _changes(
     """Apply one change file to copies of the large table, side by side, round by round."""
     starts = [bench.theirs, bench.theirs_with_vectors]
     changes = make_changes(bench.rows, int(bench.rows * share), newest=newest, salt=ord(name))
-    start = bench.ours
+    start, plain_start = bench.ours, bench.plain
+    plain = Side(name="mirrorlib, --readers plain", target="(shown: its price)")
     file = write_file(bench.zone / "orders", _FILES + 1, changes)
     session = default_session(bench.spark)
     ours, equal = [], True
@@ -262,13 +270,15 @@ def _changes(
         run = bench.copy(start)
         ours.append(_timed(_apply, bench, run))
         expected = bench.digest(run / "orders")
+        run = bench.copy(plain_start)
+        plain.rounds.append(_timed(_apply, bench, run))
+        equal = equal and bench.digest(run / "orders") == expected
         for side, table in zip(sides, starts, strict=False):
             copy = bench.copy(table)
             side.rounds.append(_timed(merge_files, session, copy, [file]))
             equal = equal and bench.digest(copy) == expected
-    return Result(
-        name=name, title=f"{what} of {bench.rows:,}", our_rounds=ours, sides=sides, equal=equal
-    )
+    title = f"{what} of {bench.rows:,}"
+    return Result(name=name, title=title, our_rounds=ours, sides=[*sides, plain], equal=equal)
 
 
 def _five_files(folder: Path, table: int) -> list[Path]:

@@ -113,6 +113,7 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "on_gone": arguments.on_gone,
         "cleanup": arguments.cleanup,
         "retention": arguments.retention,
+        "readers": arguments.readers,
     }
 
 
@@ -213,6 +214,12 @@ def _add_meaning(command: argparse.ArgumentParser) -> None:
         "--conditional-updates",
         action="store_true",
         help="honour ConditionalUpdateColumn: an update counts only if its value there is greater than the row's",
+    )
+    command.add_argument(
+        "--readers",
+        choices=("plain",),
+        help="keep tables readable by every reader of Delta: no deletion vectors, no types widened in place; "
+        "changes cost more. A table remembers it (default: as each remembers)",
     )
 
 

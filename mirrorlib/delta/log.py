@@ -38,6 +38,9 @@ _HARMLESS = frozenset(
         "UPGRADE PROTOCOL",
         "ADD CONSTRAINT",
         "DROP CONSTRAINT",
+        "DROP FEATURE",
+        "Deletion Vector Tombstones",  # dropping a feature makes these, too
+        "Empty Commit",
         "CREATE TABLE",
     }
 )

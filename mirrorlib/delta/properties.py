@@ -11,8 +11,14 @@ if TYPE_CHECKING:
 
 MAPPING = "delta.columnMapping.mode"
 LIFE_PROPERTY = "mirrorlib.life"
+WALL_CLOCK = {"delta.feature.timestampNtz": "supported"}
+# With a feature beside it, a reader has to be of version 3 and to know both. Of version 2, which is what the mapping
+# alone makes, delta-rs's datasets read NULLs for the columns without a word, and DuckDB reads nothing.
+MAPPED = {MAPPING: "name", **WALL_CLOCK}
+READERS_PROPERTY = "mirrorlib.readers"  # "plain": every reader of Delta
 FEED = "delta.enableChangeDataFeed"
 PAUSED = "mirrorlib.feedPaused"  # the feed is off while the table is written anew, see pause.py
+VECTORS = "delta.enableDeletionVectors"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 FEED_DAYS = 7

@@ -26,7 +26,17 @@ from mirrorlib.delta.columns import (
 )
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import FileLog, HistoryLog, TableLog, commit_path
-from mirrorlib.delta.properties import FEED_DAYS, LIFE_PROPERTY, MAPPING, feed_properties, to_sql
+from mirrorlib.delta.properties import (
+    FEED_DAYS,
+    LIFE_PROPERTY,
+    MAPPED,
+    MAPPING,
+    READERS_PROPERTY,
+    VECTORS,
+    WALL_CLOCK,
+    feed_properties,
+    to_sql,
+)
 from mirrorlib.errors import LandingZoneError, SchemaError, StoreError, TableNameError
 from mirrorlib.identifiers import find_name, fold_name, quote, sql_text
 from mirrorlib.names import TableName
@@ -38,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from mirrorlib.journal.entries import Readers
     from mirrorlib.store import Store
     from mirrorlib.store.target import Target
 
@@ -76,6 +87,7 @@ class Found:
         foreign: the others, which somebody has added by hand: their Spark types by name.
         properties: the table's.
         location: where its files lie.
+        features: the names of the features that its protocol lists.
 
     """
 
@@ -85,11 +97,22 @@ class Found:
     foreign: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str]
     location: str
+    features: frozenset[str] = frozenset()
 
     @property
     def mapped(self) -> bool:
         """Say whether the table has column mapping, which lets a column have any name."""
         return self.properties.get(MAPPING, "none") != "none"
+
+    @property
+    def readers(self) -> Readers | None:
+        """Return whom the table is for, as it remembers."""
+        return "plain" if self.properties.get(READERS_PROPERTY) == "plain" else None
+
+    @property
+    def vectors(self) -> bool:
+        """Say whether commits may leave deletion vectors."""
+        return self.properties.get(VECTORS) == "true"
 
 
 def refer(target: Target, name: TableName) -> TableRef:
@@ -127,6 +150,7 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
         foreign={name: kind for name, kind in types.items() if name not in known},
         properties=dict(detail["properties"]),
         location=detail["location"],
+        features=frozenset(detail["tableFeatures"] or ()),
     )
 
 
@@ -165,7 +189,7 @@ def create_table(
 ) -> None:
     """Create an empty mirror table: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
 
-    *more* are properties beside these.
+    *more* are properties beside these, or instead.
 
     Raises:
         LandingZoneError: the table's folder holds something else, or what a killed run has left in a catalog's.
@@ -175,7 +199,7 @@ def create_table(
     check_vacant(ref)
     properties = {
         **feed_properties(FEED_DAYS),
-        "delta.enableDeletionVectors": "true",
+        VECTORS: "true",
         LIFE_PROPERTY: life,
         **more,
     }
@@ -183,7 +207,7 @@ def create_table(
         _check_column_name(ref, column.name)
     skipping = _skipping_columns(columns, keys)
     if any(needs_mapping(column.name) for column in columns):
-        properties[MAPPING] = "name"
+        properties |= MAPPED
     elif skipping:
         properties[_STATISTICS] = skipping
     ddl = ", ".join(column.ddl for column in columns)
@@ -255,7 +279,7 @@ def free_columns(
 
 def _map_columns(spark: SparkSession, ref: TableRef) -> None:
     """Turn column mapping on; the columns that are there keep their names in the data files."""
-    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({sql_text(MAPPING)} = 'name')")
+    spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({to_sql(MAPPED)})")
 
 
 def add_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
@@ -286,9 +310,7 @@ def replace_columns(spark: SparkSession, ref: TableRef, old: Columns, columns: C
 def allow_wall_clock(spark: SparkSession, ref: TableRef, columns: Columns) -> None:
     """Turn on what a table that is there needs for columns without a zone, if some of these are."""
     if any(column.sql_type == "timestamp_ntz" for column in columns):
-        spark.sql(
-            f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
-        )
+        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({to_sql(WALL_CLOCK)})")
 
 
 def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:

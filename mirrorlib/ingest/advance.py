@@ -44,6 +44,7 @@ from mirrorlib.ingest.files.source_identity import (
     refuse_changed,
 )
 from mirrorlib.ingest.files.table_folder import open_folder, told_changed, told_emptied
+from mirrorlib.ingest.readers import heed_readers
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
@@ -126,6 +127,7 @@ def _apply_batches(
             return stopped
         standing = stand(work, entry, tally.verified)
         tally.verified = standing.verified
+        work = heed_readers(work, standing, options.readers)
         coming = coming_files(work, standing, opened, position_of(entry), bars, options)
         if not coming.files:
             return _end_idle(tally, opened, coming, bars, options)
@@ -133,7 +135,7 @@ def _apply_batches(
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
         with work.step("read", clock, files=len(coming.files)):
             coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
-        tally.warn(*warnings_of(prepared, work.source.policies.keys))
+        tally.warn(*warnings_of(prepared, work.source.policies))
         untyped = untyped_part(work, prepared)
         if prepared.fault is not None:
             bars |= bar_of(coming, prepared, prepared.fault)

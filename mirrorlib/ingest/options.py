@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.ingest.files.plan import Limits
+from mirrorlib.journal.entries import Readers
 
 InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]
@@ -85,6 +86,8 @@ class Options:
             names in the order of writing ("auto"), all where that can be done ("incremental"), or none ("full").
         backfill_interval: after how long such a folder is listed in full all the same: seconds, or words such as
             "1 day".
+        readers: "plain" keeps tables readable by every reader of Delta, and each remembers it; None
+            leaves each as it remembers.
 
     """
 
@@ -113,6 +116,7 @@ class Options:
     allow_overwrites: bool = False
     listing: Listing = "auto"
     backfill_interval: float | str = BACKFILL_INTERVAL
+    readers: Readers | None = None
 
     @property
     def interval(self) -> float:
@@ -160,6 +164,7 @@ class Options:
             ("plain_folders", self.plain_folders, get_args(PlainFolders)),
             ("plain_evolution", self.plain_evolution, get_args(PlainEvolution)),
             ("listing", self.listing, get_args(Listing)),
+            ("readers", self.readers, (None, *get_args(Readers))),
         ):
             if word not in words:
                 msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"

@@ -61,10 +61,11 @@ from mirrorlib.ingest.options import (
     PlainEvolution,
     PlainFolders,
 )
+from mirrorlib.ingest.readers import check_readers, planned_for
 from mirrorlib.ingest.report import PlannedTable, PlanReport
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
-from mirrorlib.journal.entries import Life
+from mirrorlib.journal.entries import Life, Readers
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def plan_zone(
     on_gone: OnGone = "keep",
     cleanup: Cleanup | None = None,
     retention: int | None = None,
+    readers: Readers | None = None,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
@@ -148,6 +150,7 @@ def plan_zone(
         on_gone=on_gone,
         cleanup=cleanup,
         retention=retention,
+        readers=readers,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     if (told := job.state.read(STATE_FILE)) is not None:
@@ -219,6 +222,8 @@ def _look_ahead(
     check_keys(work, entry)
     check_detection(work, opened, entry)
     standing = carried.standing or stand(work, entry, read_verified(work.journal.read_status()))
+    check_readers(work, standing, options.readers)
+    work = planned_for(work, standing, options.readers)
     if carried.prepared is not None:
         _check_place(work, standing)
         planned = _with_prepared(work, planned, standing, carried.prepared)
@@ -305,7 +310,7 @@ def _with_prepared(
         if standing.columns
         else _creation(work, prepared.growth.columns)
     )
-    warnings = (*planned.warnings, *warnings_of(prepared, work.source.policies.keys))
+    warnings = (*planned.warnings, *warnings_of(prepared, work.source.policies))
     return replace(
         _with_batch(planned, names, prepared.rows),
         schema_changes=(*planned.schema_changes, *changes),

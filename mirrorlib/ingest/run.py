@@ -53,7 +53,7 @@ from mirrorlib.ingest.options import (
 from mirrorlib.ingest.progress import Tally, read_emptied, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
-from mirrorlib.journal.entries import now
+from mirrorlib.journal.entries import Readers, now
 from mirrorlib.store import LocalStore
 from mirrorlib.store.target import Target
 
@@ -103,6 +103,7 @@ def apply_zone(
     allow_overwrites: bool = False,
     listing: Listing = "auto",
     backfill_interval: float | str = BACKFILL_INTERVAL,
+    readers: Readers | None = None,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -153,6 +154,8 @@ def apply_zone(
             every folder in full. What such a look passes over, the next full listing shows: at the latest
             after seven short ones of files without numbers. The report says which listing it was.
         backfill_interval: after how long a folder is listed in full all the same: seconds, or words such as "1 day".
+        readers: "plain" keeps the tables readable by every reader of Delta: no deletion vectors, no types widened
+            in place, at the price that docs/readers.md tells. A table remembers it, and later runs keep to it.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -191,6 +194,7 @@ def apply_zone(
         allow_overwrites=allow_overwrites,
         listing=listing,
         backfill_interval=backfill_interval,
+        readers=readers,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import find_column
+from mirrorlib.delta.columns import find_column, needs_mapping
 from mirrorlib.errors import first_few
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.rows.marks import UPDATE, UPSERT
@@ -18,15 +18,17 @@ from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.journal.entries import Policies
     from mirrorlib.landing.columns import FileColumn
 
 
-def warnings_of(prepared: Prepared, keys: Sequence[str]) -> tuple[str, ...]:
-    """Look at the key columns that a batch has, as *keys* names them, and at the columns of its updates."""
+def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
+    """Look at the key columns that a batch has, as *policies* name them, and at the columns of its updates."""
     told = [
         f"_metadata.json was repaired: the key column {key.strip()!r} is {name!r} in the files"
-        for key, name in _respelled(prepared, keys)
+        for key, name in _respelled(prepared, policies.keys)
     ]
     for landed in prepared.landed:
         if landed.null_keys:
@@ -54,8 +56,9 @@ def warnings_of(prepared: Prepared, keys: Sequence[str]) -> tuple[str, ...]:
                 "updates lack columns of the table, which become NULL in the updated rows: "
                 f"{first_few(missing)}"
             )
-    if prepared.growth.mapped:
-        names = first_few(column.name for column in prepared.growth.mapped)
+    mapped = _mapped(prepared, policies)
+    if mapped:
+        names = first_few(column.name for column in mapped)
         told.append(
             f"column mapping is turned on for {names}; readers without it cannot read the table then"
         )
@@ -66,6 +69,13 @@ def warnings_of(prepared: Prepared, keys: Sequence[str]) -> tuple[str, ...]:
             f"the values are applied as their file has them: {first_few(narrowed)}"
         )
     return tuple(dict.fromkeys(told))
+
+
+def _mapped(prepared: Prepared, policies: Policies) -> Columns:
+    """Return the columns for which column mapping is turned on; a new table's too where it is for plain readers."""
+    growth = prepared.growth
+    new = growth.added == growth.columns and policies.readers == "plain"
+    return growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
 
 
 def _respelled(prepared: Prepared, keys: Sequence[str]) -> Iterator[tuple[str, str]]:

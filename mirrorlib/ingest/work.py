@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
+from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.events import Event
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -66,6 +67,10 @@ class Work:
     def table(self) -> str:
         """Return the table as its users name it."""
         return self.source.table
+
+    def owns(self, properties: Mapping[str, str]) -> bool:
+        """Say whether a table's properties name a life of this mirror."""
+        return properties.get(LIFE_PROPERTY) in {life.uuid for life in self.lives}
 
     @contextlib.contextmanager
     def step(

@@ -17,6 +17,8 @@ from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.metadata import DefinedColumn, Detection
 from mirrorlib.landing.plain import FileKind, kind_of
 
+Readers = Literal["plain"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life(Value):
@@ -85,6 +87,7 @@ class Policies:
     detection: Detection = "sequential"
     conditional: str | None = None  # an update counts only where this column is greater
     plain: Literal["add", "rescue", "fail", "none"] | None = None  # a plain folder's evolution
+    readers: Readers | None = None  # "plain": the table has to stay readable by all
 
     @property
     def by_time(self) -> bool:

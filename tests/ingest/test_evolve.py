@@ -295,6 +295,13 @@ def test_growth_tells_added_widened_and_rewritten_apart() -> None:
     assert () == growth.changes(before) or 3 == len(growth.changes(before))
 
 
+def test_every_type_rewrites_a_table_for_plain_readers() -> None:
+    """Small integers too, which any Delta widens in place."""
+    growth = growth_of(columns("a smallint, b bigint"), columns("a int, b double"), "plain")
+
+    assert ("", "a int, b double") == (shown(growth.widened), shown(growth.rewritten))
+
+
 def test_columns_of_foreign_types_are_left_out() -> None:
     """Somebody added an array by hand: it stays NULL in new rows."""
     assert (Column("id", pa.int64()),) == to_columns([("id", "bigint"), ("a", "array<int>")])

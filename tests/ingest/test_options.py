@@ -41,6 +41,7 @@ def test_limits_are_of_both_kinds() -> None:
         ({"max_bytes": -1}, "max_bytes is -1; it has to be 1 or more"),
         ({"insert_policy": "replace"}, "insert_policy is 'replace'; it has to be one of append, upsert"),
         ({"evolution": "any"}, "evolution is 'any'; it has to be one of widen, add, strict"),
+        ({"readers": "every"}, "readers is 'every'; it has to be one of None, plain"),
         ({"plain_folders": "yes"}, "plain_folders is 'yes'; it has to be one of wait, append"),
         ({"plain_evolution": "widen"}, "plain_evolution is 'widen'; it has to be one of add, rescue, fail, none"),
         ({"retention": 3}, "retention is 3; it means nothing without cleanup"),

@@ -56,7 +56,7 @@ def warnings(
     files = [file for file in listed.files if file.name[0] != "_"]
     prepared = prepare_files(source, files, before)
     assert prepared.fault is None
-    return warnings_of(prepared, policies.keys)
+    return warnings_of(prepared, policies)
 
 
 def test_a_null_where_the_metadata_allows_none_is_told(orders: TableWriter) -> None:

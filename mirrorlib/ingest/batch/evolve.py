@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.rows.read import Landed
-    from mirrorlib.journal.entries import Policies
+    from mirrorlib.journal.entries import Policies, Readers
     from mirrorlib.landing.columns import FileColumn
 
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
@@ -133,7 +133,12 @@ def grow_columns(
             wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
             wide = replace(mine, type=wider)
             old = find_column(before, mine.name)
-            if divisible and earlier and old is not None and not _in_place(old.type, wider):
+            if (
+                divisible
+                and earlier
+                and old is not None
+                and not _in_place(old.type, wider, source.policies.readers)
+            ):
                 raise BatchEndsError
             rescued = _check_wider(source, landed, file_column, mine, wide) or rescued
             _check_earlier(source, earlier, landed, file_column, mine, wide, divisible=divisible)
@@ -151,8 +156,8 @@ def _is_rescued(source: Source, column: FileColumn, mine: Column) -> bool:
     return policies.plain == "rescue" or (policies.plain == "add" and keeps_type)
 
 
-def growth_of(before: Columns, after: Columns) -> Growth:
-    """Tell added, widened and rewritten columns apart."""
+def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
+    """Tell added, widened and rewritten columns apart; a table for plain readers is rewritten for every type."""
     added: list[Column] = []
     widened: list[Column] = []
     rewritten: list[Column] = []
@@ -161,14 +166,19 @@ def growth_of(before: Columns, after: Columns) -> Growth:
         if old is None:
             added.append(column)
         elif old.type != column.type:
-            (widened if _in_place(old.type, column.type) else rewritten).append(column)
+            (widened if _in_place(old.type, column.type, readers) else rewritten).append(column)
     return Growth(
         columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten)
     )
 
 
-def _in_place(old: pa.DataType, new: pa.DataType) -> bool:
-    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 small integers only."""
+def _in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bool:
+    """Say whether the Delta at hand widens a column without rewriting the table; on Spark 3.5 small integers only.
+
+    Not for plain readers, as delta-rs and what is built on it cannot read a table after that.
+    """
+    if readers == "plain":
+        return False
     small = old in _SMALL_INTEGERS and new in _SMALL_INTEGERS
     return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
 
@@ -208,7 +218,11 @@ def _widened(
     if wider is None or wider == mine.type:
         raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
     old = find_column(before, mine.name)
-    if old is not None and not rewritable and not _in_place(old.type, wider):
+    if (
+        old is not None
+        and not rewritable
+        and not _in_place(old.type, wider, source.policies.readers)
+    ):
         msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
         step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
         raise _error(source, landed, column, msg, types, step, row)

@@ -37,6 +37,7 @@ from mirrorlib.delta.table import (
 )
 from mirrorlib.errors import ForeignWriteError
 from mirrorlib.ingest.batch.foreign_writes import life_is_over
+from mirrorlib.ingest.readers import readers_property
 from mirrorlib.ingest.work import mark_before
 from mirrorlib.keys.value import Keys
 
@@ -179,7 +180,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
                 columns,
                 plan.policies.keys,
                 work.life.uuid,
-                keys_property(keys),
+                {**keys_property(keys), **readers_property(plan.policies.readers)},
             )
         found = find_table(work.spark, work.ref)
     if found is None:

@@ -8,7 +8,7 @@ rows would be lost (design §4, steps 2 and 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mirrorlib.delta.columns import to_columns
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.delta.log import Commit
     from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Done, Entry, Plan
+    from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
 _NAMED = 3  # how many foreign commits an error names
 
@@ -59,6 +59,8 @@ class Standing:
         version: the newest.
         bytes: the table's size, a guess.
         verified: what the next runs need not look at again; None where that is nothing.
+        readers: whom the table is for, as it remembers; None where nobody has said.
+        vectors: it was looked at, and commits may leave deletion vectors in it.
 
     """
 
@@ -67,6 +69,8 @@ class Standing:
     version: int | None
     bytes: int
     verified: Verified | None = None
+    readers: Readers | None = None
+    vectors: bool = False
 
 
 def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> Standing:
@@ -81,7 +85,12 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     """
     last = entry.done if entry is not None and entry.position else None
     if entry is None or last is None:
-        return Standing(columns=(), table_id=None, version=work.log.newest(), bytes=0)
+        version = work.log.newest()
+        found = find_table(work.spark, work.ref) if version is not None else None
+        empty = Standing(columns=(), table_id=None, version=version, bytes=0)
+        if found is None or not work.owns(found.properties):
+            return empty
+        return replace(empty, readers=found.readers, vectors=found.vectors)
     verified = verified if _is_about(verified, entry.plan, last) else None
     known = verified.version if verified else last.version
     newest = work.log.newest(at_least=known)
@@ -98,6 +107,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
             table_id=last.table_id,
             version=newest,
             bytes=last.table_bytes,
+            readers=entry.plan.policies.readers,
         )
     found = find_table(work.spark, work.ref)
     if found is None or (last.table_id is not None and found.id != last.table_id):
@@ -112,6 +122,8 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         version=newest,
         bytes=found.bytes,
         verified=verified,
+        readers=found.readers,
+        vectors=found.vectors,
     )
 
 

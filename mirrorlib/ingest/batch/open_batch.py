@@ -127,7 +127,11 @@ def prepare_files(
             landed = [replace(one, rows=None, markers=None) for one in landed]
     if not small:
         landed = [replace(one, rows=None, markers=None) for one in landed]
-    return Prepared(landed=tuple(landed), growth=growth_of(before, columns), fault=fault)
+    return Prepared(
+        landed=tuple(landed),
+        growth=growth_of(before, columns, source.policies.readers),
+        fault=fault,
+    )
 
 
 def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:

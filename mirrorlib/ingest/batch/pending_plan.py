@@ -57,6 +57,7 @@ def carried_on(work: Work, newest: Entry | None) -> Carried:
         table_id=found.id if found else None,
         version=version,
         bytes=found.bytes if found else 0,
+        readers=plan.policies.readers,
     )
     done = Done(
         outcome="applied",

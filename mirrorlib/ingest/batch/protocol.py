@@ -26,6 +26,7 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
 from mirrorlib.ingest.batch.outcome import DIRECT, cause_of_void, explain_skip, outcome_of
 from mirrorlib.ingest.batch.stage import stage_batch
+from mirrorlib.ingest.readers import readers_property
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.spark_reader import Stage
 from mirrorlib.ingest.work import mark_of, source_of
@@ -224,9 +225,9 @@ def _void(
             refuse_table(work, found)
             resume_feed(work.spark, work.ref, found)
         else:
-            create_table(
-                work.spark, work.ref, to_columns([_PLACEHOLDER_COLUMN]), (), work.life.uuid
-            )
+            columns = to_columns([_PLACEHOLDER_COLUMN])
+            more = readers_property(plan.policies.readers)
+            create_table(work.spark, work.ref, columns, (), work.life.uuid, more)
         mark = mark_of(work, plan, {"outcome": "void", "cause": cause})
         try:
             mark_nothing(work.spark, work.ref, mark)

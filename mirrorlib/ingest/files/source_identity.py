@@ -121,7 +121,9 @@ def goes_on(work: Work, opened: Folder, options: Options) -> bool:
     """Say whether a folder's metadata still means what the run has begun with."""
     if opened.metadata is None:
         return False
-    return policies_of(opened.metadata, opened.dialect, options) == work.source.policies
+    # Whom the table is for, it may know itself.
+    mine = replace(work.source.policies, readers=options.readers)
+    return policies_of(opened.metadata, opened.dialect, options) == mine
 
 
 def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:

@@ -233,6 +233,7 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
         detection=metadata.detection,
         conditional=metadata.conditional_update if options.conditional_updates else None,
         plain=options.plain_evolution if metadata.plain else None,
+        readers=options.readers,
     )
 
 
