@@ -122,7 +122,7 @@ def test_what_delta_refuses_is_an_error_of_ours_on_spark_connect(
     table.age(days=30).run("INSERT INTO {t} VALUES (2)")
     assert [(1, "insert", 1), (2, "delete", 1)] == told(table.read(after=-1, until=2), "id")
     found = find_feed_table(client, table.path)
-    with pytest.raises(FeedExpiredError, match=r"Delta cannot read the window .found .*RETENTION"):
+    with pytest.raises(FeedExpiredError, match="older than the table keeps the files"):
         read_snapshot(client, found, 1)
 
     window = open_window(found.commits, "t", 2, 3)
@@ -130,7 +130,7 @@ def test_what_delta_refuses_is_an_error_of_ours_on_spark_connect(
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
         "ALTER TABLE {t} ALTER COLUMN id TYPE bigint",
     )
-    with pytest.raises(FeedExpiredError, match="INCOMPATIBLE"):
+    with pytest.raises(FeedExpiredError, match="its change feed does not go over that"):
         read_window(client, found, window).collect()
 
 

@@ -115,12 +115,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
-    except Exception as exc:
-        if not is_sparks(exc):
-            raise
-        logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
-        say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
-        return STOPPED
     except CutShortError as exc:
         sys.stderr.write(f"mirrorlib: {exc}\n")
         return SIGNALLED + exc.number
@@ -130,6 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED
+    except Exception as exc:
+        if not is_sparks(exc):
+            raise
+        logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
+        say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
+        return STOPPED
     return OK if well else STOPPED
 
 

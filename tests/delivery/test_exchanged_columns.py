@@ -142,7 +142,8 @@ def test_what_a_name_stands_for_is_told_at_any_depth() -> None:
     assert {"S": "p1", "`S`.elementType.`a`": "p3", "x.y": "p2"} == found
     bare = {"type": "struct", "fields": [{"name": "N", "type": "long", "metadata": {}}]}
     assert {"N": "n"} == physical_names(Metadata(id="T", schema=bare, properties={}))
-    check_physical({}, found, "t", "step")
-    check_physical({"s": "p1", "gone": "p0"}, {**found, "new": "p0"}, "t", "step")
+    check_physical({}, found, "t", "step", {})
+    check_physical({"s": "p1", "gone": "p0"}, {**found, "new": "p0"}, "t", "step", {})
     with pytest.raises(SchemaError, match=f"t: column S: {OTHER}.*found p1, was p0"):
-        check_physical({"s": "p0"}, found, "t", "step")
+        check_physical({"s": "p0"}, found, "t", "step", {"p0": "p2"})
+    check_physical({"s": "p0"}, found, "t", "step", {"p0": "p1"})
