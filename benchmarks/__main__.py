@@ -21,7 +21,7 @@ def main() -> None:
     """Run the workloads that are asked for and print one line each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "workloads", nargs="*", metavar="WORKLOAD", help="A B C D E F (default: all)"
+        "workloads", nargs="*", metavar="WORKLOAD", help="A B C D E F S (default: all)"
     )
     parser.add_argument(
         "--rows", type=int, default=10_000_000, help="rows of the large table (default: 10,000,000)"
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     parser.add_argument("--json", action="store_true", help="print JSON lines")
     arguments = parser.parse_args()
-    names = [name.upper() for name in arguments.workloads] or list("ABCDEF")
+    names = [name.upper() for name in arguments.workloads] or list("ABCDEFS")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="mirrorlib-bench-"))
     spark = local_spark(cores=2, memory="6g")
     try:

@@ -255,6 +255,39 @@ def run_f(bench: Bench) -> Result:
     return Result(name="F", title=title, our_rounds=[ours], sides=[recipe], equal=equal)
 
 
+def run_s(bench: Bench) -> Result:
+    """Take a dump of the large table, of which 1 % of the rows has changed, against the same as changes."""
+    changes = make_changes(bench.rows, int(bench.rows * 0.01), newest=1.0, salt=ord("B"))
+    start = bench.ours
+    write_file(bench.zone / "orders", _FILES + 1, changes)
+    run = bench.copy(start)
+    _apply(bench, run)
+    expected = bench.digest(run / "orders")
+    dumps = bench.folder / "dumps"
+    shutil.rmtree(dumps, ignore_errors=True)
+    write_load(dumps / "orders", 1, 1)
+    _dump(bench, start / "orders", dumps / "orders" / f"{1:020d}.parquet")
+    mirrorlib.apply(bench.spark, dumps, bench.folder / "dumped", snapshots=True)
+    _dump(bench, run / "orders", dumps / "orders" / f"{2:020d}.parquet")
+    theirs, ours, equal = Side(name="the same as changes (B)", target=">= 0.5"), [], True
+    for _ in range(bench.rounds):
+        run = bench.copy(start)
+        theirs.rounds.append(_timed(_apply, bench, run))
+        run = bench.copy(bench.folder / "dumped")
+        ours.append(_timed(mirrorlib.apply, bench.spark, dumps, run, snapshots=True))
+        equal = equal and bench.digest(run / "orders") == expected
+    title = f"a whole dump of {bench.rows:,} rows, 1 % of them changed"
+    return Result(name="S", title=title, our_rounds=ours, sides=[theirs], equal=equal)
+
+
+def _dump(bench: Bench, table: Path, file: Path) -> None:
+    """Write a table as one Parquet file."""
+    folder = bench.folder / "dump"
+    rows = bench.spark.read.format("delta").load(str(table)).coalesce(1)
+    rows.write.mode("overwrite").parquet(str(folder))
+    next(folder.glob("*.parquet")).replace(file)
+
+
 def _changes(
     bench: Bench, name: str, what: str, share: float, newest: float, sides: list[Side]
 ) -> Result:

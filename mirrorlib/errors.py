@@ -8,6 +8,7 @@ MirrorError
 │   └── FileChangedError  a change file is no longer the one that was planned or applied
 ├── MarkerError           a row marker is unknown or NULL, or keys are missing for it
 ├── SchemaError           a change file's schema does not fit the table's
+├── SnapshotError         a snapshot has a key twice, or loses more rows than it may
 ├── JournalError          the state beside the target cannot be read, trusted or written
 ├── ForeignWriteError     somebody else wrote to the Delta table
 ├── OutcomeUnknownError   nobody can tell any more whether a batch was applied
@@ -183,6 +184,12 @@ class SchemaError(MirrorError):
     """A change file's schema does not fit the table's, or a column cannot be carried."""
 
     advice = "Publish a corrected file under the same name, or reset the table."
+
+
+class SnapshotError(MirrorError):
+    """A snapshot has a key in more than one row, or loses more of the table's rows than it may."""
+
+    advice = "Publish it whole under the same name; the next run reads it."
 
 
 class JournalError(MirrorError):

@@ -110,13 +110,16 @@ class Log:
     files: tuple[LogFile, ...]
     upsert_default: bool = False
 
-    def replay(self, *, insert_policy: str, count: int | None = None) -> Replayed:
+    def replay(
+        self, *, insert_policy: str, count: int | None = None, partial: str | None = None
+    ) -> Replayed:
         """Ask the oracle what the first *count* files make."""
         return replay(
             [file.change_file() for file in self.files[:count]],
             keys=self.keys,
             insert_policy=insert_policy,
             upsert_default=self.upsert_default,
+            partial=partial,
         )
 
     def publish(self, table: TableWriter, until: int | None = None) -> None:

@@ -61,10 +61,12 @@ def replay(
     insert_policy: str = "append",
     upsert_default: bool = False,
     conditional: str | None = None,
+    partial: str | None = None,
 ) -> Replayed:
     """Apply every row of every file, in order, to an empty table.
 
     With *conditional*, an update or upsert counts only where its value there is greater than the row's.
+    With *partial*, one keeps the row's values where it sets none: see `set_by`.
     """
     table = Replayed()
     lowered = [key.lower() for key in keys]
@@ -75,10 +77,11 @@ def replay(
         markers = file.markers if file.markers is not None else (default,) * len(file.rows)
         for row, marker in zip(file.rows, markers, strict=True):
             operation = default if marker is None else marker
+            kept = None if operation == INSERT else partial
             if operation == INSERT and insert_policy == "upsert":
                 operation = UPSERT
             lower = {name.lower(): value for name, value in row.items()}
-            _apply_row(table, lower, operation, lowered, conditional)
+            _apply_row(table, lower, operation, lowered, conditional, kept)
     return table
 
 
@@ -88,6 +91,7 @@ def _apply_row(
     operation: int,
     keys: Sequence[str],
     conditional: str | None,
+    partial: str | None,
 ) -> None:
     if operation == INSERT:
         table.rows.append(row)
@@ -97,16 +101,32 @@ def _apply_row(
     if operation == DELETE:
         table.rows = [old for place, old in enumerate(table.rows) if place not in places]
     elif operation in {UPDATE, UPSERT}:
+        names = None if partial is None else set_by(row, partial)
+        if names is not None:
+            row = {name: row.get(name) for name in names | {*keys}}
         for place in places:
             if conditional is None or is_greater(
                 row.get(conditional.lower()), table.rows[place].get(conditional.lower())
             ):
-                table.rows[place] = row
+                table.rows[place] = row if names is None else {**table.rows[place], **row}
         if not places:
             table.rows.append(row)
     else:
         msg = f"the oracle knows no marker {operation}"
         raise ValueError(msg)
+
+
+def set_by(row: Row, partial: str) -> set[str] | None:
+    """Say which columns an update sets: those it has, has values for, or lists with commas; None for all."""
+    if partial in {"absent", "nulls"}:
+        return {name for name, value in row.items() if partial == "absent" or value is not None}
+    column = partial.removeprefix("listed:").lower()
+    listed = row.get(column)
+    return (
+        None
+        if listed is None
+        else {column, *(name.strip().lower() for name in str(listed).split(","))}
+    )
 
 
 def is_greater(new: Any, old: Any) -> bool:

@@ -78,6 +78,12 @@ CUTS = (
     Cut(name="partition-folders", first=2, options={"max_files": 3}, folders=True),
     Cut(name="partition-folders-by-spark", folders=True, large=True),
     Cut(name="upserting-by-spark", first=1, options={"insert_policy": "upsert"}, large=True),
+    Cut(name="absent-kept", first=2, options={"partial_updates": "absent", "max_files": 2}),
+    Cut(
+        name="nulls-kept-upserting-by-spark",
+        options={"partial_updates": "nulls", "insert_policy": "upsert", "quiet": True},
+        large=True,
+    ),
 )
 ZONES = int(os.environ.get("MIRRORLIB_EXAMPLES", len(CUTS)))
 
@@ -177,7 +183,10 @@ def _number_of(value: object) -> int:
 
 def expect(log: Log, cut: Cut) -> Replayed:
     """Replay a log; with partition folders each row has one more column."""
-    expected = log.replay(insert_policy=cut.options.get("insert_policy", "append"))
+    expected = log.replay(
+        insert_policy=cut.options.get("insert_policy", "append"),
+        partial=cut.options.get("partial_updates"),
+    )
     if not cut.folders:
         return expected
     rows = [{**row, FOLDER: folder_of(log, row)} for row in expected.rows]

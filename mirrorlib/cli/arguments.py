@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.ingest.options import SETTLE
+from mirrorlib.ingest.options import MAX_LOSS, SETTLE
+from mirrorlib.landing.metadata import is_partial
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
@@ -59,6 +60,7 @@ def add_zone(command: argparse.ArgumentParser) -> None:
     add_place(command)
     add_target(command)
     _add_meaning(command)
+    _add_snapshots(command)
     _add_limits(command)
     _add_exceptions(command)
     _add_plain(command)
@@ -94,6 +96,9 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "evolution": arguments.evolution,
         "ntz": arguments.ntz,
         "conditional_updates": arguments.conditional_updates,
+        "partial_updates": arguments.partial_updates,
+        "snapshots": arguments.snapshots,
+        "max_loss": arguments.max_loss,
         "max_files": arguments.max_files,
         "max_bytes": arguments.max_bytes,
         "catalog": arguments.catalog,
@@ -174,6 +179,15 @@ def seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(msg)
 
 
+def share(text: str) -> float:
+    """Read a share from 0 to 1."""
+    with contextlib.suppress(ValueError):
+        if 0 <= (number := float(text)) <= 1:
+            return number
+    msg = f"{text!r} is not a share from 0 to 1"
+    raise argparse.ArgumentTypeError(msg)
+
+
 def size(text: str) -> int:
     """Read a size in bytes, with k, m or g behind it or not."""
     shifts = {"k": 10, "m": 20, "g": 30}
@@ -220,6 +234,37 @@ def _add_meaning(command: argparse.ArgumentParser) -> None:
         choices=("plain",),
         help="keep tables readable by every reader of Delta: no deletion vectors, no types widened in place; "
         "changes cost more. A table remembers it (default: as each remembers)",
+    )
+    command.add_argument(
+        "--partial-updates",
+        type=partial,
+        metavar="WHAT",
+        help="what an update sets: the columns that its file has (absent), what is not NULL (nulls), what a column "
+        "lists (listed:COLUMN), every column (never); default: as partialUpdates in _metadata.json says, or every one",
+    )
+
+
+def partial(text: str) -> str:
+    """Read what an update sets."""
+    if text == "never" or is_partial(text):
+        return text
+    msg = f"{text!r} is none of absent, nulls, listed:COLUMN, never"
+    raise argparse.ArgumentTypeError(msg)
+
+
+def _add_snapshots(command: argparse.ArgumentParser) -> None:
+    """Add whether files are whole tables."""
+    command.add_argument(
+        "--snapshots",
+        action="store_true",
+        help="each numbered file is the table as it is from then on: commit what differs, and nothing else",
+    )
+    command.add_argument(
+        "--max-loss",
+        type=share,
+        default=MAX_LOSS,
+        metavar="SHARE",
+        help="refuse a snapshot that deletes more than this share of the table's rows (default: 0.5)",
     )
 
 
@@ -294,7 +339,9 @@ def _add_plain(command: argparse.ArgumentParser) -> None:
 def _add_replaced(command: argparse.ArgumentParser) -> None:
     """Add what becomes of rows that do not change, and of all rows of a table that begins anew."""
     command.add_argument(
-        "--allow-empty", action="store_true", help="let a reset table be replaced by no rows"
+        "--allow-empty",
+        action="store_true",
+        help="let a reset table be replaced by no rows, and an empty snapshot empty its table",
     )
     command.add_argument(
         "--quiet-updates",

@@ -13,7 +13,7 @@ import math
 from datetime import date
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, is_greater
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, assigned, is_greater
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.identifiers import quote
 
@@ -97,15 +97,19 @@ def _merge_sql(
     if DROP in ops:
         clauses.append(f"WHEN MATCHED AND s.{OP} = {DROP} THEN DELETE")
     if ops & {PUT, CHANGE}:
-        sets = ", ".join(f"t.{name} = s.{name}" for name in names)
-        unlike = " OR ".join(f"NOT (t.{name} <=> s.{name})" for name in names)
+        values = [
+            assigned(at, name) if staged.partial else f"s.{name}" for at, name in enumerate(names)
+        ]
+        pairs = list(zip(names, values, strict=True))
+        sets = ", ".join(f"t.{name} = {value}" for name, value in pairs)
+        unlike = " OR ".join(f"NOT (t.{name} <=> {value})" for name, value in pairs)
         greater = f" AND {is_greater(staged.conditional)}" if staged.conditional else ""
         changed = f" AND ({unlike})" if quiet else ""
         clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {sets}")
     if ops & {PUT, ADD}:
-        values = ", ".join(f"s.{name}" for name in names)
+        given = ", ".join(f"s.{name}" for name in names)
         clauses.append(
-            f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({values})"  # noqa: S608  # every name in it is quoted
+            f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({given})"  # noqa: S608  # every name in it is quoted
         )
     return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
 

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import DataFrame
 
 OP = "_mirror_op"
+SET = "_mirror_set"  # by place, which columns an update sets
 # delete · update or insert · update only · insert without a look
 DROP, PUT, CHANGE, ADD = 1, 2, 3, 4
 
@@ -32,6 +35,8 @@ class Staged:
         bytes: how many bytes were staged, 0 when the change files themselves are read.
         private: the frame reads staged files, not the landing zone.
         conditional: the column whose value has to be greater for an update to count; None where all count.
+        partial: updates set those columns alone of which `SET` says so.
+        counts: rows by marker name, where they are not those of the files.
 
     """
 
@@ -43,10 +48,17 @@ class Staged:
     bytes: int
     private: bool
     conditional: str | None = None
+    partial: bool = False
     key_range: tuple[object, object] | None = None
+    counts: Mapping[str, int] | None = None
 
 
 def is_greater(column: str) -> str:
     """Return the condition under which a change `s` applies to a row `t`, as SQL."""
     name = quote(column)
     return f"(s.{name} > t.{name} OR s.{name} IS NOT NULL AND t.{name} IS NULL)"
+
+
+def assigned(place: int, name: str) -> str:
+    """Return what an update that sets some columns gives one of them, by its place and quoted name, as SQL."""
+    return f"CASE WHEN s.{SET}[{place}] THEN s.{name} ELSE t.{name} END"

@@ -77,6 +77,12 @@ def find_key_column(columns: Iterable[Column], key: str) -> Column | None:
     return None if found is None else find_column(columns, found)
 
 
+def spelled_keys(columns: Columns, keys: Iterable[str]) -> tuple[str, ...]:
+    """Name the key columns that a table has as it spells them."""
+    found = (find_key_column(columns, key) for key in keys)
+    return tuple(column.name for column in found if column is not None)
+
+
 def sql_type(kind: pa.DataType) -> str:
     """Return the Spark SQL name of a mirror type."""
     return (

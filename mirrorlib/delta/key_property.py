@@ -101,8 +101,8 @@ def identifying_columns(properties: Mapping[str, str], columns: Iterable[str]) -
 def mirror_keys(plan: Plan, columns: Columns, *, fresh: bool, foreign: bool) -> Keys:
     """Say what a mirror's keys are once a batch is applied.
 
-    Marker 0 under the policy "append" inserts a key again, and so does whoever else writes: such a table has a
-    partition key alone. A claim that was given up in a life does not come back in it.
+    Marker 0 under the policy "append" inserts a key again, unless files are snapshots, and so does whoever else
+    writes: such a table has a partition key alone. A claim that was given up in a life does not come back in it.
 
     Args:
         plan: the batch.
@@ -115,7 +115,8 @@ def mirror_keys(plan: Plan, columns: Columns, *, fresh: bool, foreign: bool) -> 
     names = tuple(column.name for column in found if column is not None)
     if not names or len(names) < len(found):
         return Keys()
-    if not fresh or foreign or plan.policies.insert_policy != "upsert":
+    one_row = plan.policies.insert_policy == "upsert" or plan.policies.snapshots
+    if not fresh or foreign or not one_row:
         return Keys(partition=names)
     return Keys(partition=names, primary=names, unique=True)
 

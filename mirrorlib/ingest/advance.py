@@ -337,7 +337,8 @@ def check_emptiness(work: Work, prepared: Prepared, options: Options, *, replace
         MirrorError: it would empty its table, and nobody has said that it may.
 
     """
-    if replaces and prepared.rows == 0 and not options.allow_empty:
+    rows = prepared.newest.rows if options.snapshots else prepared.rows
+    if replaces and rows == 0 and not options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"
         step = "Publish its rows, or accept an empty table with --allow-empty."
         raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)

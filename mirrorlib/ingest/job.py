@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.table import find_location, open_log, refer
-from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
+from mirrorlib.errors import JournalError, LandingZoneError, MetadataError, TableNameError
 from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.files.source_identity import check_snapshots
 from mirrorlib.ingest.files.table_folder import policies_of
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal
@@ -85,12 +86,18 @@ def open_work(
     if opened.metadata is None:  # callers ask `waits_for` first
         msg = "the table has no metadata"
         raise JournalError(msg, table=str(folder.name))
+    if job.options.snapshots:
+        check_snapshots(opened.metadata, str(folder.name))
     source = Source(
         zone=job.zone,
         table=str(folder.name),
         folder=folder.path,
         policies=policies_of(opened.metadata, opened.dialect, job.options),
     )
+    if source.policies.partial and source.policies.conditional:
+        msg = "updates cannot be partial and conditional at once: which values a row would keep is not defined"
+        step = "Apply the table without --conditional-updates, or with --partial-updates never."
+        raise MetadataError(msg, table=str(folder.name), next_step=step)
     return Work(
         spark=spark,
         ref=ref,
@@ -102,6 +109,7 @@ def open_work(
         observe=job.observe,
         allow_foreign_writes=job.options.allow_foreign_writes,
         allow_empty=job.options.allow_empty,
+        max_loss=job.options.max_loss,
     )
 
 

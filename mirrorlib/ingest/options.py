@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.ingest.files.plan import Limits
 from mirrorlib.journal.entries import Readers
+from mirrorlib.landing.metadata import is_partial
 
 InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]
@@ -25,6 +26,7 @@ _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 60480
 _INTERVAL = re.compile(rf"(?P<number>[0-9]+(\.[0-9]+)?)( *(?P<unit>{'|'.join(_SECONDS)})s?)?")
 RETENTION = 7  # days
 SETTLE = 10.0  # seconds
+MAX_LOSS = 0.5  # of a table's rows
 
 
 def read_interval(told: float | str) -> float:
@@ -60,7 +62,7 @@ class Options:
         parallelism: tables at once; None for as many as there are cores, at most eight.
         retry: try files again that have not changed since they damaged a plan.
         allow_foreign_writes: go on after somebody else wrote to a table.
-        allow_empty: let a new life replace a table by no rows.
+        allow_empty: let a new life replace a table by no rows, and an empty snapshot empty it.
         quiet: leave rows alone that an update would not change.
         conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
             upsert counts only if its value there is greater than the row's.
@@ -88,6 +90,11 @@ class Options:
             "1 day".
         readers: "plain" keeps tables readable by every reader of Delta, and each remembers it; None
             leaves each as it remembers.
+        partial_updates: what an update or upsert sets: the columns that its file has ("absent"), what is not
+            NULL ("nulls"), what a column of the files lists ("listed:COLUMN"), or every column ("never");
+            None goes by the table's metadata, which means every column where it states nothing.
+        snapshots: each numbered file is the table as it is from then on, not changes to it.
+        max_loss: the share of a table's rows that a snapshot may delete; one that deletes more is refused.
 
     """
 
@@ -117,6 +124,9 @@ class Options:
     listing: Listing = "auto"
     backfill_interval: float | str = BACKFILL_INTERVAL
     readers: Readers | None = None
+    partial_updates: str | None = None
+    snapshots: bool = False
+    max_loss: float = MAX_LOSS
 
     @property
     def interval(self) -> float:
@@ -155,6 +165,13 @@ class Options:
             msg = f"retention is {self.retention}; it means nothing without cleanup"
             raise ValueError(msg)
         object.__setattr__(self, "backfill_interval", read_interval(self.backfill_interval))
+        partial = self.partial_updates
+        if partial is not None and partial != "never" and not is_partial(partial):
+            msg = f"partial_updates is {partial!r}; it has to be absent, nulls, listed:COLUMN or never"
+            raise ValueError(msg)
+        if not 0 <= self.max_loss <= 1:
+            msg = f"max_loss is {self.max_loss}; it has to be a share from 0 to 1"
+            raise ValueError(msg)
         for name, word, words in (
             ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
             ("evolution", self.evolution, get_args(Evolution)),

@@ -11,15 +11,17 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.columns import spelled_keys
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import check_vacant, find_table
 from mirrorlib.delta.trouble import told_error
-from mirrorlib.errors import StoreError
+from mirrorlib.errors import SnapshotError, StoreError
 from mirrorlib.ingest.advance import check_emptiness, prepare_typed, untyped_part
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
 from mirrorlib.ingest.batch.pending_plan import carried_on
+from mirrorlib.ingest.batch.snapshot import tell_snapshot
 from mirrorlib.ingest.files.changed_source import check_doubt
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import newest_entry
@@ -51,6 +53,7 @@ from mirrorlib.ingest.lifecycle import (
     warn_of_absence,
 )
 from mirrorlib.ingest.options import (
+    MAX_LOSS,
     SETTLE,
     Cleanup,
     Evolution,
@@ -117,6 +120,9 @@ def plan_zone(
     cleanup: Cleanup | None = None,
     retention: int | None = None,
     readers: Readers | None = None,
+    partial_updates: str | None = None,
+    snapshots: bool = False,
+    max_loss: float = MAX_LOSS,
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
@@ -151,6 +157,9 @@ def plan_zone(
         cleanup=cleanup,
         retention=retention,
         readers=readers,
+        partial_updates=partial_updates,
+        snapshots=snapshots,
+        max_loss=max_loss,
     )
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     if (told := job.state.read(STATE_FILE)) is not None:
@@ -226,6 +235,7 @@ def _look_ahead(
     work = planned_for(work, standing, options.readers)
     if carried.prepared is not None:
         _check_place(work, standing)
+        planned = _with_differences(work, planned, standing, carried.prepared, position_of(newest))
         planned = _with_prepared(work, planned, standing, carried.prepared)
         standing = replace(standing, columns=carried.prepared.growth.columns)
     changed = changed_since(work, opened, entry)
@@ -268,10 +278,30 @@ def _go_on(
         if not planned.batches:
             check_emptiness(work, prepared, options, replaces=coming.replaces)
             _check_place(work, standing)
+            planned = _with_differences(work, planned, standing, prepared, position)
+            if planned.state == "failed":
+                return planned
         planned = _with_prepared(work, planned, standing, prepared)
         standing = replace(standing, columns=prepared.growth.columns)
         taken = coming.files[: len(prepared.landed)]
         position = position_after(coming.position, taken, by_time=work.source.policies.by_time)
+
+
+def _with_differences(
+    work: Work,
+    planned: PlannedTable,
+    standing: Standing,
+    prepared: Prepared,
+    position: Mapping[str, int],
+) -> PlannedTable:
+    """Say what the first batch of snapshots changes in a table that is not filled from nothing."""
+    if not (work.source.policies.snapshots and position and standing.columns):
+        return planned
+    keys = spelled_keys(prepared.growth.columns, work.source.policies.keys)
+    try:
+        return replace(planned, differences=tell_snapshot(work, prepared, standing.columns, keys))
+    except SnapshotError as refused:
+        return replace(planned, state="failed", reason=str(refused), file=refused.file)
 
 
 def _check_place(work: Work, standing: Standing) -> None:

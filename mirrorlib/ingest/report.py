@@ -150,7 +150,7 @@ class ApplyReport(StateReport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTable:
-    """What `apply` would do to one table now: the next batches, rows by marker and schema changes."""
+    """What `apply` would do to one table now: the next batches, schema changes, and what the first snapshot changes."""
 
     table: str
     state: State
@@ -163,6 +163,7 @@ class PlannedTable:
     last_file: str | None = None
     schema_changes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    differences: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -194,10 +195,11 @@ class PlanReport(StateReport):
         ]
 
     def notes(self) -> list[str]:
-        """Return schema changes, then what stops tables, then warnings."""
+        """Return schema changes and what snapshots change, then what stops tables, then warnings."""
         changes = [
             f"{table.table}: {change}" for table in self.tables for change in table.schema_changes
         ]
+        changes += [f"{t.table}: {t.differences}" for t in self.tables if t.differences]
         return changes + notes_of(self.tables, self.warnings)
 
 

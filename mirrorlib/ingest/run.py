@@ -39,6 +39,7 @@ from mirrorlib.ingest.lifecycle import (
 )
 from mirrorlib.ingest.options import (
     BACKFILL_INTERVAL,
+    MAX_LOSS,
     SETTLE,
     Cleanup,
     Evolution,
@@ -104,6 +105,9 @@ def apply_zone(
     listing: Listing = "auto",
     backfill_interval: float | str = BACKFILL_INTERVAL,
     readers: Readers | None = None,
+    partial_updates: str | None = None,
+    snapshots: bool = False,
+    max_loss: float = MAX_LOSS,
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ApplyReport:
@@ -125,7 +129,7 @@ def apply_zone(
         state: where the journal lives; by default `target/_mirrorlib`.
         retry: try files again that have not changed since they damaged a plan.
         allow_foreign_writes: go on although somebody else wrote to a table.
-        allow_empty: let a reset table be replaced by no rows.
+        allow_empty: let a reset table be replaced by no rows, and an empty snapshot empty its table.
         quiet: leave rows alone that an update would not change; the change feed shrinks.
         conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
             upsert counts only if its value there is greater than the row's; NULL is less than all.
@@ -156,6 +160,13 @@ def apply_zone(
         backfill_interval: after how long a folder is listed in full all the same: seconds, or words such as "1 day".
         readers: "plain" keeps the tables readable by every reader of Delta: no deletion vectors, no types widened
             in place, at the price that docs/readers.md tells. A table remembers it, and later runs keep to it.
+        partial_updates: what an update or upsert sets: the columns that its file has ("absent"), what is not
+            NULL ("nulls"), what a column of the files lists ("listed:COLUMN"), or every column ("never");
+            None goes by `partialUpdates` in the table's metadata, and without it sets every column.
+        snapshots: each numbered file is the table as it is from then on (a nightly dump); what differs from
+            the table is committed, and nothing else.
+        max_loss: the share of a table's rows that a snapshot may delete; one that deletes more is refused
+            until it is approved by a run with a greater share and *retry*.
         observe: told before and after each step, from several threads.
         stop: asked between batches; True ends the run after the commits in flight.
 
@@ -195,6 +206,9 @@ def apply_zone(
         listing=listing,
         backfill_interval=backfill_interval,
         readers=readers,
+        partial_updates=partial_updates,
+        snapshots=snapshots,
+        max_loss=max_loss,
     )
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop

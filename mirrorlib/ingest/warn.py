@@ -51,7 +51,7 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
             what = "are rescued" if kept else "are left out"
             told.append(f"columns that the table lacks {what}: {first_few(extra)}")
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
-        if missing and landed.counts[UPDATE] + landed.counts[UPSERT]:
+        if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
             told.append(
                 "updates lack columns of the table, which become NULL in the updated rows: "
                 f"{first_few(missing)}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.events import Event
+from mirrorlib.ingest.options import MAX_LOSS
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Work:
         state: the state folder.
         observe: told before and after each step.
         allow_foreign_writes: go on after somebody else's commits.
-        allow_empty: a new life may replace a table by no rows.
+        allow_empty: a new life may replace a table by no rows, and an empty snapshot empty it.
+        max_loss: the share of its rows that a snapshot may take from a table.
 
     """
 
@@ -57,6 +59,7 @@ class Work:
     observe: Observer
     allow_foreign_writes: bool = False
     allow_empty: bool = False
+    max_loss: float = MAX_LOSS
 
     @property
     def life(self) -> Life:

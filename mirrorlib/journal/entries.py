@@ -88,6 +88,8 @@ class Policies:
     conditional: str | None = None  # an update counts only where this column is greater
     plain: Literal["add", "rescue", "fail", "none"] | None = None  # a plain folder's evolution
     readers: Readers | None = None  # "plain": the table has to stay readable by all
+    partial: str | None = None  # what updates set, where it is not every column
+    snapshots: bool = False  # each file is the table as it is from then on
 
     @property
     def by_time(self) -> bool:

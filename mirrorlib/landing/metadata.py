@@ -26,6 +26,19 @@ DETECTION_NAMES: Mapping[Detection, str] = {
 }
 
 
+LISTED = "listed:"  # before the column that lists what is set
+
+
+def list_column(partial: str | None) -> str | None:
+    """Name the column that lists what an update sets; None where none does."""
+    return partial[len(LISTED) :] if partial is not None and partial.startswith(LISTED) else None
+
+
+def is_partial(text: str) -> bool:
+    """Say whether a text is one of the ways in which updates may be partial: absent, nulls, listed:COLUMN."""
+    return text in {"absent", "nulls"} or bool((list_column(text) or "").strip())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinedColumn:
     """A column as `SchemaDefinition` states it; needed for delimited text only."""
@@ -50,6 +63,7 @@ class TableMetadata:
         schema_definition: The columns of delimited text, in order.
         partitioned: Whether files lie in Hive-style partition folders.
         conditional_update: The column whose greater value wins, when stated.
+        partial_updates: What updates set, where it is not every column: "absent", "nulls", "listed:COLUMN".
         plain: There is none: the folder is read without, see `plain`.
         repairs: What had to be repaired to read it, a phrase each.
         assumed: What it does not state and is taken to mean, a clause each.
@@ -66,6 +80,7 @@ class TableMetadata:
     schema_definition: tuple[DefinedColumn, ...] = ()
     partitioned: bool = False
     conditional_update: str | None = None
+    partial_updates: str | None = None
     plain: bool = False
     repairs: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from mirrorlib.landing.metadata import (
     Detection,
     FileFormat,
     TableMetadata,
+    is_partial,
 )
 
 _DETECTIONS: Mapping[str, Detection] = {
@@ -43,6 +44,7 @@ _PROPERTIES = frozenset(
         "schemadefinition",
         "conditionalupdatecolumn",
         "ispartitionenabled",
+        "partialupdates",
     }
 )
 _OF_TEXT = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
@@ -101,6 +103,7 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
             reading, "isPartitionEnabled", text=True
         ),  # seen so, and documented nowhere
         conditional_update=_text(reading, "ConditionalUpdateColumn"),
+        partial_updates=_partial(reading),
         repairs=tuple(repairs),
         assumed=assumed,
         unknown=_unknown(members, _PROPERTIES) + unknown_properties,
@@ -177,6 +180,17 @@ def _choice(reading: _Reading, name: str, choices: Mapping[str, _T]) -> _T | Non
         msg = f"the value of {name!r} is not known"
         raise _refusal(reading.table, msg, found=value)
     return choices[value.casefold()]
+
+
+def _partial(reading: _Reading) -> str | None:
+    """Read what updates set; it is mirrorlib's own property, and no other reader's."""
+    value = _text(reading, "partialUpdates")
+    if value is None or value == "never":
+        return None
+    if not is_partial(value):
+        msg = "the value of 'partialUpdates' is none of absent, nulls, listed:COLUMN, never"
+        raise _refusal(reading.table, msg, found=value)
+    return value
 
 
 def _text(reading: _Reading, name: str) -> str | None:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.errors import ChangeFileError, MarkerError, MirrorError, SchemaError, StoreError
+from mirrorlib.errors import (
+    ChangeFileError,
+    MarkerError,
+    MirrorError,
+    SchemaError,
+    SnapshotError,
+    StoreError,
+)
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
@@ -33,7 +40,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.rows.read import Landed
     from mirrorlib.store import StoredFile
 
-FAULTS = (ChangeFileError, MarkerError, SchemaError)
+FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +67,11 @@ class Prepared:
     def rows(self) -> int:
         """Return the change rows of all files."""
         return sum(landed.schema.rows for landed in self.landed)
+
+    @property
+    def newest(self) -> Prepared:
+        """Return the last file alone: of snapshots it is what the table will be."""
+        return replace(self, landed=self.landed[-1:])
 
     @property
     def counts(self) -> dict[int, int]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import append_rows, mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import merge_changes
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.staged import ADD, CHANGE, DROP
-from mirrorlib.delta.columns import find_key_column, to_columns
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import create_table, find_table
 from mirrorlib.errors import FileChangedError, MirrorError
@@ -25,6 +25,7 @@ from mirrorlib.ingest.batch.failure import find_damage, spark_failed
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
 from mirrorlib.ingest.batch.outcome import DIRECT, cause_of_void, explain_skip, outcome_of
+from mirrorlib.ingest.batch.snapshot import stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.readers import readers_property
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
@@ -154,21 +155,20 @@ def _commit(
     ready = ready_table(work, plan, prepared, clock)
     columns = ready.columns
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
-    keys = tuple(
-        found.name
-        for key in plan.policies.keys
-        if (found := find_key_column(columns, key)) is not None
-    )
+    keys = spelled_keys(columns, plan.policies.keys)
     stage = Stage(spark=work.spark, state=work.state, folder=staging_folder(work, plan))
     source = source_of(work, plan)
     try:
         with work.step("stage", clock, plan, len(plan.files), plan.rows):
-            staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
+            if plan.policies.snapshots:
+                staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
+            else:
+                staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
         kind = "overwrite" if replaces else _kind(staged.ops)
         facts = {
             "outcome": "applied",
             "kind": kind,
-            "rows": _named(prepared),
+            "rows": _named(prepared) if staged.counts is None else dict(staged.counts),
             "bytes": staged.bytes,
         }
         if not staged.private:
@@ -182,14 +182,14 @@ def _commit(
             elif kind == "empty":
                 mark_nothing(work.spark, work.ref, mark)
             elif kind == "append":
-                append_rows(work.ref, staged.frame, mark)
+                append_rows(work.ref, staged.frame.drop(OP), mark)
             else:
                 merge_changes(
                     work.spark,
                     work.ref,
                     staged,
                     columns,
-                    keys,
+                    keys or [column.name for column in columns],
                     mark,
                     quiet=plan.policies.quiet,
                     table_bytes=table_bytes,

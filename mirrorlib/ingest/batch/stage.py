@@ -13,15 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, Staged
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.ingest.batch.conditional import fold_conditionally
 from mirrorlib.ingest.batch.fold import fold_frame, fold_rows
 from mirrorlib.ingest.batch.open_batch import rows_of
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
+from mirrorlib.ingest.rows.partial import check_lists, fold_partially
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, read_staged, staged_ddl
+from mirrorlib.ingest.rows.spark_reader import (
+    ROWS_PER_FILE,
+    Stage,
+    frame_of,
+    read_staged,
+    staged_ddl,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.files.source import Source
-    from mirrorlib.store import Store, StoredFile
+    from mirrorlib.store import Store
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some
@@ -55,7 +62,8 @@ def stage_batch(
     """
     plain = not keys or prepared.rows == _inserts(source, prepared)
     conditional = _spelled(prepared.growth.columns, source.policies.conditional)
-    if prepared.small and (plain or conditional is None):
+    partial = None if plain else source.policies.partial
+    if prepared.small and (plain or conditional is None) and partial is None:
         return _stage_small(stage, source, prepared, keys, replaces=replaces)
     for landed in prepared.landed:
         check_identity(source, landed.file)
@@ -82,19 +90,24 @@ def _stage_large(
     replaces: bool,
 ) -> Staged:
     rows = frame_of(stage, source, prepared, ordered=True)
-    folded = (
-        fold_frame(rows, keys)
-        if conditional is None
-        else fold_conditionally(rows, keys, conditional)
-    )
+    columns, partial = prepared.growth.columns, source.policies.partial is not None
+    if partial:
+        names = [landed.file.name for landed in prepared.landed]
+        check_lists(source, names, columns, rows, ROWS_PER_FILE)
+        folded = fold_partially(rows, keys, columns)
+    elif conditional is None:
+        folded = fold_frame(rows, keys)
+    else:
+        folded = fold_conditionally(rows, keys, conditional)
     path = f"{stage.folder}/folded"
     if replaces:
         folded = _without_matches(folded)
     folded.write.parquet(stage.state.uri(path))
     for landed in prepared.landed:
         check_identity(source, landed.file)
-    size = sum(file.size for file in _files(stage.state, path))
-    frame = read_staged(stage, prepared.growth.columns, [stage.state.uri(path)], op=not replaces)
+    size = staged_bytes(stage.state, path)
+    sets = partial and not replaces
+    frame = read_staged(stage, columns, [stage.state.uri(path)], op=not replaces, sets=sets)
     return Staged(
         frame=frame,
         plain=replaces,
@@ -104,6 +117,7 @@ def _stage_large(
         bytes=size,
         private=True,
         conditional=conditional,
+        partial=partial,
     )
 
 
@@ -185,9 +199,10 @@ def _possible_ops(prepared: Prepared) -> frozenset[int]:
 def _without_matches(folded: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
-    return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP)
+    return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
 
 
-def _files(state: Store, folder: str) -> tuple[StoredFile, ...]:
+def staged_bytes(state: Store, folder: str) -> int:
+    """Return the size of the files that Spark has written to a folder."""
     listed = state.list_folder(folder)
-    return listed.files if listed else ()
+    return sum(file.size for file in listed.files) if listed else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import FileChangedError, JournalError
+from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.proof import holds_same, prove_passed
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Entry, PlannedFile
     from mirrorlib.landing.listing import TableFolder
+    from mirrorlib.landing.metadata import TableMetadata
     from mirrorlib.store import StoredFile
 
 UNPROVEN = (
@@ -137,6 +138,13 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
             "Without --keep the table starts over by it. Or remove it."
         )
         raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
+    if entry.plan.policies.snapshots != work.source.policies.snapshots:
+        was, now, how = "changes", "snapshots", "without"
+        if entry.plan.policies.snapshots:
+            was, now, how = "snapshots", "changes", "with"
+        msg = f"the table was filled from {was}, and its files are now to be read as {now}"
+        step = f"Apply it {how} --snapshots, or start the table over: mirrorlib reset TARGET {work.table}"
+        raise JournalError(msg, table=work.table, next_step=step)
     lanes = entry.position.keys() - {WHOLE_FOLDER}
     if lanes and opened.metadata is not None and not opened.metadata.partitioned:
         msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
@@ -150,6 +158,23 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
         raise JournalError(
             msg, table=work.table, file="_metadata.json", found=found, next_step=step
         )
+
+
+def check_snapshots(metadata: TableMetadata, table: str) -> None:
+    """See that a table's files have one order, in which the newest is the whole table.
+
+    Raises:
+        MetadataError: they have none, or several.
+
+    """
+    if metadata.plain or metadata.detection != "sequential":
+        msg = "snapshots need numbers: one that comes to light late would take the table back"
+        step = "Publish numbered files, or apply the table without --snapshots."
+        raise MetadataError(msg, table=table, next_step=step)
+    if metadata.partitioned:
+        msg = "snapshots lie in one folder: of partition folders nobody can say which files make a whole"
+        step = "Publish each snapshot as one file without isPartitionEnabled, or apply the table without --snapshots."
+        raise MetadataError(msg, table=table, next_step=step)
 
 
 def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str, ...]:

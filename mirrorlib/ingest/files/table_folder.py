@@ -224,17 +224,27 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
     """Join what the publisher states with what the caller asks for."""
     return Policies(
         keys=metadata.stated_keys,
-        upsert_default=metadata.upsert_default,
+        upsert_default=metadata.upsert_default and not options.snapshots,
         insert_policy=options.insert_policy,
         evolution=_evolution(metadata, options),
         ntz=options.ntz,
         quiet=options.quiet,
         dialect=dialect,
         detection=metadata.detection,
-        conditional=metadata.conditional_update if options.conditional_updates else None,
+        conditional=metadata.conditional_update
+        if options.conditional_updates and not options.snapshots
+        else None,
         plain=options.plain_evolution if metadata.plain else None,
         readers=options.readers,
+        partial=_partial(metadata, options),
+        snapshots=options.snapshots,
     )
+
+
+def _partial(metadata: TableMetadata, options: Options) -> str | None:
+    """Say what updates set; where files are whole tables there are none."""
+    told = options.partial_updates or metadata.partial_updates
+    return None if told == "never" or options.snapshots else told
 
 
 def _evolution(metadata: TableMetadata, options: Options) -> Evolution:

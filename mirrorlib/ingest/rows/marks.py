@@ -89,6 +89,12 @@ def check_columns(
 
     """
     keys = source.policies.keys
+    if source.policies.snapshots and counts[UPDATE] + counts[DELETE]:
+        changes = pc.is_in(markers, value_set=pa.array([UPDATE, DELETE], pa.int8()))
+        row = pc.index(changes, value=True).as_py()
+        msg, found = "a snapshot holds rows, and no updates or deletes", str(markers[row].as_py())
+        step = "Publish the whole table without row markers, or apply without --snapshots."
+        raise _marker_error(source, file, schema, msg, found, first + row, step)
     if not keys and sum(counts.values()) > counts[INSERT]:
         row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
         msg, found = "updates, upserts and deletes need keys", str(markers[row].as_py())

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.staged import OP
+from mirrorlib.commit.staged import OP, SET
 from mirrorlib.delta.columns import find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.fold import MARKER, ORDER
 from mirrorlib.ingest.batch.open_batch import fitted_rows
 from mirrorlib.ingest.rows.marks import INSERT, UPSERT
+from mirrorlib.ingest.rows.partial import SET_DDL, with_sets
 from mirrorlib.ingest.rows.read import can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import needs_rescue
 from mirrorlib.landing.types import is_binary_float, mirror_type
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
-_ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
+ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +62,36 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
 
     Files of one shape share one scan.
     """
+    from pyspark.sql import functions as f
+
     columns = prepared.growth.columns
+    sets = ordered and source.policies.partial is not None
     frames = []
     for group in _same_shape(source, prepared.landed, ordered=ordered):
         native = []
         for landed in group:
-            as_it_is = can_spark_read(source, landed) and not _has_shortest_digits(landed, columns)
-            if as_it_is and not needs_rescue(source, landed, columns):
+            if reads_as_it_is(source, landed, columns):
                 native.append(landed)
             else:
-                frames.append(_rewritten(stage, source, prepared, landed, ordered=ordered))
+                frame = _rewritten(stage, source, prepared, landed, ordered=ordered)
+                frames.append(with_sets(source, landed.schema, columns, frame) if sets else frame)
         if native:
-            frames.append(_native(stage.spark, source, prepared, native, ordered=ordered))
+            frame = _native(stage.spark, source, prepared, native, ordered=ordered)
+            frames.append(with_sets(source, native[0].schema, columns, frame) if sets else frame)
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
     names = [quote(column.name) for column in columns]
-    return whole.select(*names, MARKER, ORDER) if ordered else whole.select(*names)
+    if not ordered:
+        return whole.select(*names)
+    marker = _as_upsert(source, f.col(MARKER)).alias(MARKER)
+    return whole.select(*names, marker, ORDER, *([SET] if sets else []))
+
+
+def reads_as_it_is(source: Source, landed: Landed, columns: Columns) -> bool:
+    """Say whether Spark reads a file where it lies, so that nothing has to be written for it."""
+    as_it_is = can_spark_read(source, landed) and not _has_shortest_digits(landed, columns)
+    return as_it_is and not needs_rescue(source, landed, columns)
 
 
 def _has_shortest_digits(landed: Landed, columns: Columns) -> bool:
@@ -124,13 +138,13 @@ def _native(
     ordinal = {landed.file.path: place for place, landed in enumerate(prepared.landed)}
     paths = [landed.file.path for landed in group]
     if len(paths) == 1:
-        first = ordinal[paths[0]] * _ROWS_PER_FILE
+        first = ordinal[paths[0]] * ROWS_PER_FILE
         return rows.select(*values, marker, (row + f.lit(first)).alias(ORDER))
     names = spark.createDataFrame(
         [(path.rpartition("/")[2], ordinal[path]) for path in paths],
         "_mirror_file string, _mirror_ordinal long",
     )
-    place = f.col("_mirror_ordinal") * _ROWS_PER_FILE + f.col("_mirror_row")
+    place = f.col("_mirror_ordinal") * ROWS_PER_FILE + f.col("_mirror_row")
     placed = rows.select(
         *values,
         marker,
@@ -185,7 +199,7 @@ def _marker(source: Source, schema: FileSchema) -> SparkColumn:
         if _spark_reads(schema.marker_type) == "string":
             value = f.regexp_extract(value, "[0-9]", 0)  # what is around the digit is white space
         marker = f.coalesce(value.cast("double").cast("int"), f.lit(default))
-    return _as_upsert(source, marker)
+    return marker
 
 
 def _as_upsert(source: Source, marker: SparkColumn) -> SparkColumn:
@@ -205,7 +219,7 @@ def _rewritten(
     schema = pa.schema(
         [(c.name, c.type) for c in columns] + [(MARKER, pa.int8()), (ORDER, pa.int64())]
     )
-    first = prepared.landed.index(landed) * _ROWS_PER_FILE
+    first = prepared.landed.index(landed) * ROWS_PER_FILE
     with (
         stage.state.open_new(path) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
@@ -227,13 +241,16 @@ def _rewritten(
     frame = file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
     from pyspark.sql import functions as f
 
-    marker = _as_upsert(source, f.col(MARKER).cast("int"))
+    marker = f.col(MARKER).cast("int")
     return frame.withColumn(MARKER, marker) if ordered else frame.drop(MARKER, ORDER)
 
 
-def read_staged(stage: Stage, columns: Columns, paths: Sequence[str], *, op: bool) -> DataFrame:
-    """Read staged files with their schema given, which saves Spark a job."""
-    return file_reader(stage.spark, staged_ddl(columns, op=op)).parquet(*paths)
+def read_staged(
+    stage: Stage, columns: Columns, paths: Sequence[str], *, op: bool, sets: bool = False
+) -> DataFrame:
+    """Read staged files with their schema given, which saves Spark a job; *sets* adds `SET`."""
+    ddl = staged_ddl(columns, op=op) + (f", {SET_DDL}" if sets else "")
+    return file_reader(stage.spark, ddl).parquet(*paths)
 
 
 def staged_ddl(columns: Columns, *, op: bool) -> str:
