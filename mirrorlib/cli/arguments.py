@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import json
 import re
+from dataclasses import fields
 from typing import Any
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.ingest.options import MAX_LOSS, SETTLE
+from mirrorlib.ingest.options import MAX_LOSS, SETTLE, Options
 from mirrorlib.landing.metadata import is_partial
 
 
@@ -25,6 +26,7 @@ def add_tables(command: argparse.ArgumentParser) -> None:
     """Add which tables."""
     command.add_argument(
         "--table",
+        dest="tables",
         action="append",
         default=[],
         metavar="NAME",
@@ -90,36 +92,8 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that `apply` and `plan` share, as the library calls them."""
     if arguments.retention is not None and arguments.cleanup is None:
         arguments.refuse("argument --retention: means nothing without --cleanup")
-    return {
-        "tables": arguments.table,
-        "insert_policy": arguments.insert_policy,
-        "evolution": arguments.evolution,
-        "ntz": arguments.ntz,
-        "conditional_updates": arguments.conditional_updates,
-        "partial_updates": arguments.partial_updates,
-        "snapshots": arguments.snapshots,
-        "max_loss": arguments.max_loss,
-        "max_files": arguments.max_files,
-        "max_bytes": arguments.max_bytes,
-        "catalog": arguments.catalog,
-        "state": arguments.state,
-        "retry": arguments.retry,
-        "allow_foreign_writes": arguments.allow_foreign_writes,
-        "moved_from": arguments.moved_from,
-        "rewrite_limit": arguments.rewrite_limit,
-        "settle": arguments.settle,
-        "start_at": arguments.start_at,
-        "plain_folders": arguments.plain_folders,
-        "plain_evolution": arguments.plain_evolution,
-        "include_existing": arguments.include_existing,
-        "allow_overwrites": arguments.allow_overwrites,
-        "allow_empty": arguments.allow_empty,
-        "quiet": arguments.quiet_updates,
-        "on_gone": arguments.on_gone,
-        "cleanup": arguments.cleanup,
-        "retention": arguments.retention,
-        "readers": arguments.readers,
-    }
+    told = {"catalog", "state", *(one.name for one in fields(Options))}
+    return {name: value for name, value in vars(arguments).items() if name in told}
 
 
 def positive(text: str) -> int:
@@ -345,6 +319,7 @@ def _add_replaced(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--quiet-updates",
+        dest="quiet",
         action="store_true",
         help="leave rows alone that an update would not change; the change feed shrinks",
     )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.ingest.files.plan import Limits
@@ -127,6 +127,13 @@ class Options:
     partial_updates: str | None = None
     snapshots: bool = False
     max_loss: float = MAX_LOSS
+
+    @classmethod
+    def given(cls, parameters: Mapping[str, Any]) -> Options:
+        """Take the options among the parameters of a function that has one of the same name for each that it takes."""
+        return cls(
+            **{one.name: parameters[one.name] for one in fields(cls) if one.name in parameters}
+        )
 
     @property
     def interval(self) -> float:

@@ -133,34 +133,7 @@ def plan_zone(
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.
 
     """
-    options = Options(
-        tables=tables,
-        insert_policy=insert_policy,
-        evolution=evolution,
-        ntz=ntz,
-        conditional_updates=conditional_updates,
-        max_files=max_files,
-        max_bytes=max_bytes,
-        retry=retry,
-        allow_foreign_writes=allow_foreign_writes,
-        moved_from=moved_from,
-        rewrite_limit=rewrite_limit,
-        settle=settle,
-        start_at=start_at,
-        plain_folders=plain_folders,
-        plain_evolution=plain_evolution,
-        include_existing=include_existing,
-        allow_overwrites=allow_overwrites,
-        allow_empty=allow_empty,
-        quiet=quiet,
-        on_gone=on_gone,
-        cleanup=cleanup,
-        retention=retention,
-        readers=readers,
-        partial_updates=partial_updates,
-        snapshots=snapshots,
-        max_loss=max_loss,
-    )
+    options = Options.given(locals())
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
     if (told := job.state.read(STATE_FILE)) is not None:
         check_owner(job.state, told, job.target.owner)

@@ -179,37 +179,7 @@ def apply_zone(
 
     """
     began = time.perf_counter()
-    options = Options(
-        tables=tables,
-        insert_policy=insert_policy,
-        evolution=evolution,
-        ntz=ntz,
-        max_files=max_files,
-        max_bytes=max_bytes,
-        parallelism=parallelism,
-        retry=retry,
-        allow_foreign_writes=allow_foreign_writes,
-        allow_empty=allow_empty,
-        quiet=quiet,
-        conditional_updates=conditional_updates,
-        moved_from=moved_from,
-        rewrite_limit=rewrite_limit,
-        settle=settle,
-        start_at=start_at,
-        on_gone=on_gone,
-        cleanup=cleanup,
-        retention=retention,
-        plain_folders=plain_folders,
-        plain_evolution=plain_evolution,
-        include_existing=include_existing,
-        allow_overwrites=allow_overwrites,
-        listing=listing,
-        backfill_interval=backfill_interval,
-        readers=readers,
-        partial_updates=partial_updates,
-        snapshots=snapshots,
-        max_loss=max_loss,
-    )
+    options = Options.given(locals())
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )

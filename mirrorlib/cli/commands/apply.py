@@ -83,13 +83,7 @@ def run(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.ingest.run import apply_zone
 
-    options = {
-        **zone_options(arguments),
-        "parallelism": arguments.parallelism,
-        "listing": arguments.listing,
-        "backfill_interval": arguments.backfill_interval,
-        **arguments.options,
-    }
+    options = zone_options(arguments) | arguments.options
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
 

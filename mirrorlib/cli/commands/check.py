@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> bool:
     with show_progress(quiet=arguments.json) as observe:
         report = check_zone(
             arguments.landing_zone,
-            tables=arguments.table,
+            tables=arguments.tables,
             strict=arguments.strict,
             deep=arguments.deep,
             observe=check_observer(observe),

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> bool:
     _check_to(arguments)
     place = {"catalog": arguments.catalog, "state": arguments.state}
     if arguments.drop is not None:
-        gone = drop_consumer(arguments.target, arguments.drop, tables=arguments.table, **place)
+        gone = drop_consumer(arguments.target, arguments.drop, tables=arguments.tables, **place)
         return _say_done("dropped", arguments.drop, gone, as_json=arguments.json)
     spark = start_spark(arguments) if arguments.catalog is not None else None
     if arguments.rewind is not None:
@@ -56,13 +56,13 @@ def run(arguments: argparse.Namespace) -> bool:
             arguments.target,
             arguments.rewind,
             arguments.to,
-            tables=arguments.table,
+            tables=arguments.tables,
             spark=spark,
             **place,
         )
         return _say_done("rewound", arguments.rewind, back, as_json=arguments.json)
     report = list_consumers(
-        arguments.target, consumer=arguments.consumer, tables=arguments.table, spark=spark, **place
+        arguments.target, consumer=arguments.consumer, tables=arguments.tables, spark=spark, **place
     )
     say_report(report, as_json=arguments.json)
     return report.ok

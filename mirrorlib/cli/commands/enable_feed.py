@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> bool:
         start_spark(arguments),
         arguments.target,
         catalog=arguments.catalog,
-        tables=arguments.table,
+        tables=arguments.tables,
         days=arguments.days,
     )
     say_report(report, as_json=arguments.json)

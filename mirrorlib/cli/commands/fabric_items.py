@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> bool:
     report = write_items(
         arguments.out,
         arguments.wheel or build_clone(Path.cwd()),
-        tables=arguments.table or ALL_TABLES,
+        tables=arguments.tables or ALL_TABLES,
         target=arguments.target,
         every=arguments.every,
     )

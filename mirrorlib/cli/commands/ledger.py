@@ -59,12 +59,14 @@ def run(arguments: argparse.Namespace) -> bool:
         "allow_new": arguments.allow_new,
     }
     if arguments.to is None:
-        report = read_ledger(arguments.target, tables=arguments.table, last=arguments.last, **place)
+        report = read_ledger(
+            arguments.target, tables=arguments.tables, last=arguments.last, **place
+        )
         say_report(report, as_json=arguments.json)
         return True
     from mirrorlib.operate.book import write_ledger
 
-    if arguments.table:
+    if arguments.tables:
         arguments.refuse("argument --table: means nothing with --to, which keeps every table's")
     spark = start_spark(arguments, arguments.to)
     say_report(write_ledger(spark, arguments.target, arguments.to, **place), as_json=arguments.json)

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> bool:
     report = vacuum_tables(
         start_spark(arguments),
         arguments.target,
-        tables=arguments.table,
+        tables=arguments.tables,
         hours=arguments.hours,
         dry_run=arguments.dry_run,
         force=arguments.force,
