@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.columns import find_key_column
 from mirrorlib.delta.lock import lock_table
+from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError, MirrorError
+from mirrorlib.identifiers import quote
+from mirrorlib.ingest.batch.evolve_table import refuse_others_table
+from mirrorlib.ingest.batch.take_over import check_key_columns
+from mirrorlib.ingest.files.changed_source import check_doubt
+from mirrorlib.ingest.files.history import History
+from mirrorlib.ingest.files.kept import numbers_of, position_behind
 from mirrorlib.ingest.files.table_folder import open_folder
-from mirrorlib.ingest.keep import begin_kept_life
 from mirrorlib.ingest.lifecycle import check_first
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
-from mirrorlib.landing.listing import TableFolder
+from mirrorlib.landing.listing import TableFolder, see_folder
+from mirrorlib.landing.plain import order_plain, see_below
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.journal.entries import Entry, Life
+    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.names import TableName
+    from mirrorlib.store import Store
 
 _REPLACED = "The table was reset; the next apply replaces its content."
 _KEPT = "The table is kept; the next apply goes on by _metadata.json, behind what was appended."
@@ -24,6 +43,10 @@ if TYPE_CHECKING:
     from mirrorlib.journal.entries import Life
     from mirrorlib.names import TableName
     from mirrorlib.store import PathOrUrl
+_APPEND = (
+    "Take _metadata.json away, append what is there with --plain-folders append, put it back, and call again. "
+    "Without --keep the table starts over by _metadata.json."
+)
 
 
 def reset_table(
@@ -126,3 +149,126 @@ def _visible(zone: str, name: TableName) -> list[tuple[int, int]]:
     if opened.listing.by_time or opened.metadata is None:
         return []
     return [(min(files), max(files)) for files in opened.listing.lanes.values()]
+
+
+def begin_kept_life(
+    spark: SparkSession, places: Target, journal: Journal, name: TableName
+) -> tuple[Life, tuple[str, ...]]:
+    """Begin the life, or return the one that has begun and applied nothing yet.
+
+    Returns:
+        the life, and what is to be known of the table's keys.
+
+    Raises:
+        JournalError: there is nothing to keep, or something would be lost or counted twice.
+        MetadataError: the metadata cannot be understood.
+        ForeignWriteError: the table is not this mirror's.
+        StoreError: the zone cannot be read.
+
+    """
+    lives, table = journal.lives(), str(name)
+    last = lives[-1]
+    _refuse_gone(journal, last, table)
+    again = last.keeps and journal.newest(last) is None
+    url = last.zone if again else _appended(journal, last, table).plan.zone
+    zone, folder = open_store(url), TableFolder(name=name, path=name.folder)
+    opened = open_folder(zone, folder)
+    if opened.metadata is None:
+        msg = "there is nothing to go on by: the table's folder has no _metadata.json"
+        step = "Call again when its publisher has written it."
+        raise JournalError(msg, table=table, next_step=step)
+    told = _look_at_table(spark, places, lives, name, opened.metadata)
+    if again:
+        return last, told
+    _check_files(zone, folder, opened, opened.metadata, History(journal, url))
+    return journal.begin_life("reset", url, last.ordinal + 1, keeps=True), told
+
+
+def _refuse_gone(journal: Journal, life: Life, table: str) -> None:
+    if journal.is_gone(life):
+        msg = "the table cannot be kept: its folder was gone meanwhile, so its files may be other ones"
+        step = f"Start it over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, next_step=step)
+
+
+def _appended(journal: Journal, life: Life, table: str) -> Entry:
+    """Return the newest batch of a life whose table can be kept."""
+    entry = journal.newest(life)
+    if entry is None or not entry.position or entry.plan.policies.plain is None:
+        msg = "there is nothing to keep: the table was not appended from a folder without _metadata.json"
+        step = f"Without --keep it starts over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, next_step=step)
+    if entry.done is None:
+        msg = f"the table cannot be kept yet: batch {entry.plan.batch} of a run that was stopped has no outcome"
+        step = "Run mirrorlib apply once, which ends that batch before it asks for this, and call again."
+        raise JournalError(msg, table=table, next_step=step)
+    check_doubt(table, entry)
+    return entry
+
+
+def _look_at_table(
+    spark: SparkSession,
+    places: Target,
+    lives: Collection[Life],
+    name: TableName,
+    metadata: TableMetadata,
+) -> tuple[str, ...]:
+    """See that the table can carry the keys, and say what they are to its rows."""
+    ref = refer(places, name)
+    found = find_table(spark, ref)
+    if found is None:
+        msg = "there is nothing to keep: the Delta table is gone"
+        step = f"Start it over: mirrorlib reset TARGET {name}"
+        raise JournalError(msg, table=str(name), next_step=step)
+    refuse_others_table(str(name), tuple(lives), found, allow_forgetting=True)
+    check_key_columns(str(name), found.columns, metadata.stated_keys)
+    columns = [find_key_column(found.columns, key) for key in metadata.stated_keys]
+    names = [quote(column.name) for column in columns if column is not None]
+    if not names:
+        return ()
+    counted = read_table(spark, ref).groupBy(*names).count().where("count > 1").count()
+    if not counted:
+        return ()
+    keys = "1 key occurs" if counted == 1 else f"{counted} keys occur"
+    told = f"{keys} in several of the rows that were appended: an update changes each of them, a delete removes each."
+    return (told,)
+
+
+def _check_files(
+    zone: Store, folder: TableFolder, opened: Folder, metadata: TableMetadata, history: History
+) -> None:
+    """See that every file is either behind the new life's beginning or was appended; none is both, or neither."""
+    applied, left = history.applied(), history.passed()
+    known = {*applied.etags, *left}
+    _check_numbers(numbers_of(known, metadata), metadata, folder)
+    position = position_behind(known, applied.count, metadata)
+    ahead = {
+        file.name
+        for lane, files in opened.listing.lanes.items()
+        for number, file in files.items()
+        if (file.name not in known if opened.listing.by_time else number > position.get(lane, 0))
+    }
+    below = see_below(zone, folder, see_folder(zone, folder))
+    listing, _ = order_plain(below, applied, left, overwrites=False)
+    shown = [file.name for lane in listing.lanes.values() for file in lane.values()]
+    lost = next((file for file in shown if file not in known and file not in ahead), None)
+    if lost is not None:
+        msg = "the table cannot be kept: a file was not appended, and would not be read by _metadata.json either"
+        raise JournalError(msg, table=str(folder.name), file=lost, next_step=_APPEND)
+    twice = next((file for file in shown if file in known and file in ahead), None)
+    if twice is not None:
+        msg = "the table cannot be kept: a file that was appended would be read again"
+        raise JournalError(msg, table=str(folder.name), file=twice, next_step=_APPEND)
+
+
+def _check_numbers(
+    lanes: Mapping[str, set[int]], metadata: TableMetadata, folder: TableFolder
+) -> None:
+    """See that no number is missing among those that were appended: its file would be passed over when it comes."""
+    for lane, numbers in lanes.items() if metadata.detection == "sequential" else ():
+        if max(numbers) - min(numbers) + 1 == len(numbers):
+            continue
+        missing = next(n for n in range(min(numbers), max(numbers)) if n not in numbers)
+        msg = "the table cannot be kept: a number is missing among the files that were appended"
+        found = f"{lane}/{missing}" if lane else f"number {missing}"
+        raise JournalError(msg, table=str(folder.name), found=found, next_step=_APPEND)

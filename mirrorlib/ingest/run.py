@@ -23,7 +23,7 @@ from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.advance import advance_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified
 from mirrorlib.ingest.batch.take_over import take_over
-from mirrorlib.ingest.cleanup import clean_folder
+from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import Look, read_listed
 from mirrorlib.ingest.files.source_identity import goes_on

@@ -15,8 +15,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
-from mirrorlib.ingest.batch.conditional import fold_conditionally
-from mirrorlib.ingest.batch.fold import MARKER, ORDER
+from mirrorlib.ingest.batch.fold import MARKER, ORDER, fold_conditionally
 from oracle import ChangeFile, assert_same_rows, is_greater, multiset, replay
 from tables import assert_feed_replays, read_rows
 from zones import ZoneWriter

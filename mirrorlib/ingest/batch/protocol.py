@@ -21,10 +21,16 @@ from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import create_table, find_table
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.evolve_table import ready_table, refuse_table
-from mirrorlib.ingest.batch.failure import find_damage, spark_failed
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
-from mirrorlib.ingest.batch.outcome import DIRECT, cause_of_void, explain_skip, outcome_of
+from mirrorlib.ingest.batch.outcome import (
+    DIRECT,
+    cause_of_void,
+    explain_skip,
+    find_damage,
+    outcome_of,
+    spark_failed,
+)
 from mirrorlib.ingest.batch.snapshot import stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.readers import readers_property

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
-from mirrorlib.ingest.batch.conditional import fold_conditionally
-from mirrorlib.ingest.batch.fold import fold_frame, fold_rows
+from mirrorlib.ingest.batch.fold import fold_conditionally, fold_frame, fold_rows
 from mirrorlib.ingest.batch.open_batch import rows_of
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
 from mirrorlib.ingest.rows.partial import check_lists, fold_partially

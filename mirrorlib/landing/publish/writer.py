@@ -21,7 +21,7 @@ from typing import get_args
 from mirrorlib.errors import SchemaError, TableNameError
 from mirrorlib.landing.metadata import Detection
 from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
-from mirrorlib.landing.publish.lanes import check_partition_names
+from mirrorlib.landing.publish.draft import check_partition_names
 from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.names import (
     SCHEMA_SUFFIX,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.publish.lanes import NO_VALUE, check_partition_names, split_lanes
+from mirrorlib.landing.publish.draft import NO_VALUE, check_partition_names, split_lanes
 from mirrorlib.landing.publish.rows import Rows, same_marker
 
 
