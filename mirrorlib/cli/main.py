@@ -31,7 +31,7 @@ from mirrorlib.cli.commands import (
     status,
     vacuum,
 )
-from mirrorlib.cli.say import say_error
+from mirrorlib.cli.say import say_error, say_report
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError, StoppedError
@@ -39,6 +39,8 @@ from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from mirrorlib.tabular import Report
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
@@ -75,8 +77,8 @@ class Command(Protocol):
     def add_arguments(self, command: argparse.ArgumentParser) -> None:
         """Add what the command takes."""
 
-    def run(self, arguments: argparse.Namespace) -> bool:
-        """Do it; say whether all is well."""
+    def run(self, arguments: argparse.Namespace) -> Report | bool:
+        """Do it; return the report that is to be shown, or, where it was shown, whether all is well."""
 
 
 _COMMANDS: Mapping[str, Command] = {
@@ -111,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        well: bool = arguments.run(arguments)
+        well = _carry_out(arguments)
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
@@ -131,6 +133,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
         return STOPPED
     return OK if well else STOPPED
+
+
+def _carry_out(arguments: argparse.Namespace) -> bool:
+    """Run the command and show its report; say whether all is well."""
+    answer: Report | bool = arguments.run(arguments)
+    if isinstance(answer, bool):
+        return answer
+    say_report(answer, as_json=arguments.json)
+    return answer.ok
 
 
 def run_task() -> None:

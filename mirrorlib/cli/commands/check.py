@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_json, add_place
-from mirrorlib.cli.say import say_report
 from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.events import Observer
     from mirrorlib.landing.check.report import CheckObserver, CheckStep
+    from mirrorlib.tabular import Report
 
 HELP = "review a landing zone as a strict reader"
 MORE = (
@@ -33,20 +33,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def run(arguments: argparse.Namespace) -> bool:
-    """Review; say whether nothing is wrong."""
+def run(arguments: argparse.Namespace) -> Report:
+    """Review."""
     from mirrorlib.landing.check.zone import check_zone
 
     with show_progress(quiet=arguments.json) as observe:
-        report = check_zone(
+        return check_zone(
             arguments.landing_zone,
             tables=arguments.tables,
             strict=arguments.strict,
             deep=arguments.deep,
             observe=check_observer(observe),
         )
-    say_report(report, as_json=arguments.json)
-    return report.ok
 
 
 def check_observer(observe: Observer) -> CheckObserver:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_tables, add_target, start
-from mirrorlib.cli.say import say_json, say_report
+from mirrorlib.cli.say import say_json
 from mirrorlib.cli.spark import start_spark
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+
+    from mirrorlib.tabular import Report
 
 HELP = "show who is delivered to, and how far each has come"
 MORE = (
@@ -41,7 +43,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report | bool:
     """Show the consumers, or change one."""
     from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
 
@@ -61,11 +63,9 @@ def run(arguments: argparse.Namespace) -> bool:
             **place,
         )
         return _say_done("rewound", arguments.rewind, back, as_json=arguments.json)
-    report = list_consumers(
+    return list_consumers(
         arguments.target, consumer=arguments.consumer, tables=arguments.tables, spark=spark, **place
     )
-    say_report(report, as_json=arguments.json)
-    return report.ok
 
 
 def _check_to(arguments: argparse.Namespace) -> None:

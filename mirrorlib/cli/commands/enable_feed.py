@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_json, add_tables, positive
-from mirrorlib.cli.say import say_report
 from mirrorlib.cli.spark import start_spark
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "switch the change feed of tables on"
 MORE = (
@@ -37,16 +38,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.set_defaults(state=None)
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report:
     """Do it; say whether every table has its feed on."""
     from mirrorlib.feed.enable import enable_feed
 
-    report = enable_feed(
+    return enable_feed(
         start_spark(arguments),
         arguments.target,
         catalog=arguments.catalog,
         tables=arguments.tables,
         days=arguments.days,
     )
-    say_report(report, as_json=arguments.json)
-    return report.ok

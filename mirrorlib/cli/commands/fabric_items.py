@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_json, add_tables, positive
-from mirrorlib.cli.say import say_report
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "write notebooks, wheel and schedule as Microsoft Fabric items"
 MORE = (
@@ -42,17 +43,15 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report:
     """Write them, with the wheel that is given or built."""
     from mirrorlib.fabric.items import ALL_TABLES, write_items
     from mirrorlib.fabric.wheel import build_clone
 
-    report = write_items(
+    return write_items(
         arguments.out,
         arguments.wheel or build_clone(Path.cwd()),
         tables=arguments.tables or ALL_TABLES,
         target=arguments.target,
         every=arguments.every,
     )
-    say_report(report, as_json=arguments.json)
-    return report.ok

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_tables, add_target, heap, positive
-from mirrorlib.cli.say import say_report
 from mirrorlib.cli.spark import start_spark
 from mirrorlib.operate.ledger import LAST
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "show what was applied, batch by batch"
 MORE = (
@@ -49,7 +50,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report:
     """Show the ledger, or keep it."""
     from mirrorlib.operate.ledger import read_ledger
 
@@ -59,15 +60,10 @@ def run(arguments: argparse.Namespace) -> bool:
         "allow_new": arguments.allow_new,
     }
     if arguments.to is None:
-        report = read_ledger(
-            arguments.target, tables=arguments.tables, last=arguments.last, **place
-        )
-        say_report(report, as_json=arguments.json)
-        return True
+        return read_ledger(arguments.target, tables=arguments.tables, last=arguments.last, **place)
     from mirrorlib.operate.book import write_ledger
 
     if arguments.tables:
         arguments.refuse("argument --table: means nothing with --to, which keeps every table's")
     spark = start_spark(arguments, arguments.to)
-    say_report(write_ledger(spark, arguments.target, arguments.to, **place), as_json=arguments.json)
-    return True
+    return write_ledger(spark, arguments.target, arguments.to, **place)

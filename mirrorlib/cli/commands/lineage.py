@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_target
-from mirrorlib.cli.say import say_report
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "show where tables come from and go to, with the keys on each way"
 MORE = (
@@ -21,10 +22,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_target(command)
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report:
     """Show the ways."""
     from mirrorlib.operate.lineage import lineage
 
-    report = lineage(arguments.target, catalog=arguments.catalog, state=arguments.state)
-    say_report(report, as_json=arguments.json)
-    return report.ok
+    return lineage(arguments.target, catalog=arguments.catalog, state=arguments.state)

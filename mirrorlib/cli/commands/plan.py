@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_zone, zone_options
-from mirrorlib.cli.say import say_report
 from mirrorlib.cli.spark import start_spark
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "say what apply would do, and write nothing"
 MORE = ""
@@ -20,12 +21,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_zone(command)
 
 
-def run(arguments: argparse.Namespace) -> bool:
-    """Plan; say whether no table is stopped."""
+def run(arguments: argparse.Namespace) -> Report:
+    """Plan."""
     from mirrorlib.ingest.preview import plan_zone
 
     options = zone_options(arguments)
     spark = start_spark(arguments)
-    report = plan_zone(spark, arguments.landing_zone, arguments.target, **options)
-    say_report(report, as_json=arguments.json)
-    return report.ok
+    return plan_zone(spark, arguments.landing_zone, arguments.target, **options)

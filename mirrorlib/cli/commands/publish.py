@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.cli.arguments import add_json
-from mirrorlib.cli.say import say_report
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.names import named_twice
 from mirrorlib.tabular import Report
@@ -143,11 +142,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report:
     """Publish; say whether every file was published."""
-    report = publish_files(arguments)
-    say_report(report, as_json=arguments.json)
-    return report.ok
+    return publish_files(arguments)
 
 
 def _add_rows(command: argparse.ArgumentParser) -> None:

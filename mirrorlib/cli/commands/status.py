@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_target
-from mirrorlib.cli.say import say_report
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "show how every table of a target stands"
 MORE = (
@@ -22,10 +23,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_target(command)
 
 
-def run(arguments: argparse.Namespace) -> bool:
-    """Read how tables stand; say whether none is stopped."""
+def run(arguments: argparse.Namespace) -> Report:
+    """Read how tables stand."""
     from mirrorlib.operate.status import read_status
 
-    report = read_status(arguments.target, catalog=arguments.catalog, state=arguments.state)
-    say_report(report, as_json=arguments.json)
-    return report.ok
+    return read_status(arguments.target, catalog=arguments.catalog, state=arguments.state)

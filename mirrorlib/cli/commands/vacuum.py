@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_tables, add_target, positive
-from mirrorlib.cli.say import say_report
 from mirrorlib.cli.spark import start_spark
 
 if TYPE_CHECKING:
     import argparse
+
+    from mirrorlib.tabular import Report
 
 HELP = "remove files that nobody needs any more"
 MORE = (
@@ -36,11 +37,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def run(arguments: argparse.Namespace) -> Report:
     """Do it; say whether no table was refused."""
     from mirrorlib.operate.vacuum import vacuum_tables
 
-    report = vacuum_tables(
+    return vacuum_tables(
         start_spark(arguments),
         arguments.target,
         tables=arguments.tables,
@@ -50,5 +51,3 @@ def run(arguments: argparse.Namespace) -> bool:
         catalog=arguments.catalog,
         state=arguments.state,
     )
-    say_report(report, as_json=arguments.json)
-    return report.ok
