@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.identifiers import find_named, quote
-from mirrorlib.landing.types import INSTANT, WALL_CLOCK
+from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
+from mirrorlib.identifiers import find_named, fold_name, quote
+from mirrorlib.landing.types import INSTANT, INTEGERS, WALL_CLOCK, widen_type, widens_in_place
 from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType, StructField, StructType
 
 _SQL_TYPES = {
     pa.bool_(): "boolean",
@@ -37,6 +42,7 @@ _SQL_TYPES = {
 _ARROW_TYPES = {name: kind for kind, name in _SQL_TYPES.items()}
 _MAPPED = set(" ,;{}()\n\t=")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_SMALL = INTEGERS[:3]  # what every Delta widens in place
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +112,146 @@ def _arrow_type(text: str) -> pa.DataType | None:
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     return _ARROW_TYPES.get(text)
+
+
+def is_same(one: DataType, other: DataType) -> bool:
+    """Say whether two types hold the same, whatever the order of their fields and what may be NULL."""
+    return extends(one, other) and extends(other, one)
+
+
+def extends(new: DataType, old: DataType) -> bool:
+    """Say whether a type is another one with more fields, or none more."""
+    from pyspark.sql import types as t
+
+    if isinstance(old, t.StructType) and isinstance(new, t.StructType):
+        has = {fold_name(field.name): field.dataType for field in new.fields}
+        return all(
+            fold_name(field.name) in has and extends(has[fold_name(field.name)], field.dataType)
+            for field in old.fields
+        )
+    if isinstance(old, t.ArrayType) and isinstance(new, t.ArrayType):
+        return extends(new.elementType, old.elementType)
+    if isinstance(old, t.MapType) and isinstance(new, t.MapType):
+        keys = extends(new.keyType, old.keyType)
+        return keys and extends(new.valueType, old.valueType)
+    return new.simpleString() == old.simpleString()
+
+
+def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
+    """Build values of a type again with the fields of another one that `is_same`, in its order and spelling.
+
+    Maps are left as they are: where rows are compared there are none, and MERGE goes by the names in them.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if list(names_in(kind)) == list(names_in(wanted)):
+        return column
+    if isinstance(kind, t.StructType) and isinstance(wanted, t.StructType):
+        has = {fold_name(field.name): field for field in kind.fields}
+        fields = [
+            in_order(column.getField(old.name), old.dataType, new.dataType).alias(new.name)
+            for new in wanted.fields
+            for old in (has[fold_name(new.name)],)
+        ]
+        return f.when(column.isNotNull(), f.struct(*fields))
+    if isinstance(kind, t.ArrayType) and isinstance(wanted, t.ArrayType):
+        old, new = kind.elementType, wanted.elementType
+        return f.transform(column, lambda value: in_order(value, old, new))
+    return column
+
+
+def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
+    """Give the structs of rows a table's order of fields: Spark unites and compares them by place, not by name."""
+    from pyspark.sql import functions as f
+
+    has = {fold_name(field.name): field.dataType for field in schema.fields}
+    turned = {
+        field.name: in_order(f.col(quote(field.name)), field.dataType, has[fold_name(field.name)])
+        for field in rows.schema.fields
+        if fold_name(field.name) in has
+        and is_same(field.dataType, has[fold_name(field.name)])
+        and list(names_in(field.dataType)) != list(names_in(has[fold_name(field.name)]))
+    }
+    return rows.withColumns(turned) if turned else rows
+
+
+def widens(old: DataType, new: DataType) -> Column | None:
+    """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
+    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
+    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+        return None
+    before, after = pair[0].type, pair[1].type
+    small = before in _SMALL and after in _SMALL
+    fits = widens_in_place(before, after) and before != after
+    wide = small or spark_generation() >= FULL_WIDENING
+    return pair[1] if fits and wide else None
+
+
+def holds(old: DataType, new: DataType) -> Column | None:
+    """Return a column of the new type where that is the one that holds both, as far as values go, else None."""
+    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
+    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+        return None
+    before, after = pair[0].type, pair[1].type
+    return pair[1] if before != after == widen_type(before, after) else None
+
+
+def sized_column(name: str, kind: DataType) -> Column:
+    """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
+    found = to_columns([(name, kind.simpleString())])
+    return found[0] if found else to_columns([(name, "string")])[0]
+
+
+def to_ddl(kind: DataType) -> str:
+    """Write a type for SQL, whatever names it has in it."""
+    return write_type(kind, lambda leaf: leaf.simpleString())
+
+
+def fields_ddl(fields: Iterable[StructField]) -> str:
+    """Write columns, or fields, for SQL."""
+    return ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
+
+
+def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:
+    """Write a type as SQL does, with *leaf* for what has no type inside."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        fields = (f"{quote(one.name)}: {write_type(one.dataType, leaf)}" for one in kind.fields)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(kind, t.ArrayType):
+        return f"array<{write_type(kind.elementType, leaf)}>"
+    if isinstance(kind, t.MapType):
+        return f"map<{write_type(kind.keyType, leaf)}, {write_type(kind.valueType, leaf)}>"
+    return leaf(kind)
+
+
+def map_keys_in(kind: DataType) -> Iterator[DataType]:
+    """Give the types of the keys of all maps, on every level."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            yield from map_keys_in(field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        yield from map_keys_in(kind.elementType)
+    elif isinstance(kind, t.MapType):
+        yield kind.keyType
+        yield from map_keys_in(kind.keyType)
+        yield from map_keys_in(kind.valueType)
+
+
+def names_in(kind: DataType) -> Iterator[str]:
+    """Give the names of all fields, on every level."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        for field in kind.fields:
+            yield field.name
+            yield from names_in(field.dataType)
+    elif isinstance(kind, t.ArrayType):
+        yield from names_in(kind.elementType)
+    elif isinstance(kind, t.MapType):
+        yield from names_in(kind.keyType)
+        yield from names_in(kind.valueType)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.last_commit import look_back, rows_written
 from mirrorlib.commit.mark import Mark, mark_nothing
+from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.delta.table import find_target, open_log
 from mirrorlib.derived.compute import MOVES, compute
@@ -21,11 +22,10 @@ from mirrorlib.derived.report import DeriveReport, SourceReport
 from mirrorlib.derived.sources import end_round
 from mirrorlib.derived.write import (
     Written,
-    add_columns,
     added_columns,
     check_owner,
     difference,
-    make_table,
+    make_derived,
     replace_rows,
     write_difference,
 )
@@ -62,7 +62,7 @@ def carry_out(job: Job, planned: Round, target: Target) -> DeriveReport:
     job.lease.check()
     tell_step(job, "commit", "before", planned)
     if target.found is None:
-        make_table(job.session, job.place, computed.result, job.name, keys)
+        make_derived(job.session, job.place, computed.result, job.name, keys)
         found = find_target(job.session, job.place.ref)
         if found is None:
             msg = "the table is gone as soon as it was made"
@@ -109,7 +109,8 @@ def _write(
             mark_nothing(job.session, job.place.ref, mark)
             return Written(added=0, removed=0)
         if computed.added:
-            add_columns(job.session, job.place, table, computed.result, computed.added)
+            fields = [computed.result.schema[name] for name in computed.added]
+            add_columns(job.session, job.place.ref, fields, table)
         keys = computed.keys.keys
         kept = stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary

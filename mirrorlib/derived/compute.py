@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.address import find_feed_table
-from mirrorlib.delta.types import in_its_order
+from mirrorlib.delta.columns import in_its_order
 from mirrorlib.derived.frames import (
     Framed,
     Transform,

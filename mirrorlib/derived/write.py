@@ -16,11 +16,11 @@ from mirrorlib.commit.mark import Mark, append_rows, mark_nothing, overwrite_row
 from mirrorlib.commit.merge import merge_changes
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
-from mirrorlib.delta.columns import needs_mapping
+from mirrorlib.delta.columns import is_same, sized_column
+from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
-from mirrorlib.delta.properties import MAPPING, feed_properties, to_sql
+from mirrorlib.delta.properties import VECTORS, feed_properties
 from mirrorlib.delta.sessions import file_reader
-from mirrorlib.delta.types import fields_ddl, is_same, names_in, sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import fold_name, folds_of, quote
@@ -89,29 +89,20 @@ def check_columns(place: Place, rows: DataFrame) -> None:
         seen |= folds
 
 
-def make_table(spark: SparkSession, place: Place, rows: DataFrame, name: str, keys: Keys) -> None:
+def make_derived(spark: SparkSession, place: Place, rows: DataFrame, name: str, keys: Keys) -> None:
     """Make an empty derived table: feed on, deletion vectors on; nothing happens when there is one.
 
     Raises:
-        ForeignWriteError: its folder holds something else.
+        LandingZoneError: its folder holds something else.
 
     """
-    ref, schema = place.ref, rows.schema
-    there = open_store(ref.path).list_folder("") if ref.path is not None else None
-    if there is not None and "_delta_log" not in there.folders and (there.folders or there.files):
-        msg = "the target is a folder with other files in it"
-        step = "Choose another target, or empty the folder."
-        raise ForeignWriteError(msg, table=place.shown, next_step=step)
     properties = {
         **feed_properties(_FEED_DAYS),
-        "delta.enableDeletionVectors": "true",
+        VECTORS: "true",
         OWNER: name,
         **keys_property(keys),
     }
-    if any(needs_mapping(name) for name in names_in(schema)):
-        properties[MAPPING] = "name"
-    told = f"({fields_ddl(schema.fields)}) USING delta TBLPROPERTIES ({to_sql(properties)})"
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} {told}")
+    make_table(spark, place.ref, rows.schema.fields, properties, place.shown)
 
 
 def added_columns(schema: StructType, rows: DataFrame) -> list[str] | None:
@@ -123,22 +114,6 @@ def added_columns(schema: StructType, rows: DataFrame) -> list[str] | None:
     ):
         return None
     return [field.name for name, field in wants.items() if name not in has]
-
-
-def add_columns(
-    spark: SparkSession, place: Place, found: Found, rows: DataFrame, names: Sequence[str]
-) -> None:
-    """Add columns at the end."""
-    fields = [rows.schema[name] for name in names]
-    wanted = {}
-    inner = {name for field in fields for name in (field.name, *names_in(field.dataType))}
-    if not found.mapped and any(map(needs_mapping, inner)):
-        wanted[MAPPING] = "name"
-    if any("timestamp_ntz" in field.dataType.simpleString() for field in fields):
-        wanted["delta.feature.timestampNtz"] = "supported"
-    if wanted:
-        spark.sql(f"ALTER TABLE {place.ref.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-    spark.sql(f"ALTER TABLE {place.ref.sql} ADD COLUMNS ({fields_ddl(fields)})")
 
 
 def replace_rows(

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.delta.ddl import EXACT_IN_DOUBLE
 from mirrorlib.delta.properties import PAUSED
-from mirrorlib.delta.table import EXACT_IN_DOUBLE
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
 

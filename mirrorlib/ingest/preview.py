@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import spelled_keys
+from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.delta.table import check_vacant, find_table
+from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import told_error
 from mirrorlib.errors import SnapshotError, StoreError
 from mirrorlib.ingest.advance import check_emptiness, prepare_typed, untyped_part
@@ -289,7 +290,7 @@ def _check_place(work: Work, standing: Standing) -> None:
         return
     found = find_table(work.spark, work.ref)
     if found is None:
-        check_vacant(work.ref)
+        check_vacant(work.ref, work.table)
     else:
         refuse_others_table(
             work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
+from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import find_table, read_table
 from mirrorlib.errors import JournalError
@@ -136,7 +137,7 @@ def _hold(spark: SparkSession, place: Place) -> Iterator[None]:
 
 def _create(spark: SparkSession, ref: TableRef, columns: str) -> None:
     if find_table(spark, ref) is None:
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({columns}) USING delta")
+        make_table(spark, ref, spark.createDataFrame([], columns).schema.fields, {}, str(ref.name))
 
 
 def _require_new(spark: SparkSession, ref: TableRef, status: StatusReport, state: Store) -> None:

@@ -11,11 +11,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delta.columns import needs_mapping
+from mirrorlib.delta.ddl import add_columns, make_table
 from mirrorlib.delta.key_property import ON, VIEW_PROPERTY, keys_property, stored_keys
-from mirrorlib.delta.properties import MAPPING, feed_properties, to_sql
-from mirrorlib.delta.table import find_location, open_log
-from mirrorlib.delta.types import fields_ddl, names_in
+from mirrorlib.delta.properties import feed_properties, to_sql
+from mirrorlib.delta.table import find_location, find_table, open_log
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
     from mirrorlib.delta.log import Commit, TableLog
+    from mirrorlib.delta.table import Found
     from mirrorlib.derived.place import Place
     from mirrorlib.keys.value import Keys
 
@@ -81,34 +81,18 @@ def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
         raise KeysError(msg, table=view.place.shown, column=DELETED_AT, next_step="Rename it.")
     if view.keys.deleted is not None:
         fields.append(StructField(DELETED_AT, TimestampType()))
-    _make_table(session, view, fields)
-    detail = session.sql(f"DESCRIBE DETAIL {view.sql}").collect()[0]
-    properties = dict(detail["properties"])
-    _check_resolution(view, properties)
-    _fit_columns(session, view, fields, properties)
-    if properties[VIEW_PROPERTY] == _BEFORE:  # from now on it tells
+    properties = {**feed_properties(_FEED_DAYS), **keys_property(view.keys), **_view_property(view)}
+    make_table(session, view.place.ref, fields, properties, view.place.shown)
+    found = find_table(session, view.place.ref)
+    if found is None:
+        msg = "the table was removed while it was made"
+        raise ForeignWriteError(msg, table=view.place.shown, next_step="Run again.")
+    _check_resolution(view, found.properties)
+    _fit_columns(session, view, fields, found)
+    if found.properties[VIEW_PROPERTY] == _BEFORE:  # from now on it tells
         told = to_sql(_view_property(view))
         session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({told})")
-    return str(detail["id"])
-
-
-def _make_table(session: SparkSession, view: View, fields: Sequence[StructField]) -> None:
-    properties = {
-        **feed_properties(_FEED_DAYS),
-        **keys_property(view.keys),
-        **_view_property(view),
-    }
-    if _need_mapping(fields):
-        properties[MAPPING] = "name"
-    told = to_sql(properties)
-    session.sql(
-        f"CREATE TABLE IF NOT EXISTS {view.sql} ({fields_ddl(fields)}) USING delta TBLPROPERTIES ({told})"
-    )
-
-
-def _need_mapping(fields: Sequence[StructField]) -> bool:
-    """Say whether a name, on any level, can be carried by column mapping alone."""
-    return any(needs_mapping(n) for f in fields for n in (f.name, *names_in(f.dataType)))
+    return found.id
 
 
 def _view_property(view: View) -> dict[str, str]:
@@ -153,7 +137,7 @@ def _fit_columns(
     session: SparkSession,
     view: View,
     fields: Sequence[StructField],
-    properties: Mapping[str, str],
+    found: Found,
 ) -> None:
     """Add the columns that a changelog has got since.
 
@@ -166,20 +150,12 @@ def _fit_columns(
     new = [field for field in fields if field.name not in there]
     odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
     if odd is not None:
-        found = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
+        both = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
         msg = "the table's columns are not those of the changelog"
         step = "Add or cast the column, or choose another table."
-        raise SchemaError(msg, table=view.place.shown, column=odd, found=found, next_step=step)
-    if not new:
-        return
-    wanted = {}
-    if MAPPING not in properties and _need_mapping(new):
-        wanted[MAPPING] = "name"
-    if any("timestamp_ntz" in wants[field.name] for field in new):
-        wanted["delta.feature.timestampNtz"] = "supported"
-    if wanted:
-        session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-    session.sql(f"ALTER TABLE {view.sql} ADD COLUMNS ({fields_ddl(new)})")
+        raise SchemaError(msg, table=view.place.shown, column=odd, found=both, next_step=step)
+    if new:
+        add_columns(session, view.place.ref, new, found)
 
 
 def check_owner(session: SparkSession, view: View) -> int:

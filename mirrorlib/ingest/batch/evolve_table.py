@@ -14,6 +14,17 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import FENCE, Mark, mark_nothing
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.delta.columns import find_column, needs_mapping, to_pairs
+from mirrorlib.delta.ddl import (
+    add_columns,
+    allow_columns,
+    check_column_names,
+    create_mirror,
+    free_columns,
+    replace_columns,
+    rewritten_rows,
+    set_life,
+    widen_columns,
+)
 from mirrorlib.delta.key_property import (
     KEYS_PROPERTY,
     keep_keys,
@@ -24,17 +35,7 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.log import REWRITE, TRANSACTION_RETENTION
 from mirrorlib.delta.properties import LIFE_PROPERTY
-from mirrorlib.delta.table import (
-    add_columns,
-    allow_wall_clock,
-    create_table,
-    find_table,
-    free_columns,
-    replace_columns,
-    rewritten_rows,
-    set_life,
-    widen_columns,
-)
+from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError
 from mirrorlib.ingest.batch.foreign_writes import life_is_over
 from mirrorlib.ingest.readers import readers_property
@@ -118,7 +119,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         with work.step("rewrite", clock, plan):
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
-            allow_wall_clock(work.spark, work.ref, rewritten)
+            allow_columns(work.spark, work.ref, rewritten, found)
             mark = mark_before(work, plan, {"outcome": REWRITE})
             step = partial(work.step, clock=clock, plan=plan)
             overwrite_columns(work.spark, work.ref, rows, mark, step)
@@ -127,6 +128,7 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
             if widened:
                 widen_columns(work.spark, work.ref, widened, found)
             if added:
+                check_column_names(work.ref, added)
                 add_columns(work.spark, work.ref, added, found)
 
 
@@ -174,7 +176,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
     if found is None:
         keys = mirror_keys(plan, columns, fresh=True, foreign=foreign)
         with work.step("create", clock, plan):
-            create_table(
+            create_mirror(
                 work.spark,
                 work.ref,
                 columns,

@@ -17,8 +17,9 @@ from mirrorlib.commit.merge import merge_changes
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import spelled_keys, to_columns
+from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.table import create_table, find_table
+from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.evolve_table import ready_table, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
@@ -233,7 +234,7 @@ def _void(
         else:
             columns = to_columns([_PLACEHOLDER_COLUMN])
             more = readers_property(plan.policies.readers)
-            create_table(work.spark, work.ref, columns, (), work.life.uuid, more)
+            create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
         mark = mark_of(work, plan, {"outcome": "void", "cause": cause})
         try:
             mark_nothing(work.spark, work.ref, mark)

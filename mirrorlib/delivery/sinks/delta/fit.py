@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import Mark
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sinks.renamed import check_physical
-from mirrorlib.delta.columns import needs_mapping
-from mirrorlib.delta.log import REWRITE
-from mirrorlib.delta.properties import FEED, MAPPING, REWRITE_LIMIT, to_sql
-from mirrorlib.delta.table import find_target, rewritten_rows, widen_columns
-from mirrorlib.delta.types import (
+from mirrorlib.delta.columns import (
     extends,
     holds,
     in_its_order,
     is_same,
-    names_in,
     widens,
 )
+from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
+from mirrorlib.delta.log import REWRITE
+from mirrorlib.delta.properties import FEED, REWRITE_LIMIT
+from mirrorlib.delta.table import find_target
 from mirrorlib.errors import FeedExpiredError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
@@ -155,7 +154,7 @@ def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
     """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
     from pyspark.sql import types as t
 
-    _allow(work, t.StructType(list(fields)))
+    allow_columns(work.spark, work.ref, fields, work.found)
     if work.mode == "changes":
         return
     mark = _mark_apart(work, "grow")
@@ -174,26 +173,13 @@ def _mark_apart(work: Work, outcome: str) -> Mark:
     return Mark(app_id="", version=0, facts=facts)
 
 
-def _allow(work: Work, columns: StructType) -> None:
-    """Switch on what the columns need of a table that was made without."""
-    wanted: dict[str, str] = {}
-    if not work.found.mapped and any(needs_mapping(name) for name in names_in(columns)):
-        wanted[MAPPING] = "name"
-    if any(_NTZ in field.dataType.simpleString() for field in columns.fields) and not any(
-        _NTZ in field.dataType.simpleString() for field in work.schema.fields
-    ):
-        wanted[_NTZ_FEATURE] = "supported"
-    if wanted:
-        work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
-
-
 def _free_columns(work: Work, wanted: StructType) -> Work:
     """Make way for the columns of a copy that is about to be replaced."""
-    _allow(work, wanted)
+    allow_columns(work.spark, work.ref, wanted.fields, work.found)
     names = {fold_name(name) for name in wanted.names}
     gone = tuple(name for name in work.schema.names if fold_name(name) not in names)
     fed = work.found.properties.get(FEED, "").lower() == "true"
-    mapped = work.found.mapped or any(needs_mapping(name) for name in names_in(wanted))
+    mapped = work.found.mapped or need_mapping(wanted.fields)
     # Delta drops no column of a table with column mapping and a feed of its own.
     return replace(work, dropped=gone if fed and mapped else ())
 

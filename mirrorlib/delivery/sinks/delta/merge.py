@@ -12,8 +12,8 @@ from mirrorlib.commit.mark import append_rows
 from mirrorlib.commit.merge import changes_of, mark_conf, merge_conf
 from mirrorlib.commit.staged import ADD, DROP, OP, PUT
 from mirrorlib.delivery.sink import KEY_OPTIONS
+from mirrorlib.delta.columns import sized_column
 from mirrorlib.delta.sessions import configured
-from mirrorlib.delta.types import sized_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command

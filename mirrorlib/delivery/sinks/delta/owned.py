@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.sinks.delta.work import Work
-from mirrorlib.delta.columns import needs_mapping
+from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keep_keys, keys_property
-from mirrorlib.delta.properties import FEED, MAPPING, to_sql
-from mirrorlib.delta.types import fields_ddl, names_in
-from mirrorlib.errors import ForeignWriteError, LandingZoneError, first_line
+from mirrorlib.delta.properties import FEED, VECTORS
+from mirrorlib.errors import ForeignWriteError, LandingZoneError, MirrorError, first_line
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.keys.value import Keys
-from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,26 +44,21 @@ def create_table(
         LandingZoneError: its folder holds something else, or the catalog has no such schema.
 
     """
-    _check_vacant(ref, stream.table)
     properties = {
         CONSUMER: stream.consumer,
         SOURCE: stream.table,
         MODE: mode,
-        "delta.enableDeletionVectors": "true",
+        VECTORS: "true",
         **keys_property(_keys_in(mode, tuple(keys))),
     }
     if mode == "changes":  # its columns have the names that a feed of its own would need
         properties[FEED] = "false"
-    if any(needs_mapping(name) for name in names_in(columns)):
-        properties[MAPPING] = "name"
-    ddl = fields_ddl(columns.fields)
     if ref.path is None:
         _check_schema(spark, ref, stream.table)
-    told = f"({ddl}) USING delta TBLPROPERTIES ({to_sql(properties)})"
     try:
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} {told}")
+        make_table(spark, ref, columns.fields, properties, stream.table)
     except Exception as exc:
-        if ref.path is not None:
+        if ref.path is not None or isinstance(exc, MirrorError):
             raise
         msg = "the catalog does not take the table"
         step = "Choose another address, or rename the table at the source."
@@ -100,16 +93,6 @@ def _keys_in(mode: str, keys: tuple[str, ...]) -> Keys:
     if mode == "current":
         return Keys(partition=keys, primary=keys, unique=bool(keys))
     return Keys(partition=keys) if mode == "scd2" else Keys()
-
-
-def _check_vacant(ref: TableRef, table: str) -> None:
-    there = open_store(ref.path).list_folder("") if ref.path is not None else None
-    if there is None or "_delta_log" in there.folders or not (there.folders or there.files):
-        return
-    first = (*there.folders, *(file.name for file in there.files))[0]
-    msg = "the target is a folder with other files in it"
-    step = "Choose another address, or empty the folder."
-    raise LandingZoneError(msg, table=table, found=f"{first} in {ref.path}", next_step=step)
 
 
 def _check_schema(spark: SparkSession, ref: TableRef, table: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.types import map_keys_in, write_type
+from mirrorlib.delta.columns import map_keys_in, write_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
