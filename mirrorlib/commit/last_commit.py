@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import Commit, commit_path
+from mirrorlib.errors import OutcomeUnknownError
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -76,6 +77,33 @@ def look_back(log: TableLog) -> Seen:
             return Seen(newest=newest, facts=None, version=-1, foreign=foreign, whole=whole)
         until = after
     raise AssertionError  # the last look takes all there are
+
+
+def prove_window(
+    log: TableLog, stream: str, number: int, before: Seen, *, what: str, table: str, next_step: str
+) -> int | None:
+    """Return the version that a window became; None where Delta skipped it, as another runner has gone on.
+
+    Args:
+        log: of the target.
+        stream: the window's.
+        number: the window's.
+        before: the log's end before it was written.
+        what: how people call it: "window 3".
+        table: how they call the table.
+        next_step: what they do where nobody can tell.
+
+    Raises:
+        OutcomeUnknownError: Delta skipped it as one that it knows, and no commit names it.
+
+    """
+    seen = look_back(log)
+    if seen.window_of(stream) == number:
+        return seen.version
+    if seen.version == before.version:
+        msg = f"Delta skipped {what} as one that it knows, but no commit names it"
+        raise OutcomeUnknownError(msg, table=table, next_step=next_step)
+    return None
 
 
 def _overlooked(log: TableLog, commit: Commit) -> Commit | None:

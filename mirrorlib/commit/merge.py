@@ -1,6 +1,7 @@
-"""Run one MERGE several times faster than its defaults, by statement and session configuration alone.
+"""Carry out staged changes by one commit, a MERGE where one is needed, several times faster than its defaults.
 
-In: staged changes, at most one row per key that matches. Out: one Delta commit. What makes it fast
+In: staged changes, at most one row per key that matches. Out: one Delta commit: the mark alone where nothing changes,
+an append where nothing can match. What makes MERGE fast, by statement and session configuration alone
 (measured, see `benchmarks/README.md`): the staged file is private and immutable, so it need not be
 materialised again; deletion vectors; a runtime bloom filter in front of the one join that cannot be
 broadcast (source LEFT OUTER target); broadcast in the others; and for small commits one partition,
@@ -13,6 +14,7 @@ import math
 from datetime import date
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.mark import append_rows, mark_nothing
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, assigned, is_greater
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.identifiers import quote
@@ -50,7 +52,7 @@ _SMALL_MERGE = {
 }
 
 
-def merge_changes(
+def commit_staged(
     spark: SparkSession,
     ref: TableRef,
     staged: Staged,
@@ -58,10 +60,12 @@ def merge_changes(
     keys: Sequence[str],
     mark: Mark,
     *,
-    quiet: bool,
     table_bytes: int,
+    quiet: bool = False,
+    dropped: Sequence[str] = (),
+    refused: str = "",
 ) -> None:
-    """Carry out folded changes by one MERGE.
+    """Carry out folded changes by one commit.
 
     Args:
         spark: a session of this table's own: the mark travels in its configuration.
@@ -70,30 +74,43 @@ def merge_changes(
         columns: the table's columns.
         keys: key columns, as the table spells them.
         mark: what the commit carries.
-        quiet: leave rows alone that an update would not change.
         table_bytes: the table's size, which decides how the join is run.
+        quiet: leave rows alone that an update would not change.
+        dropped: other columns of the table, which an update sets to NULL.
+        refused: a condition on rows `s` and `t` that match, as SQL; it fails the commit where it has to.
 
     """
+    if not staged.ops:
+        mark_nothing(spark, ref, mark)
+        return
+    if staged.ops == {ADD}:
+        append_rows(ref, staged.frame.drop(OP), mark)
+        return
     changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
     try:
         faster = merge_conf(staged, columns, keys, table_bytes)
         with configured(spark, mark_conf(mark), faster):
-            spark.sql(_merge_sql(ref, staged, columns, keys, quiet=quiet))  # runs at once
+            names = [quote(column.name) for column in columns]
+            clauses = _clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused)
+            spark.sql(
+                f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {_matches(staged, keys)} {' '.join(clauses)}"
+            )  # runs at once
     finally:
         spark.catalog.dropTempView(_SOURCE)
 
 
-def _merge_sql(
-    ref: TableRef, staged: Staged, columns: Columns, keys: Sequence[str], *, quiet: bool
-) -> str:
-    ops = staged.ops
-    names = [quote(column.name) for column in columns]
-    equal = (
-        "<=>" if staged.null_keys else "="
-    )  # "=" joins faster, and is the same where no key is NULL
+def _matches(staged: Staged, keys: Sequence[str]) -> str:
+    # "=" joins faster, and is the same where no key is NULL.
+    equal = "<=>" if staged.null_keys else "="
     same = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in keys)
-    matches = f"s.{OP} <> {ADD} AND {same}" if ADD in ops else same
-    clauses = []
+    return f"s.{OP} <> {ADD} AND {same}" if ADD in staged.ops else same
+
+
+def _clauses(
+    staged: Staged, names: Sequence[str], *, quiet: bool, dropped: Sequence[str], refused: str
+) -> list[str]:
+    ops = staged.ops
+    clauses = [f"WHEN MATCHED AND {refused} THEN DELETE"] if refused else []
     if DROP in ops:
         clauses.append(f"WHEN MATCHED AND s.{OP} = {DROP} THEN DELETE")
     if ops & {PUT, CHANGE}:
@@ -101,17 +118,18 @@ def _merge_sql(
             assigned(at, name) if staged.partial else f"s.{name}" for at, name in enumerate(names)
         ]
         pairs = list(zip(names, values, strict=True))
-        sets = ", ".join(f"t.{name} = {value}" for name, value in pairs)
+        sets = [f"t.{name} = {value}" for name, value in pairs]
+        sets += [f"t.{quote(name)} = NULL" for name in dropped]
         unlike = " OR ".join(f"NOT (t.{name} <=> {value})" for name, value in pairs)
         greater = f" AND {is_greater(staged.conditional)}" if staged.conditional else ""
         changed = f" AND ({unlike})" if quiet else ""
-        clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {sets}")
+        clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {', '.join(sets)}")
     if ops & {PUT, ADD}:
         given = ", ".join(f"s.{name}" for name in names)
         clauses.append(
             f"WHEN NOT MATCHED AND s.{OP} IN ({PUT}, {ADD}) THEN INSERT ({', '.join(names)}) VALUES ({given})"  # noqa: S608  # every name in it is quoted
         )
-    return f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {' '.join(clauses)}"
+    return clauses
 
 
 def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:

@@ -10,7 +10,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.commit.last_commit import look_back, rows_written
+from mirrorlib.commit.difference import difference
+from mirrorlib.commit.last_commit import look_back, prove_window, rows_written
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
@@ -24,7 +25,6 @@ from mirrorlib.derived.write import (
     Written,
     added_columns,
     check_owner,
-    difference,
     make_derived,
     replace_rows,
     write_difference,
@@ -32,7 +32,6 @@ from mirrorlib.derived.write import (
 from mirrorlib.errors import (
     ForeignWriteError,
     MirrorError,
-    OutcomeUnknownError,
     TableBusyError,
 )
 from mirrorlib.keys.value import Keys
@@ -161,18 +160,22 @@ def _proven(
         OutcomeUnknownError: Delta skipped it, and nobody has.
 
     """
-    seen = look_back(open_log(job.session, job.place.ref, table.location))
-    if seen.window_of(planned.lead.uuid) == planned.number:
-        if written is None:
-            rows = rows_written(job.session, job.place.ref, table.location, seen.version)
-            written = Written(added=rows, removed=0)
-        return seen.version, written
-    if seen.version != target.seen.version:
+    version = prove_window(
+        open_log(job.session, job.place.ref, table.location),
+        planned.lead.uuid,
+        planned.number,
+        target.seen,
+        what=f"round {planned.number}",
+        table=job.place.shown,
+        next_step="Remove the table; the next run makes it anew.",
+    )
+    if version is None:
         msg = "another runner has gone on with the derived table"
         raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
-    msg = f"Delta skipped round {planned.number} as one that it knows, but no commit names it"
-    step = "Remove the table; the next run makes it anew."
-    raise OutcomeUnknownError(msg, table=job.place.shown, next_step=step)
+    if written is None:
+        rows = rows_written(job.session, job.place.ref, table.location, version)
+        written = Written(added=rows, removed=0)
+    return version, written
 
 
 def settle_keys(job: Job, target: Target) -> None:

@@ -9,28 +9,27 @@ multiset: where equal ones become fewer, all go and those that stay come again.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import Mark, append_rows, mark_nothing, overwrite_rows
-from mirrorlib.commit.merge import merge_changes
+from mirrorlib.commit.difference import NET, NEW
+from mirrorlib.commit.mark import Mark, overwrite_rows
+from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
+from mirrorlib.commit.stage import stage_frame
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import VECTORS, feed_properties
-from mirrorlib.delta.sessions import file_reader
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
-from mirrorlib.identifiers import fold_name, folds_of, quote
+from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.keys.tags import untag
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
 _FEED_DAYS = 7
 _VOID = re.compile(r"(^|[:<,])void\b")
-_NET, _NEW = "_mirror_net", "_mirror_new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ def check_columns(place: Place, rows: DataFrame) -> None:
         msg = ""
         if folds & seen:
             msg = "two columns of the result have the same name"
-        elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, _NET, _NEW}:
+        elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, NET, NEW}:
             msg = "the column's name is reserved"
         elif _VOID.search(field.dataType.simpleString()):
             msg = "the column has no type"
@@ -131,35 +129,6 @@ def can_differ(rows: DataFrame) -> bool:
     return all(is_comparable(field.dataType) for field in rows.schema.fields)
 
 
-def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
-    """Tell what has to go, to come and, by keys that occur once, to change, so that some rows become others."""
-    from pyspark.sql import functions as f
-
-    names = [quote(name) for name in new.columns]
-    both = new.select(*names, f.lit(1).alias(_NET), f.lit(1).alias(_NEW)).unionByName(
-        old.select(*names, f.lit(-1).alias(_NET), f.lit(0).alias(_NEW))
-    )
-    counts = both.groupBy(*names).agg(f.sum(_NET).alias(_NET), f.sum(_NEW).alias(_NEW))
-    come = f.array_repeat(f.lit(ADD), f.col(_NET).cast("int"))
-    stay = f.array_repeat(f.lit(ADD), f.col(_NEW).cast("int"))
-    ops = f.when(f.col(_NET) > 0, come).otherwise(f.concat(f.array(f.lit(DROP)), stay))
-    different = counts.where(f.col(_NET) != 0)
-    rows = different.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))
-    return _with_updates(rows, keys) if keys else rows
-
-
-def _with_updates(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Let one row that goes and one that comes, both of one key, be an update."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    ops = f.sort_array(f.collect_list(OP).over(Window.partitionBy(*map(quote, keys))))
-    one_each = ops == f.array(f.lit(DROP).cast("tinyint"), f.lit(ADD).cast("tinyint"))
-    told = rows.withColumn(_NEW, one_each).where(~(f.col(_NEW) & (f.col(OP) == DROP)))
-    change = f.lit(CHANGE).cast("tinyint")
-    return told.withColumn(OP, f.when(f.col(_NEW), change).otherwise(f.col(OP))).drop(_NEW)
-
-
 def write_difference(
     session: SparkSession,
     place: Place,
@@ -181,55 +150,23 @@ def write_difference(
     """
     state = open_store(place.state)
     folder = f"staged/derive/{place.ref.name.segment}/{new_attempt()}"
+    names = [name for name in changes.columns if name != OP]
+    by = keys.primary if keys.unique else names
     try:
-        untag(changes).write.parquet(state.uri(folder))
-        staged = file_reader(session, _bare(changes.schema)).parquet(state.uri(folder))
+        staged = stage_frame(session, state, folder, untag(changes), by, (DROP, CHANGE, ADD))
         counts: dict[int, int] = {
-            row[OP]: row["count"] for row in staged.groupBy(OP).count().collect()
+            row[OP]: row["count"] for row in staged.frame.groupBy(OP).count().collect()
         }
-        listed = state.list_folder(folder)
-        size = sum(file.size for file in (listed.files if listed else ()))
-        _carry_out(session, place, found, staged, counts, size, keys, mark)
+        commit_staged(
+            session,
+            place.ref,
+            replace(staged, ops=frozenset(counts)),
+            tuple(sized_column(name, changes.schema[name].dataType) for name in names),
+            by,
+            mark,
+            table_bytes=found.bytes,
+        )
     finally:
         state.delete_folder(folder)
     changed = counts.get(CHANGE, 0)
     return Written(added=counts.get(ADD, 0) + changed, removed=counts.get(DROP, 0) + changed)
-
-
-def _carry_out(
-    session: SparkSession,
-    place: Place,
-    found: Found,
-    staged: DataFrame,
-    counts: dict[int, int],
-    size: int,
-    keys: Keys,
-    mark: Mark,
-) -> None:
-    if not counts:
-        mark_nothing(session, place.ref, mark)
-        return
-    if set(counts) == {ADD}:
-        append_rows(place.ref, staged.drop(OP), mark)
-        return
-    fields = [field for field in staged.schema.fields if field.name != OP]
-    changes = Staged(
-        frame=staged,
-        plain=False,
-        ops=frozenset(counts),
-        rows=sum(counts.values()),
-        null_keys=True,
-        bytes=size,
-        private=True,
-    )
-    columns = tuple(sized_column(field.name, field.dataType) for field in fields)
-    by = keys.primary if keys.unique else tuple(field.name for field in fields)
-    merge_changes(
-        session, place.ref, changes, columns, by, mark, quiet=False, table_bytes=found.bytes
-    )
-
-
-def _bare(schema: StructType) -> StructType:
-    from pyspark.sql import types as t
-
-    return t.StructType([t.StructField(field.name, field.dataType) for field in schema.fields])

@@ -13,6 +13,7 @@ from functools import reduce
 from operator import add, and_, or_
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import difference
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.table import read_table
@@ -94,7 +95,7 @@ def compare_rows(
     from pyspark.sql import functions as f
 
     if not keys:
-        return _compare_whole(rows, table)
+        return difference(table, rows)
     names = rows.columns
     others = [name for name in names if name not in keys]
     old = {key: f"_mirror_{place}" for place, key in enumerate(keys)}
@@ -144,28 +145,6 @@ def _digest(names: Sequence[str]) -> SparkColumn:
     )
     values = [*(f.col(quote(name)) for name in names), *nulls, f.lit(0)]
     return f.struct(f.xxhash64(*values).alias("long"), f.hash(*values).alias("short"))
-
-
-def _compare_whole(rows: DataFrame, table: DataFrame) -> DataFrame:
-    """Compare by whole rows: of equal ones that become fewer all are deleted, and those that stay inserted again.
-
-    No MERGE deletes one of two equal rows.
-    """
-    from pyspark.sql import functions as f
-
-    names = [quote(name) for name in rows.columns]
-    both = rows.withColumns({_HERE: f.lit(1), _WAS: f.lit(0)}).unionByName(
-        table.withColumns({_HERE: f.lit(0), _WAS: f.lit(1)})
-    )
-    counted = both.groupBy(*names).agg(
-        f.sum(_HERE).cast("int").alias(_HERE), f.sum(_WAS).cast("int").alias(_WAS)
-    )
-    here, was = f.col(_HERE), f.col(_WAS)
-    fewer = f.concat(f.array(f.lit(DROP)), f.array_repeat(f.lit(ADD), here))
-    ops = f.when(here < was, fewer).otherwise(f.array_repeat(f.lit(ADD), here - was))
-    return counted.where(here != was).select(
-        *names, f.explode(ops.cast("array<tinyint>")).alias(OP)
-    )
 
 
 def count_differences(

@@ -12,10 +12,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import append_rows, mark_nothing, overwrite_rows
-from mirrorlib.commit.merge import merge_changes
+from mirrorlib.commit.mark import mark_nothing, overwrite_rows
+from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.commit.staged import ADD, CHANGE, DROP
 from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
@@ -186,20 +186,16 @@ def _commit(
                 overwrite_columns(work.spark, work.ref, staged.frame, mark)
             elif replaces:
                 overwrite_rows(work.ref, staged.frame, mark, schema=False)
-            elif kind == "empty":
-                mark_nothing(work.spark, work.ref, mark)
-            elif kind == "append":
-                append_rows(work.ref, staged.frame.drop(OP), mark)
             else:
-                merge_changes(
+                commit_staged(
                     work.spark,
                     work.ref,
                     staged,
                     columns,
                     keys or [column.name for column in columns],
                     mark,
-                    quiet=plan.policies.quiet,
                     table_bytes=table_bytes,
+                    quiet=plan.policies.quiet,
                 )
     finally:
         with work.step("clean", clock, plan):

@@ -6,8 +6,10 @@ by the same plan, MERGE and outcome. Of several files the last is the table: wha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
 from mirrorlib.delta.table import read_table
 from mirrorlib.errors import ForeignWriteError
@@ -19,9 +21,8 @@ from mirrorlib.ingest.batch.compare import (
     has_doubles,
     table_rows,
 )
-from mirrorlib.ingest.batch.stage import staged_bytes
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, read_staged, reads_as_it_is
+from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, reads_as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,24 +78,20 @@ def stage_snapshot(
     table = table_rows(work.spark, work.ref, columns, columns)
     null_keys = newest.landed[0].null_keys > 0
     path = f"{stage.folder}/differences"
-    compare_rows(rows, table, keys, null_keys=null_keys).write.parquet(stage.state.uri(path))
+    changes = compare_rows(rows, table, keys, null_keys=null_keys)
+    staged = stage_frame(work.spark, stage.state, path, changes, keys, (DROP, CHANGE, ADD))
     _check_files(source, prepared)
-    changes = read_staged(stage, columns, [stage.state.uri(path)], op=True)
     before = read_table(work.spark, work.ref).count()
-    told = count_differences(changes, keys, rows=newest.rows, before=before)
+    told = count_differences(staged.frame, keys, rows=newest.rows, before=before)
     if told is None:
         check_doubles(stage, source, newest, keys)
         raise _doubled_table(work, keys)
     _check_loss(work, source, newest, told)
     ops = {ADD: told.inserts, CHANGE: told.updates, DROP: told.deletes}
-    return Staged(
-        frame=changes,
-        plain=False,
+    return replace(
+        staged,
         ops=frozenset(op for op, count in ops.items() if count),
-        rows=sum(ops.values()),
         null_keys=told.null_keys,
-        bytes=staged_bytes(stage.state, path),
-        private=True,
         counts={"inserts": told.inserts, "updates": told.updates, "deletes": told.deletes},
     )
 

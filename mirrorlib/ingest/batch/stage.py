@@ -7,15 +7,17 @@ never pass through this process.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import find_column
-from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
+from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.ingest.batch.fold import fold_conditionally, fold_frame, fold_rows
 from mirrorlib.ingest.batch.open_batch import rows_of
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
@@ -25,8 +27,6 @@ from mirrorlib.ingest.rows.spark_reader import (
     ROWS_PER_FILE,
     Stage,
     frame_of,
-    read_staged,
-    staged_ddl,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.files.source import Source
-    from mirrorlib.store import Store
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some
@@ -98,26 +97,14 @@ def _stage_large(
         folded = fold_frame(rows, keys)
     else:
         folded = fold_conditionally(rows, keys, conditional)
-    path = f"{stage.folder}/folded"
+    ops = frozenset({ADD}) if replaces else _possible_ops(prepared)
     if replaces:
         folded = _without_matches(folded)
-    folded.write.parquet(stage.state.uri(path))
+    path = f"{stage.folder}/folded"
+    staged = stage_frame(stage.spark, stage.state, path, folded, keys, ops)
     for landed in prepared.landed:
         check_identity(source, landed.file)
-    size = staged_bytes(stage.state, path)
-    sets = partial and not replaces
-    frame = read_staged(stage, columns, [stage.state.uri(path)], op=not replaces, sets=sets)
-    return Staged(
-        frame=frame,
-        plain=replaces,
-        ops=frozenset({ADD}) if replaces else _possible_ops(prepared),
-        rows=prepared.rows,
-        null_keys=any(landed.null_keys for landed in prepared.landed),
-        bytes=size,
-        private=True,
-        conditional=conditional,
-        partial=partial,
-    )
+    return replace(staged, conditional=conditional, partial=partial)
 
 
 def _stage_small(
@@ -152,11 +139,12 @@ def _frame_of_rows(
     stage: Stage, columns: Columns, changes: pa.Table, *, op: bool
 ) -> tuple[DataFrame, int]:
     """Hand folded rows to Spark: a handful as a part of the plan, more as a file; return their bytes too."""
+    ddl = ", ".join([*(column.ddl for column in columns), *([f"{OP} tinyint"] if op else [])])
     if changes.nbytes <= _HANDFUL and spark_generation() >= ARROW_FRAMES:
         told = changes if op else changes.drop_columns([OP])
         # In one piece: Spark takes an Arrow batch without rows for the end, and files may have none.
         told = told.combine_chunks()
-        return stage.spark.createDataFrame(told, staged_ddl(columns, op=op)), changes.nbytes
+        return stage.spark.createDataFrame(told, ddl), changes.nbytes
     path = f"{stage.folder}/changes.parquet"
     with (
         stage.state.open_new(path) as file,
@@ -165,7 +153,7 @@ def _frame_of_rows(
     ):
         writer.write_table(changes, row_group_size=_ROWS_PER_GROUP)
     staged = stage.state.stat(path)
-    frame = read_staged(stage, columns, [stage.state.uri(path)], op=op)
+    frame = file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
     return frame, staged.size if staged else 0
 
 
@@ -199,9 +187,3 @@ def _without_matches(folded: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     return folded.where(f.col(OP).isin(PUT, ADD)).drop(OP, SET)
-
-
-def staged_bytes(state: Store, folder: str) -> int:
-    """Return the size of the files that Spark has written to a folder."""
-    listed = state.list_folder(folder)
-    return sum(file.size for file in listed.files) if listed else 0

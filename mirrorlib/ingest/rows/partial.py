@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.landing.columns import FileSchema
 
-SET_DDL = f"{SET} array<boolean>"
 _HELPERS = ("_mirror_last", "_mirror_first", "_mirror_insert")
 
 

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.staged import OP, SET
+from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.fold import MARKER, ORDER
 from mirrorlib.ingest.batch.open_batch import fitted_rows
 from mirrorlib.ingest.rows.marks import INSERT, UPSERT
-from mirrorlib.ingest.rows.partial import SET_DDL, with_sets
+from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import needs_rescue
 from mirrorlib.landing.types import is_binary_float, mirror_type
@@ -243,16 +243,3 @@ def _rewritten(
 
     marker = f.col(MARKER).cast("int")
     return frame.withColumn(MARKER, marker) if ordered else frame.drop(MARKER, ORDER)
-
-
-def read_staged(
-    stage: Stage, columns: Columns, paths: Sequence[str], *, op: bool, sets: bool = False
-) -> DataFrame:
-    """Read staged files with their schema given, which saves Spark a job; *sets* adds `SET`."""
-    ddl = staged_ddl(columns, op=op) + (f", {SET_DDL}" if sets else "")
-    return file_reader(stage.spark, ddl).parquet(*paths)
-
-
-def staged_ddl(columns: Columns, *, op: bool) -> str:
-    """Declare the columns of staged rows; *op* adds `OP`."""
-    return ", ".join([*(column.ddl for column in columns), *([f"{OP} tinyint"] if op else [])])

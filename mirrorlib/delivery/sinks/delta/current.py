@@ -115,9 +115,7 @@ def _merge_keys(work: Work) -> int:
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, work.keys)
-    if not staged.ops:
-        mark_nothing(work.spark, work.ref, work.mark())
-    elif few is None or not rewrite_copy(work, few):
+    if not staged.ops or few is None or not rewrite_copy(work, few):
         merge_rows(work, staged, work.keys, check=work.known)
     return staged.rows
 

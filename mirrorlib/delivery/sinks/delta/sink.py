@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.last_commit import look_back, rows_written
+from mirrorlib.commit.last_commit import look_back, prove_window, rows_written
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, check_log, log_columns
@@ -34,7 +34,6 @@ from mirrorlib.delta.table import find_target, open_log
 from mirrorlib.errors import (
     ForeignWriteError,
     MirrorError,
-    OutcomeUnknownError,
     StoreError,
     TableBusyError,
 )
@@ -185,22 +184,17 @@ def _is_overtaken(work: Work, exc: Exception) -> bool:
 
 
 def _written(work: Work) -> int | None:
-    """Return the version that the window became; None where Delta skipped it, as another runner has gone on.
-
-    Raises:
-        OutcomeUnknownError: Delta skipped it, and nobody has.
-
-    """
-    seen = look_back(open_log(work.spark, work.ref, work.found.location))
-    if seen.window_of(work.stream.uuid) == work.plan.number:
-        return seen.version
-    if seen.version == work.seen.version:
-        msg = (
-            f"Delta skipped window {work.plan.number} as one that it knows, but no commit names it"
-        )
-        step = f"Let a snapshot set it right: {snapshot_command(work.stream.consumer)}"
-        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
-    return None
+    """Return the version that the window became, see `prove_window`."""
+    number, stream = work.plan.number, work.stream
+    return prove_window(
+        open_log(work.spark, work.ref, work.found.location),
+        stream.uuid,
+        number,
+        work.seen,
+        what=f"window {number}",
+        table=work.table,
+        next_step=f"Let a snapshot set it right: {snapshot_command(stream.consumer)}",
+    )
 
 
 def _counted(work: Work, version: int, rows: int | None) -> int:
