@@ -6,33 +6,25 @@ round starts from the journal.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import find_key_column
 from mirrorlib.delta.key_property import CLAIMED
-from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.ahead import check_emptiness, open_next
+from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import stand
-from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
+from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.protocol import carry_out
 from mirrorlib.ingest.files.changed_source import check_doubt
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.next_batch import (
-    UNTYPED,
-    UNTYPED_KEY,
     Bar,
     bar_before,
-    bar_of,
     bars_of,
     bars_of_void,
-    causes_of,
-    coming_files,
     idle_state,
-    is_batch,
-    next_files,
     position_of,
 )
-from mirrorlib.ingest.files.plan import Limits, Watched, position_after, seen_until
+from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
 from mirrorlib.ingest.files.source_identity import (
     began_again,
     changed_since,
@@ -44,8 +36,6 @@ from mirrorlib.ingest.files.source_identity import (
     refuse_changed,
 )
 from mirrorlib.ingest.files.table_folder import open_folder, told_changed, told_emptied
-from mirrorlib.ingest.readers import heed_readers
-from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
 if TYPE_CHECKING:
@@ -128,23 +118,17 @@ def _apply_batches(
         standing = stand(work, entry, tally.verified)
         tally.verified = standing.verified
         work = heed_readers(work, standing, options.readers)
-        coming = coming_files(work, standing, opened, position_of(entry), bars, options)
-        if not coming.files:
-            return _end_idle(tally, opened, coming, bars, options)
-        if stop():
+        ahead = open_next(
+            work, entry, standing, opened, position_of(entry), bars, options, clock, stop
+        )
+        coming, prepared = ahead.coming, ahead.prepared
+        tally.warn(*ahead.warnings)
+        if ahead.stopped:
             return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
-        with work.step("read", clock, files=len(coming.files)):
-            coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
-        tally.warn(*warnings_of(prepared, work.source.policies))
-        untyped = untyped_part(work, prepared)
-        if prepared.fault is not None:
-            bars |= bar_of(coming, prepared, prepared.fault)
-            if untyped or not is_batch(coming, prepared):
-                continue
-        if untyped:
-            if coming.barred is not None:
-                return _end_idle(tally, opened, coming, bars, options)
-            return tally.end("waiting", untyped, file=coming.files[0][1].name)
+        if ahead.untyped:
+            return tally.end("waiting", ahead.untyped, file=coming.files[0][1].name)
+        if prepared is None:
+            return _end_idle(tally, opened, coming, bars, options)
         check_emptiness(work, prepared, options, replaces=coming.replaces)
         plan = _write_plan(work, entry, standing, coming, prepared, opened, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
@@ -200,57 +184,6 @@ def _watch(opened: Folder, young: StoredFile | None) -> Watched | None:
     if watched is not None and (watched.file, watched.etag) == (young.name, young.etag):
         return watched
     return Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
-
-
-def prepare_next(
-    work: Work,
-    entry: Entry | None,
-    standing: Standing,
-    coming: Next,
-    options: Options,
-    *,
-    divisible: bool,
-) -> Prepared:
-    """Open the next files, and see how the columns of the table have to change for them."""
-    return prepare_files(
-        work.source,
-        [file for _, file in coming.files],
-        standing.columns,
-        rewritable=standing.bytes <= options.rewrite_limit,
-        suspects={cause["file"] for cause in causes_of(entry)},
-        divisible=divisible,
-    )
-
-
-def untyped_part(work: Work, prepared: Prepared) -> str:
-    """Say what a table cannot be without and no file has a type for, "" when there is nothing (Q10, Q11)."""
-    columns = prepared.growth.columns
-    if not columns:
-        return UNTYPED
-    keys = work.source.policies.keys if prepared.rows else ()
-    untyped = next((key for key in keys if find_key_column(columns, key) is None), None)
-    return "" if untyped is None else UNTYPED_KEY.format(key=untyped)
-
-
-def prepare_typed(
-    work: Work,
-    entry: Entry | None,
-    standing: Standing,
-    opened: Folder,
-    coming: Next,
-    bars: Mapping[str, Bar],
-    options: Options,
-) -> tuple[Next, Prepared]:
-    """Open the next files, and more than the limits allow while these leave a type open; return those too."""
-    divisible = not coming.replaces
-    prepared = prepare_next(work, entry, standing, coming, options, divisible=divisible)
-    every = next_files(opened, coming.position, Limits(), bars, options).files
-    for count in range(len(prepared.landed) + 1, len(every) + 1):
-        if prepared.fault is not None or not untyped_part(work, prepared):
-            break
-        coming = replace(coming, files=every[:count])
-        prepared = prepare_next(work, entry, standing, coming, options, divisible=False)
-    return coming, prepared
 
 
 def _write_plan(
@@ -328,17 +261,3 @@ def _end_plan(
     done = carry_out(work, plan, prepared, clock, table_bytes)
     tally.add(plan, done)
     return Entry(plan=plan, done=done)
-
-
-def check_emptiness(work: Work, prepared: Prepared, options: Options, *, replaces: bool) -> None:
-    """See that a table is not replaced by nothing.
-
-    Raises:
-        MirrorError: it would empty its table, and nobody has said that it may.
-
-    """
-    rows = prepared.newest.rows if options.snapshots else prepared.rows
-    if replaces and rows == 0 and not options.allow_empty:
-        msg = "the first batch of the new life holds no rows, and would empty the table"
-        step = "Publish its rows, or accept an empty table with --allow-empty."
-        raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)

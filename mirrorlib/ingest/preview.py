@@ -18,8 +18,8 @@ from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import told_error
 from mirrorlib.errors import SnapshotError, StoreError
-from mirrorlib.ingest.advance import check_emptiness, prepare_typed, untyped_part
-from mirrorlib.ingest.batch.evolve_table import refuse_others_table
+from mirrorlib.ingest.ahead import check_emptiness, open_next
+from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
 from mirrorlib.ingest.batch.pending_plan import carried_on
 from mirrorlib.ingest.batch.snapshot import tell_snapshot
@@ -27,11 +27,8 @@ from mirrorlib.ingest.files.changed_source import check_doubt
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.next_batch import (
-    bar_of,
     bars_of,
-    coming_files,
     idle_state,
-    is_batch,
     position_of,
 )
 from mirrorlib.ingest.files.plan import position_after
@@ -65,7 +62,6 @@ from mirrorlib.ingest.options import (
     PlainEvolution,
     PlainFolders,
 )
-from mirrorlib.ingest.readers import check_readers, planned_for
 from mirrorlib.ingest.report import PlannedTable, PlanReport
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
@@ -73,7 +69,7 @@ from mirrorlib.journal.entries import Life, Readers
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -210,6 +206,7 @@ def _look_ahead(
     if carried.prepared is not None:
         _check_place(work, standing)
         planned = _with_differences(work, planned, standing, carried.prepared, position_of(newest))
+        planned = _with_warnings(planned, warnings_of(carried.prepared, work.source.policies))
         planned = _with_prepared(work, planned, standing, carried.prepared)
         standing = replace(standing, columns=carried.prepared.growth.columns)
     changed = changed_since(work, opened, entry)
@@ -232,23 +229,17 @@ def _go_on(
     position = position_of(entry)
     bars = {} if options.retry else bars_of(entry)
     while True:
-        coming = coming_files(work, standing, opened, position, bars, options)
-        if not coming.files:
-            return _with_end(planned, coming, bars, options)
         try:
-            coming, prepared = prepare_typed(work, entry, standing, opened, coming, bars, options)
+            ahead = open_next(work, entry, standing, opened, position, bars, options, {})
         except StoreError as exc:
             return replace(planned, state="failed", reason=str(exc), file=exc.file)
-        untyped = untyped_part(work, prepared)
-        if prepared.fault is not None:
-            bars |= bar_of(coming, prepared, prepared.fault)
-            if untyped or not is_batch(coming, prepared):
-                continue
-        if untyped:
-            if coming.barred is not None:
-                return _with_end(planned, coming, bars, options)
+        coming, prepared = ahead.coming, ahead.prepared
+        planned = _with_warnings(planned, ahead.warnings)
+        if ahead.untyped:
             file = coming.files[0][1].name
-            return replace(planned, state="waiting", reason=untyped, file=file)
+            return replace(planned, state="waiting", reason=ahead.untyped, file=file)
+        if prepared is None:
+            return _with_end(planned, coming, bars, options)
         if not planned.batches:
             check_emptiness(work, prepared, options, replaces=coming.replaces)
             _check_place(work, standing)
@@ -314,12 +305,14 @@ def _with_prepared(
         if standing.columns
         else _creation(work, prepared.growth.columns)
     )
-    warnings = (*planned.warnings, *warnings_of(prepared, work.source.policies))
     return replace(
         _with_batch(planned, names, prepared.rows),
         schema_changes=(*planned.schema_changes, *changes),
-        warnings=tuple(dict.fromkeys(warnings)),
     )
+
+
+def _with_warnings(planned: PlannedTable, told: Iterable[str]) -> PlannedTable:
+    return replace(planned, warnings=tuple(dict.fromkeys((*planned.warnings, *told))))
 
 
 def _with_batch(planned: PlannedTable, names: Sequence[str], rows: int) -> PlannedTable:

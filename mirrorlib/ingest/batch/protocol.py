@@ -21,7 +21,7 @@ from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FileChangedError, MirrorError
-from mirrorlib.ingest.batch.evolve_table import ready_table, refuse_table
+from mirrorlib.ingest.batch.evolve_table import readers_property, ready_table, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
 from mirrorlib.ingest.batch.outcome import (
@@ -34,7 +34,6 @@ from mirrorlib.ingest.batch.outcome import (
 )
 from mirrorlib.ingest.batch.snapshot import stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
-from mirrorlib.ingest.readers import readers_property
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.spark_reader import Stage
 from mirrorlib.ingest.work import mark_of, source_of
