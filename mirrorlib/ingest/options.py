@@ -48,55 +48,7 @@ def read_interval(told: float | str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of `apply` and `plan`, as callers give them.
-
-    Attributes:
-        tables: names or globs, a lone one as it is; empty is every table.
-        insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
-            "upsert" is marker 4.
-        evolution: how columns may change: "widen", "add" (new columns only) or "strict" (not at
-            all).
-        ntz: timestamps without zone are instants in UTC ("utc") or `timestamp_ntz` ("keep").
-        max_files: change files a batch.
-        max_bytes: bytes of change files a batch; a batch holds at least one file.
-        parallelism: tables at once; None for as many as there are cores, at most eight.
-        retry: try files again that have not changed since they damaged a plan.
-        allow_foreign_writes: go on after somebody else wrote to a table.
-        allow_empty: let a new life replace a table by no rows, and an empty snapshot empty it.
-        quiet: leave rows alone that an update would not change.
-        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
-            upsert counts only if its value there is greater than the row's.
-        moved_from: the zone's former URL, when the same zone is now elsewhere.
-        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
-            to.
-        settle: seconds that text has to lie still before it is read: without a footer, half
-            a file looks whole.
-        start_at: the number of a table's first change file, where earlier ones are gone; it means
-            nothing once a file was applied.
-        on_gone: what becomes of a Delta table whose folder is gone: "keep" or "drop".
-        cleanup: where applied files are moved to: `_ProcessedFiles` ("move") or
-            `_FilesReadyToDelete` ("delete"); None leaves them where they are.
-        retention: days after which moved files are removed; None is seven.
-        plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
-            rows to be appended, each file once ("append").
-        plain_evolution: what such a table does with a column that it lacks or a type that does not
-            fit: "add" columns, widen types as *evolution* says and rescue what does not fit;
-            "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
-        include_existing: append the files too that a plain folder has when it is first seen.
-        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
-        listing: which folders are looked at only for what has come: those that are long, of numbered files or of
-            names in the order of writing ("auto"), all where that can be done ("incremental"), or none ("full").
-        backfill_interval: after how long such a folder is listed in full all the same: seconds, or words such as
-            "1 day".
-        readers: "plain" keeps tables readable by every reader of Delta, and each remembers it; None
-            leaves each as it remembers.
-        partial_updates: what an update or upsert sets: the columns that its file has ("absent"), what is not
-            NULL ("nulls"), what a column of the files lists ("listed:COLUMN"), or every column ("never");
-            None goes by the table's metadata, which means every column where it states nothing.
-        snapshots: each numbered file is the table as it is from then on, not changes to it.
-        max_loss: the share of a table's rows that a snapshot may delete; one that deletes more is refused.
-
-    """
+    """Options of `apply` and `plan`, as callers give them; what each means stands at `apply_zone`."""
 
     tables: Sequence[str] = ()
     insert_policy: InsertPolicy = "append"
