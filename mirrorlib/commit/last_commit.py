@@ -6,24 +6,18 @@ newest one that does is all that has to be found: usually the newest of all.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.key_property import ON
-from mirrorlib.delta.log import Commit, commit_path
+from mirrorlib.delta.log import Commit
 from mirrorlib.errors import OutcomeUnknownError
-from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from mirrorlib.delta.log import TableLog
-    from mirrorlib.delta.table import TableRef
 
 _LOOKS = (1, 8, 64)  # commits at a time, then all the others
-_RECENT = 100  # commits among which our own one is sought that was made a moment ago
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +28,18 @@ class Seen:
         newest: the newest version, -1 when there is no table.
         facts: what the newest window's commit says of itself; None when no window was found.
         version: that commit's version.
+        rows: how many rows it has added, as it says itself.
         foreign: a commit since what that one was computed on that has changed rows and is not ours.
         whole: the log was read back to that window, or to the table's first version.
 
     """
 
     newest: int
-    facts: Mapping[str, Any] | None
-    version: int
-    foreign: Commit | None
-    whole: bool
+    facts: Mapping[str, Any] | None = None
+    version: int = -1
+    rows: int = 0
+    foreign: Commit | None = None
+    whole: bool = True
 
     def window_of(self, stream: str) -> int:
         """Return the last window of a stream, 0 when the last one is none of its."""
@@ -55,7 +51,7 @@ def look_back(log: TableLog) -> Seen:
     """Find the newest window in a table's log."""
     newest = log.newest()
     if newest is None:
-        return Seen(newest=-1, facts=None, version=-1, foreign=None, whole=True)
+        return Seen(newest=-1)
     until, foreign = newest, None
     for count in (*_LOOKS, newest + 1):
         after = max(until - count, -1)
@@ -67,22 +63,22 @@ def look_back(log: TableLog) -> Seen:
                     newest=newest,
                     facts=commit.ours,
                     version=commit.version,
+                    rows=commit.rows,
                     foreign=foreign,
-                    whole=True,
                 )
             if commit.ours is None and not commit.harmless:
                 foreign = foreign or commit
         if len(commits) < until - after or after < 0:
             whole = len(commits) == until - after
-            return Seen(newest=newest, facts=None, version=-1, foreign=foreign, whole=whole)
+            return Seen(newest=newest, foreign=foreign, whole=whole)
         until = after
     raise AssertionError  # the last look takes all there are
 
 
 def prove_window(
     log: TableLog, stream: str, number: int, before: Seen, *, what: str, table: str, next_step: str
-) -> int | None:
-    """Return the version that a window became; None where Delta skipped it, as another runner has gone on.
+) -> Seen | None:
+    """Return the log's end once it has a window; None where Delta skipped it, as another runner has gone on.
 
     Args:
         log: of the target.
@@ -99,7 +95,7 @@ def prove_window(
     """
     seen = look_back(log)
     if seen.window_of(stream) == number:
-        return seen.version
+        return seen
     if seen.version == before.version:
         msg = f"Delta skipped {what} as one that it knows, but no commit names it"
         raise OutcomeUnknownError(msg, table=table, next_step=next_step)
@@ -113,17 +109,3 @@ def _overlooked(log: TableLog, commit: Commit) -> Commit | None:
         return None
     between = log.commits(on, commit.version - 1)
     return next((one for one in between if one.ours is None and not one.harmless), None)
-
-
-def rows_written(spark: SparkSession, ref: TableRef, location: str, version: int) -> int:
-    """Return how many rows a commit has added, as it says itself."""
-    metrics: Mapping[str, str] | None = None
-    if ref.path is not None:
-        data = open_store(location).read(commit_path(version)) or b""
-        told = (json.loads(line) for line in data.splitlines() if b'"commitInfo"' in line)
-        metrics = next((line["commitInfo"].get("operationMetrics", {}) for line in told), {})
-    else:
-        history = spark.sql(f"DESCRIBE HISTORY {ref.sql} LIMIT {_RECENT}")
-        found = history.where(f"version = {version:d}").collect()
-        metrics = found[0]["operationMetrics"] if found else {}
-    return int((metrics or {}).get("numOutputRows", 0))

@@ -25,7 +25,14 @@ from mirrorlib.delta.actions import (
     read_metadata,
     read_moves,
 )
-from mirrorlib.delta.log import DIGITS, LOG, commit_path, commit_version, read_provenance
+from mirrorlib.delta.log import (
+    DIGITS,
+    LOG,
+    commit_path,
+    commit_version,
+    read_checksum,
+    read_provenance,
+)
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
@@ -183,12 +190,7 @@ class Commits:
 
     def has_few_files(self, version: int) -> bool:
         """Say whether a version is known to have few files, as its writer's checksum file tells."""
-        data = self._store.read(commit_path(version).removesuffix("json") + "crc")
-        try:
-            told: Any = json.loads(data or b"{}")
-        except ValueError:  # it is not written at once
-            return False
-        files = told.get("numFiles") if isinstance(told, dict) else None
+        files = read_checksum(self._store, version).get("numFiles")
         return isinstance(files, int) and files <= _FEW
 
     def read(self, version: int) -> FeedCommit:

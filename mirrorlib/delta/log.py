@@ -60,6 +60,7 @@ class Commit:
         ours: what mirrorlib wrote into `userMetadata`; None in anybody else's commit.
         user: who committed, as far as the engine says.
         forgets: the commit lets Delta forget transaction marks, on which exactly-once rests.
+        rows: how many it has added, as it says itself.
 
     """
 
@@ -68,6 +69,7 @@ class Commit:
     ours: Mapping[str, Any] | None
     user: str
     forgets: bool
+    rows: int
 
     @property
     def harmless(self) -> bool:
@@ -176,7 +178,21 @@ def _commit(version: int, info: Mapping[str, Any]) -> Commit:
         ours=read_ours(info.get("userMetadata")),
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
         forgets=TRANSACTION_RETENTION in json.dumps(info.get("operationParameters") or {}),
+        rows=int((info.get("operationMetrics") or {}).get("numOutputRows", 0)),
     )
+
+
+def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
+    """Read what the writer of a version has noted of the table as a whole; nothing where it has not, or not yet.
+
+    Source: Delta PROTOCOL.md, "Version Checksum File".
+    """
+    data = store.read(commit_path(version).removesuffix("json") + "crc")
+    try:
+        told: Any = json.loads(data or b"{}")
+    except ValueError:  # it is not written at once
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def read_ours(text: str | None) -> Mapping[str, Any] | None:

@@ -7,16 +7,15 @@ Also the schema and version of a table that others may write meanwhile, see `fin
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import (
     Columns,
     to_columns,
 )
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.log import FileLog, HistoryLog, TableLog, commit_path
+from mirrorlib.delta.log import FileLog, HistoryLog, TableLog, read_checksum
 from mirrorlib.delta.properties import (
     MAPPING,
     READERS_PROPERTY,
@@ -209,19 +208,6 @@ def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] 
         location=ref.path,
     )
     return found, schema
-
-
-def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
-    """Read what the writer of a version has noted of the table as a whole; nothing where it has not, or not yet.
-
-    Source: Delta PROTOCOL.md, "Version Checksum File".
-    """
-    data = store.read(commit_path(version).removesuffix("json") + "crc")
-    try:
-        told: Any = json.loads(data or b"{}")
-    except ValueError:  # it is not written at once
-        return {}
-    return told if isinstance(told, dict) else {}
 
 
 def _size(store: Store, version: int) -> int | None:

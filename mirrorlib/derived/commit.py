@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.last_commit import look_back, prove_window, rows_written
+from mirrorlib.commit.last_commit import look_back, prove_window
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
@@ -160,7 +160,7 @@ def _proven(
         OutcomeUnknownError: Delta skipped it, and nobody has.
 
     """
-    version = prove_window(
+    seen = prove_window(
         open_log(job.session, job.place.ref, table.location),
         planned.lead.uuid,
         planned.number,
@@ -169,13 +169,10 @@ def _proven(
         table=job.place.shown,
         next_step="Remove the table; the next run makes it anew.",
     )
-    if version is None:
+    if seen is None:
         msg = "another runner has gone on with the derived table"
         raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
-    if written is None:
-        rows = rows_written(job.session, job.place.ref, table.location, version)
-        written = Written(added=rows, removed=0)
-    return version, written
+    return seen.version, written or Written(added=seen.rows, removed=0)
 
 
 def settle_keys(job: Job, target: Target) -> None:

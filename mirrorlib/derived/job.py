@@ -95,11 +95,7 @@ def look(job: Job) -> Target:
     """
     found = find_target(job.session, job.place.ref)
     if found is None:
-        return Target(
-            found=None,
-            schema=None,
-            seen=Seen(newest=-1, facts=None, version=-1, foreign=None, whole=True),
-        )
+        return Target(found=None, schema=None, seen=Seen(newest=-1))
     check_owner(job.place, found[0], job.name)
     resume_feed(job.session, job.place.ref, found[0])
     log = open_log(job.session, job.place.ref, found[0].location)

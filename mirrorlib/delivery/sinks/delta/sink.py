@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.last_commit import look_back, prove_window, rows_written
+from mirrorlib.commit.last_commit import look_back, prove_window
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, check_log, log_columns
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from mirrorlib.commit.last_commit import Seen
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Stream
 
@@ -135,9 +136,12 @@ class DeltaSink:
                     _LOG.info("%s: window %d met another commit", work.table, work.plan.number)
                     failure = exc
                     continue
-                if (version := _written(work)) is not None:
+                if (seen := _written(work)) is not None:
                     settle_keys(work)
-                    return _counted(work, version, rows)
+                    rows = seen.rows if rows is None else rows
+                    told = (work.table, work.plan.number, seen.version, rows)
+                    _LOG.info("%s: window %d written as version %d, %d rows", *told)
+                    return rows
             msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
             step = "Run again when the target is quieter."
             raise MirrorError(msg, table=delivery.stream.table, next_step=step) from failure
@@ -183,8 +187,8 @@ def _is_overtaken(work: Work, exc: Exception) -> bool:
     return log.newest(work.seen.newest) != work.seen.newest
 
 
-def _written(work: Work) -> int | None:
-    """Return the version that the window became, see `prove_window`."""
+def _written(work: Work) -> Seen | None:
+    """Return the target's log once it has the window, see `prove_window`."""
     number, stream = work.plan.number, work.stream
     return prove_window(
         open_log(work.spark, work.ref, work.found.location),
@@ -195,14 +199,6 @@ def _written(work: Work) -> int | None:
         table=work.table,
         next_step=f"Let a snapshot set it right: {snapshot_command(stream.consumer)}",
     )
-
-
-def _counted(work: Work, version: int, rows: int | None) -> int:
-    if rows is None:
-        rows = rows_written(work.spark, work.ref, work.found.location, version)
-    number = work.plan.number
-    _LOG.info("%s: window %d written as version %d, %d rows", work.table, number, version, rows)
-    return rows
 
 
 def _rows_there(work: Work) -> int | None:

@@ -19,8 +19,8 @@ from mirrorlib.delivery.sinks.delta.merge import FRESH, twice
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.key_property import ON
+from mirrorlib.delta.log import read_checksum
 from mirrorlib.delta.properties import FEED
-from mirrorlib.delta.table import read_checksum
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.arrow import read_file
 from mirrorlib.feed.files.direct import PLAIN_NAME
