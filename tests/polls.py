@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.plan import next_run, position_after
 from mirrorlib.ingest.files.table_folder import Folder, open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.progress import Tally, record_status
+from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, PlannedFile, new_attempt, now
 from mirrorlib.landing.listing import TableFolder
@@ -71,31 +71,36 @@ class Poller:
         asked = Options(**options)
         journal = Journal(self.state, FOLDER.name)
         history = History(journal, self.zone.url)
-        tally = Tally(table=str(FOLDER.name), zone=self.zone.url)
+        progress = Progress(table=str(FOLDER.name), zone=self.zone.url)
         left = read_listed(journal.read_status())
-        opened = open_folder(self.zone, FOLDER, history, look=Look(journal, asked, left, due=False))
+        opened = open_folder(
+            self.zone,
+            FOLDER,
+            history,
+            incremental=IncrementalListing(journal, asked, left, due=False),
+        )
         if opened.waits_for:
-            record_status(journal, tally, tally.end("waiting", opened.waits_for))
+            record_status(journal, progress, progress.end("waiting", opened.waits_for))
             return "waiting", []
         lives = journal.lives()
         life = lives[-1] if lives else journal.begin_life("first seen", self.zone.url, 1)
-        look = Look(journal, asked, left)
-        opened = open_folder(self.zone, FOLDER, history, look=look)
+        incremental = IncrementalListing(journal, asked, left)
+        opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
         if opened.listing.by_time:  # as `advance_table` does
-            opened = open_folder(self.zone, FOLDER, history, look=look)
+            opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
         self.warnings = opened.warnings
         names: list[str] = []
         while True:
-            entry = tally.entry = journal.newest(life)
+            entry = progress.entry = journal.newest(life)
             position = entry.position if entry else {}
             run = next_run(opened.listing, position, asked.limits)
             if not run.files:
                 break
             names += self._hand_over(journal, life, entry, opened, run.files, asked)
-            opened = open_folder(self.zone, FOLDER, history, look=look)
-        tally.listed = look.result(tally.entry)
+            opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
+        progress.listed = incremental.result(progress.entry)
         state, reason = ("blocked", str(run.gap)) if run.gap else ("current", "")
-        record_status(journal, tally, tally.end(state, reason))  # type: ignore[arg-type]  # both are states
+        record_status(journal, progress, progress.end(state, reason))  # type: ignore[arg-type]  # both are states
         self.handed += names
         return state, names
 

@@ -155,9 +155,9 @@ def publish(table: TableWriter, log: Log, cut: Cut, until: int | None = None) ->
     table.metadata(flags, keys=log.keys)
     for number, file in enumerate(log.files[table.last : until], start=table.last + 1):
         names = [name for name, _ in file.types]
-        lanes = [folder_of(log, dict(zip(names, row, strict=True))) for row in file.rows]
+        partitions = [folder_of(log, dict(zip(names, row, strict=True))) for row in file.rows]
         for folder in FOLDERS:
-            mine = [place for place, lane in enumerate(lanes) if lane == folder]
+            mine = [place for place, partition in enumerate(partitions) if partition == folder]
             table.last = number - 1
             part = replace(
                 file,

@@ -1,6 +1,6 @@
-"""Delimited text on its way into Delta tables: the same road as Parquet, on both of its lanes.
+"""Delimited text on its way into Delta tables: the same road as Parquet, on both of its partitions.
 
-Text is written by hand and judged by the oracle. The small lane folds
+Text is written by hand and judged by the oracle. The small partition folds
 in Arrow; for the large one every batch counts as large, so the text is staged for Spark.
 """
 
@@ -32,7 +32,7 @@ TYPES = {"id": "Int32", "v": "String", "n": "Int64"}
 
 
 @pytest.fixture(params=["small", "large"])
-def lane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def partition(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Fold in Arrow, or have every batch count as large."""
     if request.param == "large":
         monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", -1)
@@ -73,7 +73,7 @@ def rows_of(spark: SparkSession, target: str) -> list[Row]:
 
 
 def test_every_declared_type_reaches_the_table(
-    spark: SparkSession, zone: ZoneWriter, target: str, lane: str
+    spark: SparkSession, zone: ZoneWriter, target: str, partition: str
 ) -> None:
     """Values are read by SchemaDefinition, found by the header's names in whatever order."""
     types = {
@@ -91,7 +91,7 @@ def test_every_declared_type_reaches_the_table(
 
     report = run(spark, zone, target)
 
-    assert ("current", "") == (report.state, report.reason), lane
+    assert ("current", "") == (report.state, report.reason), partition
     moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     one: Row = {
         "id": 1, "double": 0.1, "single": 0.5, "short": -7, "long": 9007199254740993, "day": date(2026, 1, 2),
@@ -105,7 +105,7 @@ def test_every_declared_type_reaches_the_table(
 @pytest.mark.smoke
 @pytest.mark.parametrize("seed, separator", list(enumerate([",", ";", "\t", "|"])))
 def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
-    spark: SparkSession, zone: ZoneWriter, target: str, seed: int, separator: str, lane: str
+    spark: SparkSession, zone: ZoneWriter, target: str, seed: int, separator: str, partition: str
 ) -> None:
     """Random files with and without markers, one batch each: table, feed and one effect a file."""
     dice = throw_dice(seed)
@@ -134,7 +134,7 @@ def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
 
     report = run(spark, zone, target, max_files=1 if seed % 2 else None)
 
-    assert ("current", "") == (report.state, report.reason), lane
+    assert ("current", "") == (report.state, report.reason), partition
     expected = replay(published, keys=["id"])
     path = Path(target) / "orders"
     assert_same_rows(expected.multiset, multiset(read_rows(spark, path)))
@@ -154,7 +154,7 @@ def test_a_log_of_text_gives_the_oracle_s_table_and_feed(
     ids=["bad-value", "ragged", "overflow"],
 )
 def test_what_does_not_fit_stops_the_table_before_its_file(
-    spark: SparkSession, zone: ZoneWriter, target: str, lane: str, line: str, found: list[str]
+    spark: SparkSession, zone: ZoneWriter, target: str, partition: str, line: str, found: list[str]
 ) -> None:
     """The message names file, line and column; what came earlier stays; the repaired file is read."""
     table = text_table(zone)
@@ -163,7 +163,7 @@ def test_what_does_not_fit_stops_the_table_before_its_file(
 
     report = run(spark, zone, target)
 
-    assert ("failed", bad.name, 1) == (report.state, report.file, report.position), lane
+    assert ("failed", bad.name, 1) == (report.state, report.file, report.position), partition
     assert [piece for piece in [bad.name, *found] if piece not in report.reason] == []
     assert [{"id": 1, "v": "a", "n": 1}] == rows_of(spark, target)
     publish(table, "id,v,n\n2,b,2\n", 2)
@@ -243,7 +243,7 @@ def test_columns_that_nobody_declared_are_strings_and_reported(
 @pytest.mark.thorough("large-*")
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "windows-1252", "shift_jis"])
 def test_compressed_text_of_any_encoding(
-    spark: SparkSession, zone: ZoneWriter, target: str, encoding: str, lane: str
+    spark: SparkSession, zone: ZoneWriter, target: str, encoding: str, partition: str
 ) -> None:
     """Compression is recognised by content, the encoding by its name or its mark."""
     word = {"windows-1252": "é", "shift_jis": "東"}.get(encoding, "é東")
@@ -252,12 +252,12 @@ def test_compressed_text_of_any_encoding(
 
     report = run(spark, zone, target)
 
-    assert ("current", "") == (report.state, report.reason), lane
+    assert ("current", "") == (report.state, report.reason), partition
     assert [{"id": 1, "v": word, "n": 1}] == rows_of(spark, target)
 
 
 def test_a_bad_marker_far_down_a_long_text_is_named_by_its_line(
-    spark: SparkSession, zone: ZoneWriter, target: str, lane: str
+    spark: SparkSession, zone: ZoneWriter, target: str, partition: str
 ) -> None:
     """Lines are counted through all pieces of a file."""
     table = text_table(zone)
@@ -266,7 +266,7 @@ def test_a_bad_marker_far_down_a_long_text_is_named_by_its_line(
 
     report = run(spark, zone, target)
 
-    assert ("failed", "MarkerError") == (report.state, report.error), lane
+    assert ("failed", "MarkerError") == (report.state, report.error), partition
     assert "line 200003" in report.reason
 
 

@@ -53,7 +53,7 @@ class Wishes:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Progress:
     """What has become of a stream so far."""
 
     table: str

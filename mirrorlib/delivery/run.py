@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirrorlib.delivery.delivery import Courier, OtherWishesError, Tally, Wishes
+from mirrorlib.delivery.delivery import Courier, OtherWishesError, Progress, Wishes
 from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
-from mirrorlib.delivery.sinks.disjoint_targets import check_apart
+from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import told_error
@@ -120,7 +120,7 @@ def export_tables(
     _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
     tables = [tables] if isinstance(tables, str) else tables
     if isinstance(to, str):
-        check_apart(to, os.fspath(target) if catalog is None else None)
+        check_disjoint(to, os.fspath(target) if catalog is None else None)
         sink, chosen = open_sink(to, mode)
         check_net(chosen, net=net)
         shown = shown_url(to)
@@ -184,13 +184,13 @@ def _export_all(
 
 def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    tally = Tally(table=name)
+    progress = Progress(table=name)
     state: State
     meant = True
     try:
-        bring_up_to_date(_courier(job, name, address), tally)
+        bring_up_to_date(_courier(job, name, address), progress)
         state, reason = "current", ""
-        if tally.position != tally.newest:
+        if progress.position != progress.newest:
             state, reason = "behind", f"{name} is behind: the run was stopped."
     except TableBusyError as exc:
         state, reason = "busy", str(exc)
@@ -200,16 +200,16 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     report = StreamReport(
         table=name,
         state=state,
-        windows=tally.windows,
-        rows=tally.rows,
-        resets=tally.resets,
-        position=tally.position,
-        newest=tally.newest,
-        seconds=round(time.perf_counter() - tally.began, 3),
+        windows=progress.windows,
+        rows=progress.rows,
+        resets=progress.resets,
+        position=progress.position,
+        newest=progress.newest,
+        seconds=round(time.perf_counter() - progress.began, 3),
         reason=reason,
     )
     if meant:
-        _record(job, report, tally)
+        _record(job, report, progress)
     return report
 
 
@@ -245,13 +245,13 @@ def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
     return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)
 
 
-def _record(job: _Job, report: StreamReport, tally: Tally) -> None:
+def _record(job: _Job, report: StreamReport, progress: Progress) -> None:
     """Write down the last word about a stream that is registered, when there is a new one."""
     if report.state == "busy":
         return
     try:
         registry = Registry(job.state, job.consumer, parse_name(report.table))
-        if report.state == "current" and not tally.windows and not _said_failed(registry):
+        if report.state == "current" and not progress.windows and not _said_failed(registry):
             return
         if registry.newest_stream() is not None:
             said = {"state": report.state, "reason": report.reason, "at": now()}

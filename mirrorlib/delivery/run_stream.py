@@ -1,6 +1,6 @@
 """Bring one stream up to date: plan a window, deliver it, write down that it was, and so on.
 
-In: a table, a consumer's registry, a receiver. Out: `Tally`. Promise: windows follow each other
+In: a table, a consumer's registry, a receiver. Out: `Progress`. Promise: windows follow each other
 without a gap, each is planned once and repeated as it was planned until it is delivered; where
 changes are gone, the stream stops, or a snapshot that resets the receiver takes their place.
 """
@@ -21,11 +21,11 @@ from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.streams import Entry, Plan, position_of, table_id_of
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.delivery import Courier, Tally, Wishes
+    from mirrorlib.delivery.delivery import Courier, Progress, Wishes
     from mirrorlib.journal.streams import Stream
 
 
-def bring_up_to_date(courier: Courier, tally: Tally) -> None:
+def bring_up_to_date(courier: Courier, progress: Progress) -> None:
     """Deliver what the table holds at this moment, window by window.
 
     Raises:
@@ -38,7 +38,7 @@ def bring_up_to_date(courier: Courier, tally: Tally) -> None:
     stream = courier.registry.newest_stream() or _register(courier)
     _check_same(stream, courier.wishes)
     entry = courier.registry.newest(stream)
-    _note(courier, tally, stream, entry)
+    _note(courier, progress, stream, entry)
     if entry is not None and entry.done is not None and _is_current(courier, entry):
         return
     with hold_stream(courier.registry) as lease, lend_session(courier.spark) as spark:
@@ -53,10 +53,10 @@ def bring_up_to_date(courier: Courier, tally: Tally) -> None:
             lease.check()
             done, courier = carry_out(courier, spark, stream, plan)
             entry = Entry(plan=plan, done=done)
-            tally.windows += done.outcome == "delivered"
-            tally.resets += plan.reset and done.outcome == "delivered"
-            tally.rows += done.rows or 0
-            _note(courier, tally, stream, entry)
+            progress.windows += done.outcome == "delivered"
+            progress.resets += plan.reset and done.outcome == "delivered"
+            progress.rows += done.rows or 0
+            _note(courier, progress, stream, entry)
 
 
 def _check_still(courier: Courier, stream: Stream) -> None:
@@ -71,9 +71,9 @@ def _check_still(courier: Courier, stream: Stream) -> None:
         raise TableBusyError(msg, table=stream.table, next_step="Run again.")
 
 
-def _note(courier: Courier, tally: Tally, stream: Stream, entry: Entry | None) -> None:
-    tally.position = position = position_of(stream, entry)
-    tally.newest = max(_goal(courier), -1 if position is None else position)
+def _note(courier: Courier, progress: Progress, stream: Stream, entry: Entry | None) -> None:
+    progress.position = position = position_of(stream, entry)
+    progress.newest = max(_goal(courier), -1 if position is None else position)
 
 
 def _goal(courier: Courier) -> int:

@@ -65,7 +65,7 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     columns = [name for name in frame.columns if name not in FEED_COLUMNS]
     helpers = Helpers.beside(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
-    rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, _sign())
+    rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, sign())
     return _fold_keys(rows, columns, keys, helpers) if keys else _fold_all(rows, columns, helpers)
 
 
@@ -149,7 +149,7 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     helpers = Helpers.beside(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))
-    told = _told(others.withColumn(helpers.sign, _sign()), columns, keys, helpers)
+    told = _told(others.withColumn(helpers.sign, sign()), columns, keys, helpers)
     return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(told)
 
 
@@ -194,7 +194,8 @@ def is_comparable(kind: DataType) -> bool:
     return is_free_of(kind, _INCOMPARABLE)
 
 
-def _sign() -> Column:
+def sign() -> Column:
+    """Return 1 for a row that comes, -1 for one that goes."""
     from pyspark.sql import functions as f
 
     return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)

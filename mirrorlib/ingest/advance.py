@@ -14,7 +14,7 @@ from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import stand
 from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.protocol import carry_out
-from mirrorlib.ingest.files.changed_source import check_doubt
+from mirrorlib.ingest.files.changed_source import check_changed_source
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.next_batch import (
     Bar,
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
     from mirrorlib.ingest.batch.foreign_writes import Standing
     from mirrorlib.ingest.files.history import History
-    from mirrorlib.ingest.files.incremental_listing import Look
+    from mirrorlib.ingest.files.incremental_listing import IncrementalListing
     from mirrorlib.ingest.files.next_batch import Next
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.ingest.options import Options
-    from mirrorlib.ingest.progress import Tally
+    from mirrorlib.ingest.progress import Progress
     from mirrorlib.ingest.report import TableReport
     from mirrorlib.ingest.work import Work
     from mirrorlib.landing.listing import TableFolder
@@ -62,39 +62,43 @@ def advance_table(
     folder: TableFolder,
     opened: Folder,
     history: History,
-    look: Look,
+    incremental: IncrementalListing,
     options: Options,
-    tally: Tally,
+    progress: Progress,
     stop: Callable[[], bool],
 ) -> TableReport:
     """Apply what the folder shows, as far as it goes.
 
     Raises:
-        MirrorError: the table cannot go on; what was applied before stays, and *tally* knows it.
+        MirrorError: the table cannot go on; what was applied before stays, and *progress* knows it.
 
     """
     clock: dict[str, float] = {}
-    entry = tally.entry = newest_entry(work.journal, work.lives, opened.metadata)
+    entry = progress.entry = newest_entry(work.journal, work.lives, opened.metadata)
     pending = entry is not None and entry.done is None
     if entry is not None and pending:
         # Else another zone's files would void its plan.
-        tally.warn(*check_zone(work, folder, history, options, entry, tally.proven))
-        entry = tally.entry = _end_plan(work, tally, entry.plan, None, clock, 0)
-    check_doubt(work.table, entry)
+        progress.warn(*check_zone(work, folder, history, options, entry, progress.proven))
+        entry = progress.entry = _end_plan(work, progress, entry.plan, None, clock, 0)
+    check_changed_source(work.table, entry)
     if pending or work.source.policies.by_time:
         # What was listed before the journal was read may be applied by now.
         opened = open_folder(
-            work.source.zone, folder, history, look=None if pending else look, options=options
+            work.source.zone,
+            folder,
+            history,
+            incremental=None if pending else incremental,
+            options=options,
         )
         if not goes_on(work, opened, options):
-            return tally.end("behind", CHANGED)
-    tally.warn(*check_zone(work, folder, history, options, entry, tally.proven))
+            return progress.end("behind", CHANGED)
+    progress.warn(*check_zone(work, folder, history, options, entry, progress.proven))
     if history.moves():
         history.keep_move()
-    tally.proven = proof_of(work, entry)
+    progress.proven = proof_of(work, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
-    return _apply_batches(work, folder, opened, history, look, options, tally, stop)
+    return _apply_batches(work, folder, opened, history, incremental, options, progress, stop)
 
 
 def _apply_batches(
@@ -102,78 +106,86 @@ def _apply_batches(
     folder: TableFolder,
     opened: Folder,
     history: History,
-    look: Look,
+    incremental: IncrementalListing,
     options: Options,
-    tally: Tally,
+    progress: Progress,
     stop: Callable[[], bool],
 ) -> TableReport:
     """Apply batch after batch, from where the table stands."""
-    entry = tally.entry
+    entry = progress.entry
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock: dict[str, float] = {}
-        stopped = _see_changes(work, opened, look, options, tally)
+        stopped = _see_changes(work, opened, incremental, options, progress)
         if stopped is not None:
             return stopped
-        standing = stand(work, entry, tally.verified)
-        tally.verified = standing.verified
+        standing = stand(work, entry, progress.verified)
+        progress.verified = standing.verified
         work = heed_readers(work, standing, options.readers)
         ahead = open_next(
             work, entry, standing, opened, position_of(entry), bars, options, clock, stop
         )
         coming, prepared = ahead.coming, ahead.prepared
-        tally.warn(*ahead.warnings)
+        progress.warn(*ahead.warnings)
         if ahead.stopped:
-            return tally.end("behind", f"{coming.run.unapplied} files wait; the run was stopped.")
+            return progress.end(
+                "behind", f"{coming.run.unapplied} files wait; the run was stopped."
+            )
         if ahead.untyped:
-            return tally.end("waiting", ahead.untyped, file=coming.files[0][1].name)
+            return progress.end("waiting", ahead.untyped, file=coming.files[0][1].name)
         if prepared is None:
-            return _end_idle(tally, opened, coming, bars, options)
+            return _end_idle(progress, opened, coming, bars, options)
         check_emptiness(work, prepared, options, replaces=coming.replaces)
         plan = _write_plan(work, entry, standing, coming, prepared, opened, clock)
         mine = plan.files == _planned_files(prepared) and plan.policies == work.source.policies
-        entry = tally.entry = _end_plan(
-            work, tally, plan, prepared if mine else None, clock, standing.bytes
+        entry = progress.entry = _end_plan(
+            work, progress, plan, prepared if mine else None, clock, standing.bytes
         )
-        check_doubt(work.table, entry)
+        check_changed_source(work.table, entry)
         bars |= bars_of_void(entry)
         if work.source.policies.by_time:
             history.compact()
-        opened = open_folder(work.source.zone, folder, history, look=look, options=options)
+        opened = open_folder(
+            work.source.zone, folder, history, incremental=incremental, options=options
+        )
 
 
 def _see_changes(
-    work: Work, opened: Folder, look: Look, options: Options, tally: Tally
+    work: Work,
+    opened: Folder,
+    incremental: IncrementalListing,
+    options: Options,
+    progress: Progress,
 ) -> TableReport | None:
     """Look in a listing for what the format forbids; end where nobody can tell any more what the next files mean.
 
     Every listing is looked at before the next plan: from then on, what it has shown counts as known.
     """
     if not goes_on(work, opened, options):
-        return tally.end("behind", CHANGED)
-    changed = changed_since(work, opened, tally.entry)
+        return progress.end("behind", CHANGED)
+    changed = changed_since(work, opened, progress.entry)
     told = [told_changed(name) for name in changed]
-    tally.warn(*told)
-    look.keep(*told)
-    evidence = began_again(work, opened, tally.entry, changed)
+    progress.warn(*told)
+    incremental.keep(*told)
+    evidence = began_again(work, opened, progress.entry, changed)
     if evidence:
-        return tally.end("blocked", evidence)
-    refuse_changed(work, tally.entry, changed)
+        return progress.end("blocked", evidence)
+    refuse_changed(work, progress.entry, changed)
     return None
 
 
 def _end_idle(
-    tally: Tally, opened: Folder, coming: Next, bars: Mapping[str, Bar], options: Options
+    progress: Progress, opened: Folder, coming: Next, bars: Mapping[str, Bar], options: Options
 ) -> TableReport:
     state, reason, file = idle_state(coming, bars, options)
     bar = bar_before(coming, bars)
-    tally.watched = _watch(opened, coming.young)
+    progress.watched = _watch(opened, coming.young)
     if state == "current" and opened.emptied:
-        tally.emptied = tally.emptied or opened.listed_at
-        reason = told_emptied(tally.emptied)
+        progress.emptied = progress.emptied or opened.listed_at
+        reason = told_emptied(progress.emptied)
     else:
-        tally.emptied = None
-    return tally.end(state, reason, file=file, error=bar.error if bar else None)
+        progress.emptied = None
+    return progress.end(state, reason, file=file, error=bar.error if bar else None)
 
 
 def _watch(opened: Folder, young: StoredFile | None) -> Watched | None:
@@ -252,12 +264,12 @@ def _outcome(entry: Entry | None, standing: Standing) -> Mapping[str, object] | 
 
 def _end_plan(
     work: Work,
-    tally: Tally,
+    progress: Progress,
     plan: Plan,
     prepared: Prepared | None,
     clock: dict[str, float],
     table_bytes: int,
 ) -> Entry:
     done = carry_out(work, plan, prepared, clock, table_bytes)
-    tally.add(plan, done)
+    progress.add(plan, done)
     return Entry(plan=plan, done=done)

@@ -212,7 +212,9 @@ def lives_of(job: Job, name: TableName, opened: Folder) -> tuple[Life, ...]:
     why, start = coming
     ordinal, existing = len(lives) + 1, _includes_existing(job, lives, opened)
     if not existing:  # first of all: what comes from here on must not be taken for what was there
-        files = (file for lane in opened.listing.lanes.values() for file in lane.values())
+        files = (
+            file for partition in opened.listing.partitions.values() for file in partition.values()
+        )
         journal.write_passed(ordinal, passed_files(files))
     life = journal.begin_life(why, job.zone.url, ordinal, start, include_existing=existing)
     return (*lives, life)
@@ -242,7 +244,7 @@ def _next_life(
     A number that is not there yet is not begun with: whatever comes first would be passed over.
     """
     asked = job.options.start_at
-    visible = asked is not None and any(asked in files for files in listing.lanes.values())
+    visible = asked is not None and any(asked in files for files in listing.partitions.values())
     start = asked if asked is not None and visible and not listing.by_time else 1
     if not lives:
         return "first seen", start

@@ -21,9 +21,9 @@ from mirrorlib.errors import SnapshotError, StoreError
 from mirrorlib.ingest.ahead import check_emptiness, open_next
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
-from mirrorlib.ingest.batch.pending_plan import carried_on
+from mirrorlib.ingest.batch.pending_plan import end_pending
 from mirrorlib.ingest.batch.snapshot import tell_snapshot
-from mirrorlib.ingest.files.changed_source import check_doubt
+from mirrorlib.ingest.files.changed_source import check_changed_source
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.next_batch import (
@@ -195,9 +195,9 @@ def _look_ahead(
     planned = PlannedTable(
         table=work.table, state="current", warnings=(*opened.warnings_under(options), *unproven)
     )
-    carried = carried_on(work, newest)
+    carried = end_pending(work, newest)
     entry = carried.entry
-    check_doubt(work.table, entry)
+    check_changed_source(work.table, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
     standing = carried.standing or stand(work, entry, read_verified(work.journal.read_status()))

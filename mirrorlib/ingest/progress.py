@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Progress:
     """What is known about a table while its run goes on; the one value here that changes."""
 
     table: str
@@ -81,12 +81,12 @@ class Tally:
         return self.entry.done.version if self.entry and self.entry.done else None
 
 
-def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
+def record_status(journal: Journal, progress: Progress, report: TableReport) -> str:
     """Write a table's last word into the journal, unless it stands there; return since when it is so."""
     old = journal.read_status()
     same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
     since = old["since"] if same and "since" in old else now()
-    done = tally.entry.done if tally.entry else None
+    done = progress.entry.done if progress.entry else None
     word: dict[str, Any] = {
         "table": report.table,
         "state": report.state,
@@ -94,16 +94,16 @@ def record_status(journal: Journal, tally: Tally, report: TableReport) -> str:
         "file": report.file,
         "error": report.error,
         "since": since,
-        "zone": tally.zone,
+        "zone": progress.zone,
         "position": report.position,
         "version": report.version,
         "last_commit": done.finished_at if done else None,
         "warnings": list(report.warnings),
-        "watched": asdict(tally.watched) if tally.watched else None,
-        "listing": tally.listed.to_word() if tally.listed else None,
-        "verified": asdict(tally.verified) if tally.verified else old.get("verified"),
-        **({"proven": tally.proven} if tally.proven else {}),
-        **({"emptied": tally.emptied} if tally.emptied else {}),
+        "watched": asdict(progress.watched) if progress.watched else None,
+        "listing": progress.listed.to_word() if progress.listed else None,
+        "verified": asdict(progress.verified) if progress.verified else old.get("verified"),
+        **({"proven": progress.proven} if progress.proven else {}),
+        **({"emptied": progress.emptied} if progress.emptied else {}),
     }
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)

@@ -11,7 +11,7 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.take_over import check_key_columns
-from mirrorlib.ingest.files.changed_source import check_doubt
+from mirrorlib.ingest.files.changed_source import check_changed_source
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import numbers_of, position_behind
 from mirrorlib.ingest.files.table_folder import open_folder
@@ -148,7 +148,7 @@ def _visible(zone: str, name: TableName) -> list[tuple[int, int]]:
         return []  # the next apply says what is wrong with it
     if opened.listing.by_time or opened.metadata is None:
         return []
-    return [(min(files), max(files)) for files in opened.listing.lanes.values()]
+    return [(min(files), max(files)) for files in opened.listing.partitions.values()]
 
 
 def begin_kept_life(
@@ -202,7 +202,7 @@ def _appended(journal: Journal, life: Life, table: str) -> Entry:
         msg = f"the table cannot be kept yet: batch {entry.plan.batch} of a run that was stopped has no outcome"
         step = "Run mirrorlib apply once, which ends that batch before it asks for this, and call again."
         raise JournalError(msg, table=table, next_step=step)
-    check_doubt(table, entry)
+    check_changed_source(table, entry)
     return entry
 
 
@@ -244,13 +244,17 @@ def _check_files(
     position = position_behind(known, applied.count, metadata)
     ahead = {
         file.name
-        for lane, files in opened.listing.lanes.items()
+        for partition, files in opened.listing.partitions.items()
         for number, file in files.items()
-        if (file.name not in known if opened.listing.by_time else number > position.get(lane, 0))
+        if (
+            file.name not in known
+            if opened.listing.by_time
+            else number > position.get(partition, 0)
+        )
     }
     below = see_below(zone, folder, see_folder(zone, folder))
     listing, _ = order_plain(below, applied, left, overwrites=False)
-    shown = [file.name for lane in listing.lanes.values() for file in lane.values()]
+    shown = [file.name for partition in listing.partitions.values() for file in partition.values()]
     lost = next((file for file in shown if file not in known and file not in ahead), None)
     if lost is not None:
         msg = "the table cannot be kept: a file was not appended, and would not be read by _metadata.json either"
@@ -262,13 +266,13 @@ def _check_files(
 
 
 def _check_numbers(
-    lanes: Mapping[str, set[int]], metadata: TableMetadata, folder: TableFolder
+    partitions: Mapping[str, set[int]], metadata: TableMetadata, folder: TableFolder
 ) -> None:
     """See that no number is missing among those that were appended: its file would be passed over when it comes."""
-    for lane, numbers in lanes.items() if metadata.detection == "sequential" else ():
+    for partition, numbers in partitions.items() if metadata.detection == "sequential" else ():
         if max(numbers) - min(numbers) + 1 == len(numbers):
             continue
         missing = next(n for n in range(min(numbers), max(numbers)) if n not in numbers)
         msg = "the table cannot be kept: a number is missing among the files that were appended"
-        found = f"{lane}/{missing}" if lane else f"number {missing}"
+        found = f"{partition}/{missing}" if partition else f"number {missing}"
         raise JournalError(msg, table=str(folder.name), found=found, next_step=_APPEND)

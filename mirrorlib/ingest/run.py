@@ -25,7 +25,7 @@ from mirrorlib.ingest.batch.foreign_writes import read_verified
 from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.source_identity import goes_on
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
@@ -51,7 +51,7 @@ from mirrorlib.ingest.options import (
     PlainEvolution,
     PlainFolders,
 )
-from mirrorlib.ingest.progress import Tally, read_emptied, record_status
+from mirrorlib.ingest.progress import Progress, read_emptied, record_status
 from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import Readers, now
@@ -211,11 +211,11 @@ def _apply_all(job: Job, folders: Sequence[TableFolder]) -> tuple[TableReport, .
 
 def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     """Apply one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    tally = Tally(table=folder.name.shown, zone=job.zone.url)
+    progress = Progress(table=folder.name.shown, zone=job.zone.url)
     try:
-        report = _advance(job, folder, tally)
+        report = _advance(job, folder, progress)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = tally.fail(told_error(exc, folder.name))
+        report = progress.fail(told_error(exc, folder.name))
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",
@@ -225,45 +225,49 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     )
     if folder.unlisted:  # no table is called so, and none may be known by it
         return replace(report, since=now())
-    return replace(report, since=_record(Journal(job.state, folder.name), tally, report))
+    return replace(report, since=_record(Journal(job.state, folder.name), progress, report))
 
 
 def _end_one(job: Job, name: TableName) -> TableReport:
     """End the life of a table whose folder is gone."""
-    tally = Tally(table=name.shown, zone=job.zone.url)
+    progress = Progress(table=name.shown, zone=job.zone.url)
     journal = Journal(job.state, name)
     try:
-        tally.entry = journal.newest(journal.lives()[-1])
+        progress.entry = journal.newest(journal.lives()[-1])
         done = end_life(job, name)
-        report = tally.end("gone", done) if done else tally.end("behind", "Its folder is back.")
+        report = (
+            progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")
+        )
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = tally.fail(told_error(exc, name))
-    return replace(report, since=_record(journal, tally, report))
+        report = progress.fail(told_error(exc, name))
+    return replace(report, since=_record(journal, progress, report))
 
 
-def _record(journal: Journal, tally: Tally, report: TableReport) -> str:
+def _record(journal: Journal, progress: Progress, report: TableReport) -> str:
     try:
-        return record_status(journal, tally, report)
+        return record_status(journal, progress, report)
     except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)
         return now()
 
 
-def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
+def _advance(job: Job, folder: TableFolder, progress: Progress) -> TableReport:
     if folder.refusal is not None:
         raise folder.refusal
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
     history = History(journal, job.zone.url, moved_from=job.options.moved_from)
-    look = Look(journal, job.options, read_listed(journal.read_status()), due=False)
-    opened = open_folder(job.zone, folder, history, look=look, options=job.options)
+    incremental = IncrementalListing(
+        journal, job.options, read_listed(journal.read_status()), due=False
+    )
+    opened = open_folder(job.zone, folder, history, incremental=incremental, options=job.options)
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
-    tally.listing = "incremental" if opened.partial else "full"
-    tally.warn(*opened.warnings_under(job.options))
+    progress.listing = "incremental" if opened.partial else "full"
+    progress.warn(*opened.warnings_under(job.options))
     # A plain folder whose first files do not count has been seen only once its life has begun.
     if opened.waits_for and not (opened.plain and not job.options.include_existing):
-        return tally.end("waiting", opened.waits_for)
+        return progress.end("waiting", opened.waits_for)
     with (
         lock_table(job.spark, job.target, job.state, folder.name, job.stop),
         lend_session(job.spark) as spark,
@@ -274,26 +278,30 @@ def _advance(job: Job, folder: TableFolder, tally: Tally) -> TableReport:
                 f"staged/{folder.name.segment}"
             )  # what a killed runner left; the lock says it is gone
         word = journal.read_status()
-        tally.verified = read_verified(word)
-        tally.proven, tally.emptied = word.get("proven"), read_emptied(word)
-        look = Look(journal, job.options, read_listed(word))
+        progress.verified = read_verified(word)
+        progress.proven, progress.emptied = word.get("proven"), read_emptied(word)
+        incremental = IncrementalListing(journal, job.options, read_listed(word))
         if opened.metadata is not None and take_over(open_work(job, spark, folder, opened, lives)):
             history = History(journal, job.zone.url, moved_from=job.options.moved_from)
-        opened = open_folder(job.zone, folder, history, look=look, options=job.options)
-        tally.listing = "incremental" if opened.partial else "full"
+        opened = open_folder(
+            job.zone, folder, history, incremental=incremental, options=job.options
+        )
+        progress.listing = "incremental" if opened.partial else "full"
         if opened.waits_for:
-            return tally.end("waiting", opened.waits_for)
-        tally.warnings.clear()  # this listing may be full where the one before the lock was not
-        tally.warn(*opened.warnings_under(job.options))
+            return progress.end("waiting", opened.waits_for)
+        progress.warnings.clear()  # this listing may be full where the one before the lock was not
+        progress.warn(*opened.warnings_under(job.options))
         work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, folder, opened, history, look, job.options, tally, job.stop)
-        tally.listed = look.result(tally.entry)
-        _clean(work, folder, history, tally, job.options)
+        report = advance_table(
+            work, folder, opened, history, incremental, job.options, progress, job.stop
+        )
+        progress.listed = incremental.result(progress.entry)
+        _clean(work, folder, history, progress, job.options)
         return report
 
 
 def _clean(
-    work: Work, folder: TableFolder, history: History, tally: Tally, options: Options
+    work: Work, folder: TableFolder, history: History, progress: Progress, options: Options
 ) -> None:
     """Clean up behind what was applied; a trouble with that is told, and is none of the table's."""
     if options.cleanup is None or work.journal.lives()[-1] != work.life:
@@ -301,6 +309,6 @@ def _clean(
     try:
         opened = open_folder(work.source.zone, folder, history, options=options)
         if goes_on(work, opened, options):
-            clean_folder(work.source.zone, folder, opened, tally.entry, options)
+            clean_folder(work.source.zone, folder, opened, progress.entry, options)
     except MirrorError as exc:
         _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)

@@ -80,7 +80,7 @@ def check_keys(
     if not cdc and (gone is not None or order):
         msg = "a deletion column and order columns belong to a primary key, and none is declared"
         raise KeysError(msg, column=gone or order[0], next_step="Say cdc=True, or leave them out.")
-    _check_apart(keys, gone, order)
+    _check_disjoint(keys, gone, order)
     _check_types(schema, keys, types, "a key column")
     _check_types(schema, order, ORDER_TYPES, "an order column")
     _check_types(
@@ -120,7 +120,7 @@ def _find(schema: StructType, name: str, what: str) -> str:
     raise KeysError(msg, column=name, found=", ".join(schema.names), next_step=step)
 
 
-def _check_apart(keys: tuple[str, ...], deleted: str | None, order: tuple[str, ...]) -> None:
+def _check_disjoint(keys: tuple[str, ...], deleted: str | None, order: tuple[str, ...]) -> None:
     for name, what in ((deleted, "deletion"), *((name, "order") for name in order)):
         if name in keys:
             msg = f"a column is a key and the {what} column, and is equal in all rows of a key"

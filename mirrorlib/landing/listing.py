@@ -98,8 +98,8 @@ class FolderListing:
     """A table folder's change files in the order in which they count.
 
     Attributes:
-        lanes: change files by partition folder (`WHOLE_FOLDER` for a table without), then by
-            number, ascending. Files without numbers are in one lane and are given some: those that
+        partitions: change files by partition folder (`WHOLE_FOLDER` for a table without), then by
+            number, ascending. Files without numbers are in one partition and are given some: those that
             have been applied up to `Applied.count`, the others from there on.
         foreign: names that are neither ignored nor change files.
         doubled: the numbers that two files carry, by the name of the one that was written first; the
@@ -111,7 +111,7 @@ class FolderListing:
 
     """
 
-    lanes: Mapping[str, Mapping[int, StoredFile]]
+    partitions: Mapping[str, Mapping[int, StoredFile]]
     foreign: tuple[str, ...]
     doubled: Mapping[str, ChangeFileError] = field(default_factory=dict)
     changed: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class FolderListing:
     @property
     def count(self) -> int:
         """Return how many change files are visible."""
-        return sum(len(files) for files in self.lanes.values())
+        return sum(len(files) for files in self.partitions.values())
 
 
 def list_tables(zone: Store) -> tuple[TableFolder, ...]:
@@ -230,7 +230,7 @@ def order_by_number(
         extensions: those of change files, in lower case; None while nobody has said which.
 
     """
-    lanes: dict[str, dict[int, StoredFile]] = {}
+    partitions: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
     twins: dict[tuple[str, int], list[StoredFile]] = {}
     for file in seen.files:
@@ -239,20 +239,22 @@ def order_by_number(
         if number is None or not (extensions is None or extension_of(name) in extensions):
             foreign.append(file.name)
             continue
-        lane = partition_of(file.name)
-        first = lanes.setdefault(lane, {}).setdefault(number, file)
+        partition = partition_of(file.name)
+        first = partitions.setdefault(partition, {}).setdefault(number, file)
         if first is not file:
-            twins.setdefault((lane, number), [first]).append(file)
+            twins.setdefault((partition, number), [first]).append(file)
     doubled: dict[str, ChangeFileError] = {}
-    for (lane, number), files in twins.items():
+    for (partition, number), files in twins.items():
         # What came first under a number may have been applied by the time at which the next one came.
         first, *others = sorted(files, key=lambda file: (file.modified, file.name))
-        lanes[lane][number] = first
+        partitions[partition][number] = first
         foreign += [file.name for file in others]
         doubled[first.name] = _two_of(number, first, others[-1], table)
-    ordered = {lane: dict(sorted(lanes[lane].items())) for lane in sorted(lanes)}
+    ordered = {
+        partition: dict(sorted(partitions[partition].items())) for partition in sorted(partitions)
+    }
     return FolderListing(
-        lanes=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
+        partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
     )
 
 
@@ -274,7 +276,7 @@ def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> Fol
     new = [file for file in data if file.name not in applied.etags]
     newest, known = applied.newest, {file.name for file in data}
     return FolderListing(
-        lanes={
+        partitions={
             WHOLE_FOLDER: {
                 **dict(enumerate(old, start=1)),
                 **dict(enumerate(new, start=applied.count + 1)),

@@ -82,8 +82,8 @@ def see_next(zone: Store, folder: TableFolder, onward: Onward) -> Seen | None:
     parent holds no change files of its own; else the next full listing finds it.
     """
     try:
-        lanes = _walk if onward.partitioned else _next
-        files = tuple(lanes(zone, folder.path, WHOLE_FOLDER, onward))
+        walk = _walk if onward.partitioned else _next
+        files = tuple(walk(zone, folder.path, WHOLE_FOLDER, onward))
     except _Unclear:
         return None
     return Seen(metadata=None, files=files) if files else None
@@ -97,40 +97,44 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> Seen | None:
     return Seen(metadata=None, files=tuple(file for file in files if not is_ignored(file.name)))
 
 
-def _walk(zone: Store, table: str, lane: str, onward: Onward) -> Iterator[StoredFile]:
+def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:
     """Go through partition folders: list those that hold others, ask the rest for what is next."""
-    if lane in onward.anchors and lane != WHOLE_FOLDER and not _has_inner(lane, onward.anchors):
-        yield from _next(zone, table, lane, onward)
+    if (
+        partition in onward.anchors
+        and partition != WHOLE_FOLDER
+        and not _has_inner(partition, onward.anchors)
+    ):
+        yield from _next(zone, table, partition, onward)
         return
-    listed = zone.list_folder(_path(table, lane))
+    listed = zone.list_folder(_path(table, partition))
     if listed is None:
         return
     files = [file for file in listed.files if not is_ignored(file.name)]
-    anchor = onward.anchors.get(lane)
+    anchor = onward.anchors.get(partition)
     if anchor is not None and not anchor.is_in(files):
         raise _Unclear
-    yield from (_named(file, lane) for file in files)
+    yield from (_named(file, partition) for file in files)
     for inner in listed.folders:
         if not is_ignored(inner) and "=" in inner:
-            yield from _walk(zone, table, f"{lane}/{inner}" if lane else inner, onward)
+            yield from _walk(zone, table, f"{partition}/{inner}" if partition else inner, onward)
 
 
-def _has_inner(lane: str, anchors: Mapping[str, Anchor]) -> bool:
-    return any(other.startswith(f"{lane}/") for other in anchors)
+def _has_inner(partition: str, anchors: Mapping[str, Anchor]) -> bool:
+    return any(other.startswith(f"{partition}/") for other in anchors)
 
 
-def _next(zone: Store, table: str, lane: str, onward: Onward) -> Iterator[StoredFile]:
+def _next(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:
     """Give a partition folder's newest applied file and what follows it."""
-    anchor = onward.anchors.get(lane)
+    anchor = onward.anchors.get(partition)
     if anchor is None:
         raise _Unclear
-    place = _path(table, lane)
+    place = _path(table, partition)
     files = _listed(zone, place, anchor, onward) if zone.seeks else None
     if files is None:
         files = _probed(zone, place, anchor, onward)
     if not anchor.is_in(files):
         raise _Unclear
-    return (_named(file, lane) for file in files)
+    return (_named(file, partition) for file in files)
 
 
 def _listed(
@@ -181,9 +185,9 @@ def _of_number(
     return found
 
 
-def _named(file: StoredFile, lane: str) -> StoredFile:
-    return replace(file, below=f"{lane}/{file.name}") if lane else file
+def _named(file: StoredFile, partition: str) -> StoredFile:
+    return replace(file, below=f"{partition}/{file.name}") if partition else file
 
 
-def _path(table: str, lane: str) -> str:
-    return f"{table}/{lane}" if lane else table
+def _path(table: str, partition: str) -> str:
+    return f"{table}/{partition}" if partition else table

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.changed_source import doubt_of
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import Limits, first_position, next_run
 from mirrorlib.ingest.files.table_folder import open_folder, told_emptied
@@ -196,8 +196,8 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:
-        look = Look(journal, Options(), read_listed(word), due=False)
-        opened = _open(status, name, journal, look)
+        incremental = IncrementalListing(journal, Options(), read_listed(word), due=False)
+        opened = _open(status, name, journal, incremental)
         if opened is not None and not opened.listing.count and _is_absent(status, name):
             return _absent(status, begun=bool(lives))
     except MirrorError as exc:
@@ -232,12 +232,14 @@ def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
     )
 
 
-def _open(status: TableStatus, name: TableName, journal: Journal, look: Look) -> Folder | None:
+def _open(
+    status: TableStatus, name: TableName, journal: Journal, incremental: IncrementalListing
+) -> Folder | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
-    return open_folder(zone, folder, History(journal, zone.url), look=look)
+    return open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
 
 
 def _with_listing(
@@ -246,9 +248,13 @@ def _with_listing(
     """Compare the last word with what the zone shows now."""
     listing = opened.listing
     run = next_run(listing, position, Limits())
-    lanes = [(position.get(lane, 0), files) for lane, files in listing.lanes.items()]
-    unapplied = [file for last, files in lanes for number, file in files.items() if number > last]
-    ends = [(max(files), files[max(files)]) for _, files in lanes if files]
+    partitions = [
+        (position.get(partition, 0), files) for partition, files in listing.partitions.items()
+    ]
+    unapplied = [
+        file for last, files in partitions for number, file in files.items() if number > last
+    ]
+    ends = [(max(files), files[max(files)]) for _, files in partitions if files]
     newest = max(ends, key=lambda end: (end[1].modified, end[0]))[1].name if ends else None
     ages = [round(max((moment - file.modified).total_seconds(), 0.0), 1) for file in unapplied]
     status = replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlib.cli import main as cli
-from mirrorlib.delivery.sinks.disjoint_targets import check_apart, check_no_table
+from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint, check_no_table
 from mirrorlib.delivery.sinks.open import is_same_url
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import LocalStore
@@ -17,7 +17,7 @@ from mirrorlib.store import LocalStore
 def test_a_delta_receiver_inside_its_target_is_refused(tmp_path: Path, inside: str) -> None:
     """The next run would deliver the copies too."""
     with pytest.raises(LandingZoneError, match="inside the target"):
-        check_apart(f"delta:{tmp_path}{inside}", f"{tmp_path}/")
+        check_disjoint(f"delta:{tmp_path}{inside}", f"{tmp_path}/")
 
 
 def test_what_lies_beside_the_target_is_not_inside(tmp_path: Path) -> None:
@@ -30,14 +30,14 @@ def test_what_lies_beside_the_target_is_not_inside(tmp_path: Path) -> None:
         "delta:catalog.schema",
         "jdbc:sqlite:here",
     ):
-        check_apart(to, str(tmp_path))
+        check_disjoint(to, str(tmp_path))
 
 
 @pytest.mark.parametrize("to", ["files:{}/?format=csv", "zone:{}"])
 def test_files_are_not_delivered_to_the_target_itself(tmp_path: Path, to: str) -> None:
     """They would lie in the folders of its tables."""
     with pytest.raises(LandingZoneError, match="is the target itself"):
-        check_apart(to.format(tmp_path), str(tmp_path))
+        check_disjoint(to.format(tmp_path), str(tmp_path))
 
 
 @pytest.mark.parametrize("target", ["tables", None])
@@ -52,8 +52,8 @@ def test_nothing_is_delivered_into_a_delta_table(
     root = None if target is None else str(tmp_path / target)
     for place in (table, table / "exports" / "2026"):
         with pytest.raises(LandingZoneError, match=r"the folder of a Delta table.*orders"):
-            check_apart(to.format(place), root)
-    check_apart(to.format(table.parent), root)
+            check_disjoint(to.format(place), root)
+    check_disjoint(to.format(table.parent), root)
     with pytest.raises(LandingZoneError, match=r"orders/more: the receiver lies in the folder"):
         check_no_table(LocalStore(table.parent), "orders/more", "orders/more")
     check_no_table(LocalStore(table.parent), "more/orders", "more/orders")

@@ -87,7 +87,7 @@ def test_only_the_table_s_extensions_count(
 
     found = opened(zone)
 
-    files = found.listing.lanes[""].values()
+    files = found.listing.partitions[""].values()
     assert extensions == {file.name.rpartition(".")[2] for file in files}
     told = " ".join(found.warnings)
     assert f"{len(every) - len(extensions)} files are no change files" in told

@@ -81,7 +81,7 @@ def test_a_folder_inside_a_partition_folder_is_told(zone: ZoneWriter) -> None:
 
     found = opened(zone)
 
-    assert {EU, f"{EU}/Day=1"} == found.listing.lanes.keys()
+    assert {EU, f"{EU}/Day=1"} == found.listing.partitions.keys()
     assert [f"1 folder is not read: {EU}/2024."] == [
         warning.partition(" A")[0] for warning in found.warnings
     ]

@@ -38,7 +38,7 @@ def stored(number: int, *, size: int = 10, extension: str = "parquet", age: int 
 
 def listing(*files: StoredFile) -> FolderListing:
     """Give a folder that shows these files."""
-    return FolderListing(lanes={"": {int(file.name[:20]): file for file in files}}, foreign=())
+    return FolderListing(partitions={"": {int(file.name[:20]): file for file in files}}, foreign=())
 
 
 def folder(*numbers: int) -> FolderListing:
@@ -257,13 +257,15 @@ def in_folder(folder: str, *numbers: int) -> dict[int, StoredFile]:
 
 def test_each_partition_folder_has_its_own_numbers() -> None:
     """One folder after the other; a gap in one does not hold the others."""
-    lanes = {
+    partitions = {
         "p=a": in_folder("p=a", 1, 2),
         "p=b": in_folder("p=b", 4, 6),
         "p=c": in_folder("p=c", 2),
     }
 
-    run = next_run(FolderListing(lanes=lanes, foreign=()), {"p=a": 1, "p=b": 3}, NO_LIMITS)
+    run = next_run(
+        FolderListing(partitions=partitions, foreign=()), {"p=a": 1, "p=b": 3}, NO_LIMITS
+    )
 
     assert [f"p=a/{sequence_name(2)}", f"p=b/{sequence_name(4)}"] == [
         file.name for _, file in run.files
@@ -287,13 +289,13 @@ def test_the_position_keeps_other_folders() -> None:
     st.dictionaries(st.sampled_from(["", "p=a", "p=b/q=c"]), st.integers(0, 5)),
     st.lists(st.sampled_from(["", "p=a", "p=b/q=c"]), max_size=8),
 )
-def test_the_position_follows_every_folder(before: dict[str, int], lanes: list[str]) -> None:
+def test_the_position_follows_every_folder(before: dict[str, int], partitions: list[str]) -> None:
     """Whatever folders a batch's files lie in, the last number of each counts."""
     at = dict(before)
     files: list[tuple[int, StoredFile]] = []
-    for lane in lanes:
-        at[lane] = at.get(lane, 0) + 1
-        files += in_folder(lane, at[lane]).items()
+    for partition in partitions:
+        at[partition] = at.get(partition, 0) + 1
+        files += in_folder(partition, at[partition]).items()
 
     assert at == position_after(before, files, by_time=False)
 

@@ -45,8 +45,8 @@ def listed(root: Path, folder: TableFolder) -> FolderListing:
 
 def files(found: FolderListing) -> dict[int, StoredFile]:
     """Give the files of a table without partition folders."""
-    assert found.lanes.keys() <= {""}
-    return dict(found.lanes.get("", {}))
+    assert found.partitions.keys() <= {""}
+    return dict(found.partitions.get("", {}))
 
 
 def orders(root: Path) -> TableFolder:
@@ -376,10 +376,10 @@ def test_partition_folders_are_seen_at_any_depth(root: Path) -> None:
 
     found = order_by_number(see_partitions(store, folder, see_folder(store, folder)), "orders")
 
-    assert ["Region=eu/Day=1", "Region=eu/Day=2", "Region=us"] == list(found.lanes)
-    assert [[1, 2]] * 3 == [list(numbered) for numbered in found.lanes.values()]
-    assert f"Region=us/{sequence_name(2)}" == found.lanes["Region=us"][2].name
-    assert f"orders/Region=us/{sequence_name(2)}" == found.lanes["Region=us"][2].path
+    assert ["Region=eu/Day=1", "Region=eu/Day=2", "Region=us"] == list(found.partitions)
+    assert [[1, 2]] * 3 == [list(numbered) for numbered in found.partitions.values()]
+    assert f"Region=us/{sequence_name(2)}" == found.partitions["Region=us"][2].name
+    assert f"orders/Region=us/{sequence_name(2)}" == found.partitions["Region=us"][2].path
     assert {"Region=us/notes.txt"} < set(found.foreign)
 
 

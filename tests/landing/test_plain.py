@@ -18,13 +18,13 @@ FOLDER = TableFolder(name=TableName(None, "t"), path="t")
 
 def names(listing: FolderListing) -> list[str]:
     """Give the files that are listed, in order."""
-    return [file.name for lane in listing.lanes.values() for file in lane.values()]
+    return [file.name for partition in listing.partitions.values() for file in partition.values()]
 
 
 def new(listing: FolderListing, applied: dict[str, str]) -> list[str]:
     """Give the files that are not applied: their numbers go on from those that are."""
-    (lane,) = listing.lanes.values()
-    return [file.name for number, file in lane.items() if number > len(applied)]
+    (partition,) = listing.partitions.values()
+    return [file.name for number, file in partition.items() if number > len(applied)]
 
 
 def stored(name: str, second: int, etag: str = "e") -> StoredFile:

@@ -36,26 +36,28 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return made(tmp_path)
 
 
-def publish(store: Store, *numbers: int, lane: str = "", extension: str = "parquet") -> None:
+def publish(store: Store, *numbers: int, partition: str = "", extension: str = "parquet") -> None:
     """Publish files by number."""
-    place = f"orders/{lane}/" if lane else "orders/"
+    place = f"orders/{partition}/" if partition else "orders/"
     for number in numbers:
         store.put(f"{place}{sequence_name(number, extension)}", b"x")
 
 
-def anchor(store: Store, number: int, lane: str = "", extension: str = "parquet") -> Anchor:
+def anchor(store: Store, number: int, partition: str = "", extension: str = "parquet") -> Anchor:
     """Remember a file as it is now."""
     name = sequence_name(number, extension)
-    found = store.stat(f"orders/{lane}/{name}" if lane else f"orders/{name}")
+    found = store.stat(f"orders/{partition}/{name}" if partition else f"orders/{name}")
     assert found is not None
     return Anchor(number=number, name=name, etag=found.etag)
 
 
-def look(store: Store, *, most: int | None = None, **lanes: Anchor) -> list[str] | None:
+def look(store: Store, *, most: int | None = None, **partitions: Anchor) -> list[str] | None:
     """Look for Parquet files; give names, ascending."""
-    anchors = {"" if lane == "all" else f"p={lane}": one for lane, one in lanes.items()}
+    anchors = {
+        "" if partition == "all" else f"p={partition}": one for partition, one in partitions.items()
+    }
     onward = Onward(
-        anchors=anchors, extensions=("parquet",), partitioned="all" not in lanes, most=most
+        anchors=anchors, extensions=("parquet",), partitioned="all" not in partitions, most=most
     )
     return names(see_next(store, FOLDER, onward))
 
@@ -174,11 +176,11 @@ def test_text_is_looked_for_by_every_extension(store: Store) -> None:
 
 def test_each_partition_folder_is_asked_for_its_own_next_numbers(store: Store) -> None:
     """A new partition folder is found at once; one whose folder is gone is none."""
-    publish(store, 1, 2, 3, lane="p=a")
-    publish(store, 1, 2, lane="p=b")
-    a, b = anchor(store, 2, lane="p=a"), anchor(store, 2, lane="p=b")
-    publish(store, 1, lane="p=c")
-    publish(store, 1, lane="_p=d")
+    publish(store, 1, 2, 3, partition="p=a")
+    publish(store, 1, 2, partition="p=b")
+    a, b = anchor(store, 2, partition="p=a"), anchor(store, 2, partition="p=b")
+    publish(store, 1, partition="p=c")
+    publish(store, 1, partition="_p=d")
     gone = Anchor(number=7, name=sequence_name(7), etag="e")
 
     found = look(store, a=a, b=b, gone=gone)
@@ -195,10 +197,10 @@ def test_each_partition_folder_is_asked_for_its_own_next_numbers(store: Store) -
 
 def test_partition_folders_inside_others_are_found(store: Store) -> None:
     """The folder between has files of its own."""
-    publish(store, 1, 2, lane="p=a")
-    publish(store, 1, lane="p=a/q=x")
-    anchors = {lane: anchor(store, 1, lane=lane) for lane in ("p=a", "p=a/q=x")}
-    publish(store, 1, lane="p=a/q=y")
+    publish(store, 1, 2, partition="p=a")
+    publish(store, 1, partition="p=a/q=x")
+    anchors = {partition: anchor(store, 1, partition=partition) for partition in ("p=a", "p=a/q=x")}
+    publish(store, 1, partition="p=a/q=y")
 
     found = see_next(
         store, FOLDER, Onward(anchors=anchors, extensions=("parquet",), partitioned=True)

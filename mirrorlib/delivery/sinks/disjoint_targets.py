@@ -18,7 +18,7 @@ from mirrorlib.store.volumes import is_volume
 _BESIDE = "Export to a place beside the target."
 
 
-def check_apart(to: str, target: str | None) -> None:
+def check_disjoint(to: str, target: str | None) -> None:
     """See that nothing is delivered to where tables lie: their VACUUM, or the next run, would take it.
 
     Args:

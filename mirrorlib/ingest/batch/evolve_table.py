@@ -62,7 +62,7 @@ class Ready:
     replaces_columns: bool = False
 
 
-def ready_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> Ready:
+def evolve_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> Ready:
     """Create or widen the table as the batch needs it.
 
     Raises:

@@ -37,7 +37,7 @@ class Carried:
     prepared: Prepared | None = None
 
 
-def carried_on(work: Work, newest: Entry | None) -> Carried:
+def end_pending(work: Work, newest: Entry | None) -> Carried:
     """Look for the commit that the newest plan has made; without one, open its files as apply will.
 
     Raises:

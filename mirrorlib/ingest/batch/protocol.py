@@ -21,7 +21,7 @@ from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FileChangedError, MirrorError
-from mirrorlib.ingest.batch.evolve_table import readers_property, ready_table, refuse_table
+from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
 from mirrorlib.ingest.batch.outcome import (
@@ -158,7 +158,7 @@ def _commit(
 ) -> None:
     """Commit a batch."""
     replaces = not plan.before
-    ready = ready_table(work, plan, prepared, clock)
+    ready = evolve_table(work, plan, prepared, clock)
     columns = ready.columns
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     keys = spelled_keys(columns, plan.policies.keys)

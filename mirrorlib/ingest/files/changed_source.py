@@ -33,7 +33,7 @@ def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:
     )
 
 
-def check_doubt(table: str, entry: Entry | None) -> None:
+def check_changed_source(table: str, entry: Entry | None) -> None:
     """See that nothing casts doubt on a table's newest batch.
 
     Raises:

@@ -57,10 +57,10 @@ def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
     listing, position = opened.listing, entry.position
     changed = {*listing.changed, *changed_files(listing, entry.plan, position)}
     changed |= {file.name for file in placed_files(listing, entry.plan, position)}
-    for lane, files in listing.lanes.items():
+    for partition, files in listing.partitions.items():
         kept = None if listing.by_time else max(files, default=None)
         for number, file in files.items():
-            applied = number <= position.get(lane, 0)
+            applied = number <= position.get(partition, 0)
             if applied and number != kept and file.name not in changed:
                 yield file
 

@@ -68,7 +68,7 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
     if word.get("state") != "current" or not isinstance(said, dict):
         return None
     try:
-        anchors = {lane: Anchor(**anchor) for lane, anchor in said["anchors"].items()}
+        anchors = {partition: Anchor(**anchor) for partition, anchor in said["anchors"].items()}
         told = {"short": int(said["short"]), "warnings": tuple(map(str, said["warnings"]))}
         listed = Listed(**{**said, **told, "anchors": anchors})
         aware = datetime.fromisoformat(listed.at).tzinfo is not None
@@ -77,7 +77,7 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
     return listed if aware else None
 
 
-class Look:
+class IncrementalListing:
     """How one run looks into one table's folder; it keeps what it has seen for the run after it."""
 
     def __init__(
@@ -151,9 +151,9 @@ class Look:
         if not self._is_plain(listing, metadata, position, history):
             return
         anchors = {
-            lane: _anchor(files[position[lane]])
-            for lane, files in listing.lanes.items()
-            if not listing.by_time and position.get(lane) in files
+            partition: _anchor(files[position[partition]])
+            for partition, files in listing.partitions.items()
+            if not listing.by_time and position.get(partition) in files
         }
         self._listed = Listed(
             zone=zone.url,
@@ -202,7 +202,7 @@ class Look:
         """Say whether short looks at a folder are wanted, and cost less than listing it."""
         if not self._wanted or self._options.listing == "incremental":
             return self._wanted
-        longest = max((len(files) for files in listing.lanes.values()), default=0)
+        longest = max((len(files) for files in listing.partitions.values()), default=0)
         return longest + len(listing.foreign) > PAGE
 
     def _is_plain(
@@ -214,9 +214,14 @@ class Look:
     ) -> bool:
         """Say whether short looks would see what comes: names in order, or numbers without a gap."""
         if listing.by_time:
-            files = [file for lane in listing.lanes.values() for file in lane.values()]
+            files = [
+                file for partition in listing.partitions.values() for file in partition.values()
+            ]
             return not metadata.partitioned and history is not None and history.in_order(files)
-        return not any(_has_gap(files, position.get(lane)) for lane, files in listing.lanes.items())
+        return not any(
+            _has_gap(files, position.get(partition))
+            for partition, files in listing.partitions.items()
+        )
 
     def _see_next(
         self,
@@ -256,12 +261,12 @@ class Look:
             for file in (entry.plan.files if here else ())
         }
         found = {}
-        for lane, number in entry.position.items():
-            known = listed.anchors.get(lane)
+        for partition, number in entry.position.items():
+            known = listed.anchors.get(partition)
             if known is not None and known.number == number:
-                found[lane] = known
-            elif (lane, number) in planned:
-                found[lane] = planned[lane, number]
+                found[partition] = known
+            elif (partition, number) in planned:
+                found[partition] = planned[partition, number]
         return found
 
 

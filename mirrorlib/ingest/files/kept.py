@@ -70,18 +70,22 @@ def position_behind(names: Iterable[str], count: int, metadata: TableMetadata) -
     """
     if metadata.detection != "sequential":
         return {WHOLE_FOLDER: count}
-    lanes = numbers_of(names, metadata)
-    return {lane: max(numbers) for lane, numbers in lanes.items()} or {WHOLE_FOLDER: 0}
+    partitions = numbers_of(names, metadata)
+    return {partition: max(numbers) for partition, numbers in partitions.items()} or {
+        WHOLE_FOLDER: 0
+    }
 
 
 def numbers_of(names: Iterable[str], metadata: TableMetadata) -> Mapping[str, set[int]]:
     """Return the numbers that files carry, by partition folder."""
-    lanes: dict[str, set[int]] = {}
+    partitions: dict[str, set[int]] = {}
     for name in names:
-        lane, last = partition_of(name), name.rpartition("/")[2]
+        partition, last = partition_of(name), name.rpartition("/")[2]
         number = sequence_number(last)
         if number is None or extension_of(last) not in metadata.numbered:
             continue
-        if not lane or (metadata.partitioned and all("=" in step for step in lane.split("/"))):
-            lanes.setdefault(lane, set()).add(number)
-    return lanes
+        if not partition or (
+            metadata.partitioned and all("=" in step for step in partition.split("/"))
+        ):
+            partitions.setdefault(partition, set()).add(number)
+    return partitions

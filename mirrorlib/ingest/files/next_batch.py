@@ -140,15 +140,15 @@ def next_files(
     It ends before text that was written a moment ago too: without a footer, half a file
     looks whole.
     """
-    lanes: dict[str, dict[int, StoredFile]] = {}
+    partitions: dict[str, dict[int, StoredFile]] = {}
     barred: list[StoredFile] = []
     young: list[StoredFile] = []
     doubled = _bars_of_doubled(opened.listing)
-    for lane, files in opened.listing.lanes.items():
-        kept = lanes[lane] = {}
+    for partition, files in opened.listing.partitions.items():
+        kept = partitions[partition] = {}
         for number, file in files.items():
             bar = doubled.get(file.name) or bars.get(file.name)
-            ahead = number > position.get(lane, 0)
+            ahead = number > position.get(partition, 0)
             if ahead and bar is not None and bar.etag == file.etag:
                 barred.append(file)
                 break
@@ -157,7 +157,7 @@ def next_files(
                 young.append(file)
                 break
             kept[number] = file
-    run = next_run(replace(opened.listing, lanes=lanes), position, limits)
+    run = next_run(replace(opened.listing, partitions=partitions), position, limits)
     return Next(
         run=run,
         position=position,
@@ -172,8 +172,8 @@ def _bars_of_doubled(listing: FolderListing) -> dict[str, Bar]:
     """Hold back the files whose numbers others carry too: nobody can say which one is meant."""
     return {
         file.name: Bar(etag=file.etag, reason=str(error), error=type(error).__name__)
-        for lane in (listing.lanes.values() if listing.doubled else ())
-        for file in lane.values()
+        for partition in (listing.partitions.values() if listing.doubled else ())
+        for file in partition.values()
         if (error := listing.doubled.get(file.name)) is not None
     }
 

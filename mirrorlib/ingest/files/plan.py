@@ -88,8 +88,8 @@ def next_run(listing: FolderListing, position: Mapping[str, int], limits: Limits
     """Find the consecutive files after *position* (exclusive) of every partition folder, one folder after the other."""
     files: list[tuple[int, StoredFile]] = []
     gaps: list[Gap] = []
-    for lane, known in listing.lanes.items():
-        last = position.get(lane, 0)
+    for partition, known in listing.partitions.items():
+        last = position.get(partition, 0)
         later = [number for number in known if number > last]
         consecutive = [
             number
@@ -99,15 +99,15 @@ def next_run(listing: FolderListing, position: Mapping[str, int], limits: Limits
         files += [(number, known[number]) for number in consecutive]
         behind = later[len(consecutive) :]
         if behind:
-            gaps.append(_gap(lane, last + len(consecutive) + 1, [known[n] for n in behind]))
+            gaps.append(_gap(partition, last + len(consecutive) + 1, [known[n] for n in behind]))
     gap = replace(gaps[0], others=len(gaps) - 1) if gaps else None
     return Run(files=_within(tuple(files), limits), unapplied=len(files), gap=gap)
 
 
-def _gap(lane: str, number: int, behind: Sequence[StoredFile]) -> Gap:
+def _gap(partition: str, number: int, behind: Sequence[StoredFile]) -> Gap:
     name = sequence_name(number, behind[0].name.rpartition(".")[2])
     return Gap(
-        awaited=f"{lane}/{name}" if lane else name,
+        awaited=f"{partition}/{name}" if partition else name,
         since=min(file.modified for file in behind),
         behind=len(behind),
     )
@@ -184,9 +184,9 @@ def placed_files(
 
 def passed_over(listing: FolderListing, position: Mapping[str, int]) -> Iterator[StoredFile]:
     """Give the files that are there and count as applied."""
-    for lane, files in listing.lanes.items():
+    for partition, files in listing.partitions.items():
         for number, file in files.items():
-            if number <= position.get(lane, 0):
+            if number <= position.get(partition, 0):
                 yield file
 
 
@@ -213,10 +213,10 @@ def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
     """
     if start_at == 1 or listing.by_time:
         return {}
-    lowest = {lane: min(files) for lane, files in listing.lanes.items() if files}
+    lowest = {partition: min(files) for partition, files in listing.partitions.items() if files}
     if lowest.keys() <= {WHOLE_FOLDER}:
         return {WHOLE_FOLDER: start_at - 1}
-    return {lane: min(start_at, number) - 1 for lane, number in lowest.items()}
+    return {partition: min(start_at, number) - 1 for partition, number in lowest.items()}
 
 
 def _within(

@@ -145,8 +145,8 @@ def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
         msg = f"the table was filled from {was}, and its files are now to be read as {now}"
         step = f"Apply it {how} --snapshots, or start the table over: mirrorlib reset TARGET {work.table}"
         raise JournalError(msg, table=work.table, next_step=step)
-    lanes = entry.position.keys() - {WHOLE_FOLDER}
-    if lanes and opened.metadata is not None and not opened.metadata.partitioned:
+    partitions = entry.position.keys() - {WHOLE_FOLDER}
+    if partitions and opened.metadata is not None and not opened.metadata.partitioned:
         msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
         step = f"Put it back, or start the table over: mirrorlib reset TARGET {work.table}"
         raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
@@ -242,9 +242,13 @@ def began_again(work: Work, opened: Folder, entry: Entry | None, changed: Collec
     """
     if entry is None or not changed:
         return ""
-    lanes = opened.listing.lanes
-    firsts = [files[1].name for files in lanes.values() if 1 in files and files[1].name in changed]
-    newest = [files.get(entry.position.get(lane, 0)) for lane, files in lanes.items()]
+    partitions = opened.listing.partitions
+    firsts = [
+        files[1].name for files in partitions.values() if 1 in files and files[1].name in changed
+    ]
+    newest = [
+        files.get(entry.position.get(partition, 0)) for partition, files in partitions.items()
+    ]
     continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
     if continued or not firsts or written is None or written <= seen_until(entry.plan):

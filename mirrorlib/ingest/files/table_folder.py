@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirrorlib.ingest.files.history import History
-    from mirrorlib.ingest.files.incremental_listing import Look
+    from mirrorlib.ingest.files.incremental_listing import IncrementalListing
     from mirrorlib.ingest.files.plan import Watched
     from mirrorlib.ingest.options import Evolution, Options
     from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
@@ -112,7 +112,7 @@ def open_folder(
     folder: TableFolder,
     history: History | None = None,
     *,
-    look: Look | None = None,
+    incremental: IncrementalListing | None = None,
     options: Options | None = None,
 ) -> Folder:
     """List a table folder and read its metadata.
@@ -121,7 +121,7 @@ def open_folder(
         zone: the landing zone.
         folder: the table's folder.
         history: what has been applied; files without numbers are all new without it.
-        look: lets the folder be looked at for what has come alone; without it the listing is full.
+        incremental: lets the folder be looked at for what has come alone; without it the listing is full.
         options: whether and how a folder without metadata is read; without them, as it was until now.
 
     Raises:
@@ -131,7 +131,7 @@ def open_folder(
     """
     table = str(folder.name)
     listed_at = now()
-    short = look.see(zone, folder, history) if look is not None else None
+    short = incremental.see(zone, folder, history) if incremental is not None else None
     seen, data = short or _see_all(zone, folder)
     if data is None and history is not None and _takes_plain(history, options):
         return _open_plain(zone, folder, seen, history, listed_at, options)
@@ -144,10 +144,10 @@ def open_folder(
     metadata = as_published(metadata, (file.name for file in seen.files))
     listing = _ordered(seen, metadata, history, table)
     shown = (*_shown(listing), *_overlooked(listing, metadata))
-    if look is not None and short is None:
-        look.remember(zone, data, metadata, listing, listed_at, shown, history)
-    elif look is not None:
-        shown = tuple(dict.fromkeys((*look.warnings, *shown)))
+    if incremental is not None and short is None:
+        incremental.remember(zone, data, metadata, listing, listed_at, shown, history)
+    elif incremental is not None:
+        shown = tuple(dict.fromkeys((*incremental.warnings, *shown)))
     text = metadata.file_format == "delimited"
     return Folder(
         listing=listing,
@@ -207,7 +207,7 @@ def _is_emptied(listing: FolderListing, history: History | None) -> bool:
 
 def pass_over(opened: Folder) -> Folder:
     """Take a folder's files for those that were there when its table was first seen."""
-    listing = replace(opened.listing, lanes={})
+    listing = replace(opened.listing, partitions={})
     return replace(opened, listing=listing, passed=opened.passed + opened.listing.count)
 
 

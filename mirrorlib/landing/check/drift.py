@@ -25,7 +25,7 @@ Misfit: TypeAlias = Callable[["ChangeFile", ColumnFacts, pa.DataType], int | Non
 
 
 @dataclass(slots=True)
-class _Lane:
+class _Partition:
     """What the files of one partition folder had so far: only among them is one earlier than another.
 
     Attributes:
@@ -42,7 +42,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class Drift:
-    """The table's columns so far, by folded name, and what each of its lanes had; one a table.
+    """The table's columns so far, by folded name, and what each of its partitions had; one a table.
 
     Attributes:
         found: where findings go.
@@ -50,7 +50,7 @@ class Drift:
         misfit: finds the first row of a column that a type does not hold; None when rows are not
             looked at.
         columns: the columns that files had, with the type that the table has then.
-        lanes: by partition folder; files ordered by time are in one.
+        partitions: by partition folder; files ordered by time are in one.
         rows: a file with columns had rows.
 
     """
@@ -59,23 +59,23 @@ class Drift:
     keys: tuple[str, ...]
     misfit: Misfit | None = None
     columns: dict[str, ColumnFacts] = field(default_factory=dict)
-    lanes: dict[str, _Lane] = field(default_factory=dict)
+    partitions: dict[str, _Partition] = field(default_factory=dict)
     rows: bool = False
 
     def take(self, facts: Facts) -> None:
         """Compare one more file with those before it."""
         name = facts.file.name
-        lane = self.lanes.setdefault(facts.file.lane, _Lane())
-        if lane.marked and not facts.marked and facts.scan.rows:
+        partition = self.partitions.setdefault(facts.file.sequence, _Partition())
+        if partition.marked and not facts.marked and facts.scan.rows:
             self.found.add("marker-missing", "no row marker", file=name)
-        lane.marked = lane.marked or facts.marked
+        partition.marked = partition.marked or facts.marked
         if facts.file.text:
             return
         if facts.scan.carries_rows:
-            self._tell_dropped(facts, lane)
+            self._tell_dropped(facts, partition)
         for column in facts.columns:
-            self._take_column(facts, column, lane)
-        lane.files += 1
+            self._take_column(facts, column, partition)
+        partition.files += 1
         self.rows = self.rows or facts.scan.rows > 0
 
     def close(self) -> None:
@@ -86,18 +86,18 @@ class Drift:
             if column is not None and pa.types.is_null(column.type):
                 self.found.add("key-untyped", "no type in any file", column=column.name)
 
-    def _tell_dropped(self, facts: Facts, lane: _Lane) -> None:
+    def _tell_dropped(self, facts: Facts, partition: _Partition) -> None:
         keys = (form for key in self.keys for form in (key, key.strip()))
         there = {fold_name(name) for name in (*keys, *(c.name for c in facts.columns))}
-        for folded, column in lane.columns.items():
+        for folded, column in partition.columns.items():
             if folded not in there:
                 rule = "dropped-column" if column.nullable else "dropped-required-column"
                 self.found.add(rule, "no such column", file=facts.file.name, column=column.name)
 
-    def _take_column(self, facts: Facts, column: ColumnFacts, lane: _Lane) -> None:
+    def _take_column(self, facts: Facts, column: ColumnFacts, partition: _Partition) -> None:
         folded, name = fold_name(column.name), facts.file.name
-        before = lane.columns.setdefault(folded, column)
-        if before is column and lane.files and not column.nullable:
+        before = partition.columns.setdefault(folded, column)
+        if before is column and partition.files and not column.nullable:
             told = "a new column, required"
             self.found.add("new-required-column", told, file=name, column=column.name)
         known = self.columns.setdefault(folded, column)

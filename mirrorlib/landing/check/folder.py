@@ -57,7 +57,7 @@ class ChangeFile:
     stored: StoredFile
 
     @property
-    def lane(self) -> str:
+    def sequence(self) -> str:
         """Return the folder within which files have an order; those ordered by time have one altogether."""
         return WHOLE_FOLDER if self.number is None else self.partition
 

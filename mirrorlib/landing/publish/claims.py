@@ -2,9 +2,9 @@
 
 In: a store. Out: `Claim` values in a table folder's `_mirrorlib/`, which readers ignore:
 
-    staged/[<lane>/]<attempt>.parquet         the content, whole, before it has a number
-    claims/[<lane>/]<number>.json             whose number it is
-    batches/[<lane>/]<key>/<ordinal>.json     which number a batch has, found by what its caller knows of it
+    staged/[<partition>/]<attempt>.parquet         the content, whole, before it has a number
+    claims/[<partition>/]<number>.json             whose number it is
+    batches/[<partition>/]<key>/<ordinal>.json     which number a batch has, found by what its caller knows of it
     calls/<content>/<count>.done              which call without a batch id has returned with this content
 
 A claim is fulfilled once its staged content is gone. All but the content and the notes is plain JSON;
@@ -47,32 +47,32 @@ class Place:
     Attributes:
         table: the table's name, for messages.
         folder: the table folder, relative to the zone.
-        lane: the partition folder, relative to the table folder; `""` for the table folder itself.
+        partition: the partition folder, relative to the table folder; `""` for the table folder itself.
 
     """
 
     table: str
     folder: str
-    lane: str = ""
+    partition: str = ""
 
     @property
     def files(self) -> str:
         """Return the folder of the change files."""
-        return _joined(self.folder, self.lane)
+        return _joined(self.folder, self.partition)
 
     @property
     def claims(self) -> str:
         """Return the folder of the claims."""
-        return _joined(self.folder, STATE, "claims", self.lane)
+        return _joined(self.folder, STATE, "claims", self.partition)
 
     @property
     def staged(self) -> str:
         """Return the folder of the content that has no number yet."""
-        return _joined(self.folder, STATE, "staged", self.lane)
+        return _joined(self.folder, STATE, "staged", self.partition)
 
     def batches(self, key: str) -> str:
         """Return the folder of what is known of a batch."""
-        return _joined(self.folder, STATE, "batches", self.lane, key)
+        return _joined(self.folder, STATE, "batches", self.partition, key)
 
     def record(self, key: str, ordinal: int) -> str:
         """Return the path of a batch's record."""

@@ -47,7 +47,7 @@ class Seen:
         etag: the metadata file's identity, None when there is no such file.
         metadata: what it says.
         known: the published schema, None when nothing was published.
-        taken: the last number of each lane that this process knows to be taken.
+        taken: the last number of each partition that this process knows to be taken.
 
     """
 
@@ -137,7 +137,7 @@ def make_draft(
     default = UPSERT if metadata.upsert_default else INSERT
     contents = [
         (
-            Place(table=table, folder=folder, lane=lane),
+            Place(table=table, folder=folder, partition=partition),
             Content(
                 data=encode_rows(part, file_format),
                 extension=file_format,
@@ -145,7 +145,7 @@ def make_draft(
                 markers=part.counts(default),
             ),
         )
-        for lane, part in split_lanes(fitted.rows, by, table=table)
+        for partition, part in split_partitions(fitted.rows, by, table=table)
     ]
     spelled = _spelled(metadata, fitted, seen, force=force)
     return Draft(metadata=spelled, fitted=fitted, contents=tuple(contents))
@@ -192,10 +192,12 @@ def _definition(
     return (*(new if force else old for new, old in kept), *mine.values())
 
 
-def split_lanes(rows: Rows, columns: Sequence[str], *, table: str) -> tuple[tuple[str, Rows], ...]:
-    """Split rows by the values of some columns, each lane's rows in their order; sorted by path.
+def split_partitions(
+    rows: Rows, columns: Sequence[str], *, table: str
+) -> tuple[tuple[str, Rows], ...]:
+    """Split rows by the values of some columns, each partition's rows in their order; sorted by path.
 
-    Without columns there is one lane, `""`. Rows that are none have no lane to lie in then.
+    Without columns there is one partition, `""`. Rows that are none have no partition to lie in then.
 
     Raises:
         SchemaError: a column is missing, or its values cannot be the name of a folder.
@@ -211,7 +213,7 @@ def split_lanes(rows: Rows, columns: Sequence[str], *, table: str) -> tuple[tupl
     names = paths.dictionary.to_pylist()
     data, codes = rows.data.take(order), paths.indices.take(order)
     markers = None if rows.markers is None else rows.markers.take(order)
-    lanes = [
+    partitions = [
         (
             names[code],
             Rows(
@@ -221,7 +223,7 @@ def split_lanes(rows: Rows, columns: Sequence[str], *, table: str) -> tuple[tupl
         )
         for code, start, count in _runs(codes)
     ]
-    return tuple(sorted(lanes, key=lambda lane: lane[0]))
+    return tuple(sorted(partitions, key=lambda partition: partition[0]))
 
 
 def check_partition_names(columns: Sequence[str], *, table: str) -> None:

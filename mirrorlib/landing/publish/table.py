@@ -213,7 +213,7 @@ class LandingTable:
     def _publish(
         self, rows: Rows, batch_id: str | None, *, force: bool, follows: int | None = None
     ) -> Published:
-        """Check and encode everything, declare the table, then publish lane by lane."""
+        """Check and encode everything, declare the table, then publish partition by partition."""
         draft = self._declared(rows, force=force)
         fingerprint = fingerprint_rows(rows)
         while True:
@@ -265,11 +265,13 @@ class LandingTable:
             landed = publish_timed(self._zone, place, call, content)
         else:
             taken = self._seen.taken
-            landed = publish_next(self._zone, place, call, content, after=taken.get(place.lane))
-            taken[place.lane] = max(taken.get(place.lane, 0), landed.claim.number or 0)
+            landed = publish_next(
+                self._zone, place, call, content, after=taken.get(place.partition)
+            )
+            taken[place.partition] = max(taken.get(place.partition, 0), landed.claim.number or 0)
         claim = landed.claim
         return PublishedFile(
-            file=f"{place.lane}/{claim.file}" if place.lane else claim.file,
+            file=f"{place.partition}/{claim.file}" if place.partition else claim.file,
             number=claim.number,
             rows=claim.rows,
             markers=claim.markers,

@@ -292,7 +292,9 @@ def landed_files(zone: Path) -> list[Landed] | None:
         assert opened.metadata is not None
         policies = policies_of(opened.metadata, opened.dialect, Options())
         source = Source(zone=store, table="orders", folder="orders", policies=policies)
-        files = [file for lane in opened.listing.lanes.values() for file in lane.values()]
+        files = [
+            file for partition in opened.listing.partitions.values() for file in partition.values()
+        ]
         return [read_landed(source, file, whole=True) for file in files]
     except MirrorError:
         return None

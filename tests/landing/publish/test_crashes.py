@@ -158,8 +158,8 @@ def test_killed_between_partitions_completes_the_others(tmp_path: Path) -> None:
         run_child(publish_with_fault, zone, "second", at, "kill after", options)
         publish(zone, "second", **options)
         store = LocalStore(zone)
-        for lane in ("id=0", "id=1"):
-            assert ["first", "second"] == batches(store, f"{FOLDER}/{lane}"), f"step {at}"
+        for partition in ("id=0", "id=1"):
+            assert ["first", "second"] == batches(store, f"{FOLDER}/{partition}"), f"step {at}"
 
 
 @pytest.mark.thorough

@@ -271,7 +271,7 @@ def test_a_zone_is_listed_by_our_reader_as_it_was_meant(store: Store) -> None:
     for table in tables:
         seen = see_folder(store, table)
         listing = order_by_number(seen, str(table.name))
-        assert ([1], ()) == (list(listing.lanes[""]), listing.foreign)
+        assert ([1], ()) == (list(listing.partitions[""]), listing.foreign)
         assert seen.metadata is not None
 
 

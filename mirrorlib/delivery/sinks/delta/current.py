@@ -20,7 +20,6 @@ from mirrorlib.delivery.sinks.delta.multiset import (
     count_rows,
     new_rows,
     rows_like,
-    sign,
     stage_counts,
     unlike,
 )
@@ -34,7 +33,7 @@ from mirrorlib.delivery.sinks.delta.work import (
     keys_of,
 )
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.net import VERSION
+from mirrorlib.feed.net import VERSION, sign
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:

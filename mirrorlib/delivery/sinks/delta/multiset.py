@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.staged import ADD, DROP, OP
 from mirrorlib.delivery.sinks.delta.stage import stage_rows
 from mirrorlib.errors import ForeignWriteError
-from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
+from mirrorlib.feed.net import VERSION, sign
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
@@ -55,13 +55,6 @@ def stage_counts(work: Work, counts: DataFrame, by: Sequence[str]) -> Staged:
 
     op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
     return stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
-
-
-def sign() -> Column:
-    """Return 1 for a row that comes, -1 for one that goes."""
-    from pyspark.sql import functions as f
-
-    return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
 
 
 def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sinks.jdbc.database import Field
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.delta.sessions import set_conf
-from mirrorlib.feed.net import INSERT, KIND, POST, VERSION
+from mirrorlib.feed.net import VERSION, sign
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
     rows = _in_utc(frame).select(
         _line(keys, signed=False).alias("key"),
         VERSION,
-        _sign().alias("sign"),
+        sign().alias("sign"),
         _line(shape.columns).alias("line"),
     )
     commits = (
@@ -97,7 +97,7 @@ def counted_lines(frame: DataFrame, shape: Shape) -> DataFrame:
     """Write which rows came, each as often as it did, and which went, with how often."""
     from pyspark.sql import functions as f
 
-    rows = _in_utc(frame).select(_sign().alias("sign"), _line(shape.columns).alias("line"))
+    rows = _in_utc(frame).select(sign().alias("sign"), _line(shape.columns).alias("line"))
     counted = rows.groupBy("line").agg(f.sum("sign").alias("more")).where("more <> 0")
     came = f.when(f.col("more") > 0, f.col("more")).otherwise(1)
     each = counted.withColumn("nth", f.explode(f.sequence(f.lit(1), came)))
@@ -135,12 +135,6 @@ def _in_utc(frame: DataFrame) -> DataFrame:
     """Let moments be written in UTC, whoever made the session that the frame belongs to."""
     set_conf(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
     return frame
-
-
-def _sign() -> SparkColumn:
-    from pyspark.sql import functions as f
-
-    return f.when(f.col(KIND).isin(INSERT, POST), 1).otherwise(-1)
 
 
 def _line(columns: Sequence[Column], *, signed: bool = True) -> SparkColumn:

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.publish.draft import NO_VALUE, check_partition_names, split_lanes
+from mirrorlib.landing.publish.draft import NO_VALUE, check_partition_names, split_partitions
 from mirrorlib.landing.publish.rows import Rows, same_marker
 
 
 def split(data: pa.Table, *columns: str) -> dict[str, list[dict[str, Any]]]:
     """Split rows without markers."""
     return {
-        lane: rows.data.to_pylist()
-        for lane, rows in split_lanes(Rows(data=data, markers=None), columns, table="t")
+        partition: rows.data.to_pylist()
+        for partition, rows in split_partitions(Rows(data=data, markers=None), columns, table="t")
     }
 
 
@@ -57,23 +57,25 @@ def test_every_row_lies_in_its_folder_once(values: list[tuple[str | None, int]])
     )
     marks = pa.chunked_array([pa.array([row % 2 for row in range(len(values))], pa.int32())])
 
-    lanes = split_lanes(Rows(data=data, markers=marks), ("t", "n"), table="t")
+    partitions = split_partitions(Rows(data=data, markers=marks), ("t", "n"), table="t")
 
-    assert sorted(lane for lane, _ in lanes) == [lane for lane, _ in lanes]
-    found = [row for _, rows in lanes for row in rows.data["row"].to_pylist()]
+    assert sorted(partition for partition, _ in partitions) == [
+        partition for partition, _ in partitions
+    ]
+    found = [row for _, rows in partitions for row in rows.data["row"].to_pylist()]
     assert sorted(found) == list(range(len(values)))
-    for lane, rows in lanes:
+    for partition, rows in partitions:
         places = rows.data["row"].to_pylist()
         assert sorted(places) == places
         assert [place % 2 for place in places] == (rows.markers or marks).to_pylist()
-        text, _, number = (part.partition("=")[2] for part in (lane + "/").partition("/n="))
+        text, _, number = (part.partition("=")[2] for part in (partition + "/").partition("/n="))
         del number
         for row in rows.data.to_pylist():
-            assert lane.endswith(f"/n={row['n']}")
+            assert partition.endswith(f"/n={row['n']}")
             assert (row["t"] or NO_VALUE) == unquote(text)
 
 
-def test_without_columns_there_is_one_lane() -> None:
+def test_without_columns_there_is_one_partition() -> None:
     """The table folder itself, rows or none."""
     data = pa.table({"id": [1]})
 
@@ -114,6 +116,6 @@ def test_a_marker_goes_with_its_row() -> None:
 
     assert [[4], [4]] == [
         part.markers.to_pylist()
-        for _, part in split_lanes(rows, ("p",), table="t")
+        for _, part in split_partitions(rows, ("p",), table="t")
         if part.markers is not None
     ]

@@ -19,7 +19,7 @@ from zones import write_at
 
 SHORT = {"listing": "incremental", "backfill_interval": 3600.0}
 FULL = {"listing": "incremental", "backfill_interval": 0.0}
-LANES = ("", "p=a", "p=b/q=1", "p=b/q=2")
+PARTITIONS = ("", "p=a", "p=b/q=1", "p=b/q=2")
 
 
 def memory(*, seeks: bool = True) -> ObjectStore:
@@ -34,11 +34,13 @@ def describe(store: Store, **more: object) -> None:
     store.put("orders/_metadata.json", json.dumps({"keyColumns": ["id"], **more}).encode())
 
 
-def publish(store: Store, *numbers: int, lane: str = "") -> None:
+def publish(store: Store, *numbers: int, partition: str = "") -> None:
     """Publish files by number."""
     for number in numbers:
         store.put(
-            f"orders/{lane}/{sequence_name(number)}" if lane else f"orders/{sequence_name(number)}",
+            f"orders/{partition}/{sequence_name(number)}"
+            if partition
+            else f"orders/{sequence_name(number)}",
             b"x",
         )
 
@@ -70,33 +72,38 @@ class Oracle:
     def poll(self) -> list[str]:
         """Take the longest run of consecutive numbers of each partition folder, one after the other."""
         names = []
-        for lane in sorted(self.there):
-            number = self.applied.get(lane, 0) + 1
-            while number in self.there[lane]:
-                names.append(f"{lane}/{sequence_name(number)}" if lane else sequence_name(number))
-                self.applied[lane] = number
+        for partition in sorted(self.there):
+            number = self.applied.get(partition, 0) + 1
+            while number in self.there[partition]:
+                names.append(
+                    f"{partition}/{sequence_name(number)}" if partition else sequence_name(number)
+                )
+                self.applied[partition] = number
                 number += 1
         return names
 
     def has_gap(self) -> bool:
         """Say whether a file waits behind a missing one."""
-        return any(max(n, default=0) > self.applied.get(lane, 0) for lane, n in self.there.items())
+        return any(
+            max(n, default=0) > self.applied.get(partition, 0)
+            for partition, n in self.there.items()
+        )
 
 
 ACTIONS = st.one_of(
-    st.tuples(st.just("publish"), st.sampled_from(LANES), st.integers(1, 3)),
-    st.tuples(st.just("skip"), st.sampled_from(LANES), st.integers(1, 3)),
-    st.tuples(st.just("fill"), st.sampled_from(LANES), st.just(0)),
-    st.tuples(st.just("overwrite"), st.sampled_from(LANES), st.integers(0, 2)),
-    st.tuples(st.just("clean"), st.sampled_from(LANES), st.integers(0, 1)),
+    st.tuples(st.just("publish"), st.sampled_from(PARTITIONS), st.integers(1, 3)),
+    st.tuples(st.just("skip"), st.sampled_from(PARTITIONS), st.integers(1, 3)),
+    st.tuples(st.just("fill"), st.sampled_from(PARTITIONS), st.just(0)),
+    st.tuples(st.just("overwrite"), st.sampled_from(PARTITIONS), st.integers(0, 2)),
+    st.tuples(st.just("clean"), st.sampled_from(PARTITIONS), st.integers(0, 1)),
     st.tuples(st.just("poll"), st.sampled_from(["short", "short", "full"]), st.integers(0, 2)),
 )
 
 
-def act(store: Store, oracle: Oracle, action: str, lane: str, count: int) -> None:
+def act(store: Store, oracle: Oracle, action: str, partition: str, count: int) -> None:
     """Let the publisher, or a cleaner beside it, do something."""
-    there = oracle.there.setdefault(lane, set())
-    applied = oracle.applied.get(lane, 0)
+    there = oracle.there.setdefault(partition, set())
+    applied = oracle.applied.get(partition, 0)
     newest = max([*there, applied])
     numbers: list[int] = []
     if action == "publish":
@@ -111,11 +118,11 @@ def act(store: Store, oracle: Oracle, action: str, lane: str, count: int) -> Non
         for number in [n for n in there if n < applied + count and n <= applied]:
             there.remove(number)
             store.delete(
-                f"orders/{lane}/{sequence_name(number)}"
-                if lane
+                f"orders/{partition}/{sequence_name(number)}"
+                if partition
                 else f"orders/{sequence_name(number)}"
             )
-    publish(store, *numbers, lane=lane)
+    publish(store, *numbers, partition=partition)
     there.update(numbers)
 
 
