@@ -1,7 +1,7 @@
 """Say how to install what an extra names: by the libraries' own names, one wording for every error.
 
-In: an extra. Out: a sentence. mirrorlib itself is installed from a clone or from its wheel: what a package index has
-under this name is somebody else's.
+In: an extra. Out: a sentence. mirrorlib itself, the distribution `mirrorlib-delta`, is installed from a clone or from
+its wheel: what a package index has under its plain name is somebody else's.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 def _installed() -> str:
     try:
-        return version("mirrorlib")
+        return version("mirrorlib-delta")
     except PackageNotFoundError:  # a source tree on the path, not installed
         return "0+source"
 

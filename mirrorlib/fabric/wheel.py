@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DIST = "dist"
-_PROJECT = "mirrorlib"
+_PROJECT = "mirrorlib-delta"
 _FOLDER = "stamped"  # where no pattern for built wheels, dist/*.whl, finds it beside the one it is made of
 # Of these there can be a post-release (PEP 440).
 _RELEASE = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?")

@@ -137,7 +137,7 @@ def test_one_table_goes_through_the_notebook_and_then_through_the_wheel(
 
 def test_the_environment_holds_the_wheel_and_not_the_clone(environment: Environment) -> None:
     """With the notebooks and the demo's data in it; it asks for two libraries, and no extra's is there."""
-    said = environment.call("mirrorlib", "mirrorlib-task", ["--version"])
+    said = environment.call("mirrorlib-delta", "mirrorlib-task", ["--version"])
     names = zipfile.ZipFile(environment.wheel).namelist()
 
     version = environment.wheel.name.split("-")[1]

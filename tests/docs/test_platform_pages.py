@@ -22,7 +22,7 @@ from mirrorlib.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^ *```sh\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-WHEEL = "dist/mirrorlib-0.1.0-py3-none-any.whl"
+WHEEL = "dist/mirrorlib_delta-0.1.0-py3-none-any.whl"
 
 
 def commands(page: str) -> list[list[str]]:

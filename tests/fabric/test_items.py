@@ -34,7 +34,7 @@ HERE = "00000000-0000-0000-0000-000000000000"
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
     """Give a small wheel: an archive, whose bytes are no text."""
-    path = tmp_path / "mirrorlib-0.1.0-py3-none-any.whl"
+    path = tmp_path / "mirrorlib_delta-0.1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(zipfile.ZipInfo("mirrorlib/data.bin"), bytes(range(256)))
     return path
@@ -288,17 +288,18 @@ def test_the_wheel_is_built_where_there_is_a_clone(
     (tmp_path / "mirrorlib" / "__init__.py").touch()
     (tmp_path / "pyproject.toml").write_text(
         '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "mirrorlib"\nversion = "9.9.9"\nrequires-python = ">=3.11"\n'
+        '[project]\nname = "mirrorlib-delta"\nversion = "9.9.9"\nrequires-python = ">=3.11"\n'
+        '[tool.hatch.build.targets.wheel]\npackages = ["mirrorlib"]\n'
     )
     (tmp_path / "dist").mkdir()
-    (tmp_path / "dist" / "mirrorlib-1.0.0-py3-none-any.whl").touch()
+    (tmp_path / "dist" / "mirrorlib_delta-1.0.0-py3-none-any.whl").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "false")  # for pip, false is on
 
     assert 0 == main(["fabric-items", "out"]), capsys.readouterr().err
 
     (held,) = Path("out/mirrorlib.Environment/Libraries/CustomLibraries").iterdir()
-    assert re.fullmatch(r"mirrorlib-9\.9\.9\.post\d+-py3-none-any\.whl", held.name)
+    assert re.fullmatch(r"mirrorlib_delta-9\.9\.9\.post\d+-py3-none-any\.whl", held.name)
 
 
 def test_without_a_clone_the_wheel_has_to_be_given(

@@ -27,7 +27,7 @@ CELL = "# CELL ********************"
 def items(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Generate the items."""
     monkeypatch.setenv("AZURE_STORAGE_TOKEN", "mine")
-    wheel = tmp_path / "mirrorlib-0.1.0-py3-none-any.whl"
+    wheel = tmp_path / "mirrorlib_delta-0.1.0-py3-none-any.whl"
     wheel.touch()
     write_items(tmp_path / "items", wheel)
     return tmp_path / "items"

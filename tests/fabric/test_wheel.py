@@ -21,10 +21,12 @@ PROJECT = """
 requires = ["hatchling"]
 build-backend = "hatchling.build"
 [project]
-name = "mirrorlib"
+name = "mirrorlib-delta"
 version = "{version}"
 description = "Version: 9 is not the line"
 scripts = {{ said = "mirrorlib:say" }}
+[tool.hatch.build.targets.wheel]
+packages = ["mirrorlib"]
 [tool.hatch.build.targets.wheel.shared-data]
 "shared.txt" = "share/shared.txt"
 """
@@ -67,7 +69,7 @@ def test_another_content_is_another_version_and_pip_takes_it(clone: Path, tmp_pa
 
     write(clone, "two")
     second = build_clone(clone)
-    assert re.fullmatch(r"mirrorlib-1\.2\.0\.post\d+-py[23.py]+-none-any\.whl", second.name)
+    assert re.fullmatch(r"mirrorlib_delta-1\.2\.0\.post\d+-py[23.py]+-none-any\.whl", second.name)
     assert [second] == list(second.parent.iterdir())
     assert second.name != first.name
     assert "two" == install(second, place)
@@ -96,7 +98,7 @@ def test_the_record_tells_what_is_in_it(clone: Path) -> None:
     version = wheel.name.split("-")[1]
     with zipfile.ZipFile(wheel) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-    folder = f"mirrorlib-{version}.dist-info"
+    folder = f"mirrorlib_delta-{version}.dist-info"
     rows = list(csv.reader(files[f"{folder}/RECORD"].decode().splitlines()))
     told = {name: (digest, size) for name, digest, size in rows}
     assert (f"{folder}/RECORD", "", "") == tuple(rows[-1])
@@ -117,11 +119,11 @@ def test_the_record_tells_what_is_in_it(clone: Path) -> None:
 @pytest.mark.parametrize(
     "version, name",
     [
-        ("1.2.0", r"mirrorlib-1\.2\.0\.post\d+-.*"),
-        ("1.2rc1", r"mirrorlib-1\.2rc1\.post\d+-.*"),
-        ("1.2.0.dev7", r"mirrorlib-1\.2\.0\.dev7\+c\d+-.*"),
-        ("1.2.0.post7", r"mirrorlib-1\.2\.0\.post7\+c\d+-.*"),
-        ("1.2.0+gabc", r"mirrorlib-1\.2\.0\+gabc\.c\d+-.*"),
+        ("1.2.0", r"mirrorlib_delta-1\.2\.0\.post\d+-.*"),
+        ("1.2rc1", r"mirrorlib_delta-1\.2rc1\.post\d+-.*"),
+        ("1.2.0.dev7", r"mirrorlib_delta-1\.2\.0\.dev7\+c\d+-.*"),
+        ("1.2.0.post7", r"mirrorlib_delta-1\.2\.0\.post7\+c\d+-.*"),
+        ("1.2.0+gabc", r"mirrorlib_delta-1\.2\.0\+gabc\.c\d+-.*"),
     ],
     ids=["release", "candidate", "development", "post", "local"],
 )
