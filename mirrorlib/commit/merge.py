@@ -92,9 +92,10 @@ def commit_staged(
         with configured(spark, mark_conf(mark), faster):
             names = [quote(column.name) for column in columns]
             clauses = _clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused)
+            # Not lazy: it runs here.
             spark.sql(
                 f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {_matches(staged, keys)} {' '.join(clauses)}"
-            )  # runs at once
+            )
     finally:
         spark.catalog.dropTempView(_SOURCE)
 

@@ -25,9 +25,8 @@ Held = tuple[str, ...]  # a data file, and its deletion vector where it has one
 _ONE_KIND = frozenset({"UPDATE", "DELETE"})
 _WRITES = frozenset({"CREATE TABLE AS SELECT", "MERGE", "STREAMING UPDATE", "WRITE"})  # new files
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
-_ELSEWHERE = re.compile(
-    r"/|[A-Za-z][A-Za-z0-9+.-]*:"
-)  # absolute, as a clone names its source's files
+# Absolute, as a clone names its source's files.
+_ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_B85 = str.maketrans(_Z85, _B85)

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl, Store
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
-LEDGER, EVENTS = (
-    "mirrorlib_ledger",
-    "mirrorlib_events",
-)  # kept by `operate.book`, often beside mirrors
+# Kept by `operate.book`, often beside mirrors.
+LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 _DETAILS = "# Detailed Table Information"
 _DEPTH = 3  # folders below a root: catalog, schema, table
 
@@ -170,13 +168,9 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
 
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {address}").collect()
-    except (
-        AnalysisException
-    ):  # such as a table whose folder is gone, which is to be told by its name
-        return True
-    details = dropwhile(
-        lambda row: row["col_name"] != _DETAILS, rows
-    )  # behind the table's own columns
+    except AnalysisException:
+        return True  # such as a table whose folder is gone, which is to be told by its name
+    details = dropwhile(lambda row: row["col_name"] != _DETAILS, rows)  # behind its own columns
     told = {row["col_name"]: row["data_type"] for row in details}
     return told.get("Provider", "delta").lower() == "delta" and not told.get("Type", "").endswith(
         "VIEW"

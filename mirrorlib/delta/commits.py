@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from mirrorlib.delta.log import Commit
     from mirrorlib.store import Store, StoredFile
 
-_SMALL = (
-    16 << 10
-)  # bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory
+# Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.
+_SMALL = 16 << 10
 _FEW = 1_000  # files of a version that one task puts together
 _OUT_OF_ORDER = 100  # versions
 _MILLISECOND = timedelta(milliseconds=1)

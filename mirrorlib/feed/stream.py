@@ -97,9 +97,8 @@ def stream_feed(
         # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
         first = min(before + 1, commits.newest)
         rows = found.load(reader.option("startingVersion", first))
-        if (
-            first == before
-        ):  # no more than this one is left out: a query may have progress that is older
+        # No more than this one is left out: a query may have progress that is older.
+        if first == before:
             rows = rows.where(f"{VERSION} <> {before}")
     else:
         before = commits.newest

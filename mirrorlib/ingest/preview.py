@@ -189,9 +189,8 @@ def _look_ahead(
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
     lives = work.lives if work.life.uuid else ()
     newest = newest_entry(work.journal, lives, opened.metadata)
-    unproven = check_zone(
-        work, folder, history, options, newest
-    )  # else a plan's files would not be found
+    # Else a plan's files would not be found.
+    unproven = check_zone(work, folder, history, options, newest)
     planned = PlannedTable(
         table=work.table, state="current", warnings=(*opened.warnings_under(options), *unproven)
     )

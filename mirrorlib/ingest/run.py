@@ -274,9 +274,8 @@ def _advance(job: Job, folder: TableFolder, progress: Progress) -> TableReport:
     ):
         lives = lives_of(job, folder.name, opened)
         if isinstance(job.state, LocalStore):
-            job.state.delete_folder(
-                f"staged/{folder.name.segment}"
-            )  # what a killed runner left; the lock says it is gone
+            # What a killed runner left; the lock says it is gone.
+            job.state.delete_folder(f"staged/{folder.name.segment}")
         word = journal.read_status()
         progress.verified = read_verified(word)
         progress.proven, progress.emptied = word.get("proven"), read_emptied(word)

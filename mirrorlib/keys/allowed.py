@@ -34,11 +34,7 @@ KEY_TYPES = frozenset(
         "timestamp",
     ]
 )
-TABLE_KEY_TYPES = KEY_TYPES | {
-    "date",
-    "decimal",
-    "timestamp_ntz",
-}  # which tables have for keys, too
+TABLE_KEY_TYPES = KEY_TYPES | {"date", "decimal", "timestamp_ntz"}  # of tables' keys
 ORDER_TYPES = frozenset(
     ["byte", "date", "decimal", "integer", "long", "short", "string", "timestamp"]
 )

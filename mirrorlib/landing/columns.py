@@ -120,7 +120,7 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
             raise SchemaError(msg, table=table, file=file, column=shown, next_step=step)
         if (
             "`" in name
-        ):  # Delta's own MERGE does not quote it: see packedCdc in ClassicMergeExecutor
+        ):  # Delta's own MERGE does not quote it, see packedCdc in ClassicMergeExecutor
             msg = "Delta cannot carry a backtick in a column's name"
             step = "Rename the column at its publisher."
             raise SchemaError(msg, table=table, file=file, column=name, next_step=step)

@@ -181,9 +181,10 @@ def java_version() -> int | None:
     if java is None:
         return None
     try:
+        # Spark runs the same.
         said = subprocess.run(  # noqa: S603  # Spark runs the same command
             [java, "-version"], capture_output=True, text=True, check=False
-        )  # Spark runs the same
+        )
     except OSError:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Java 8 calls itself 1.8

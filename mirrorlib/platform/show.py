@@ -77,9 +77,8 @@ def show_report(report: Tabular) -> None:
         return
     console = Console()
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(
-        report.header()
-    ):  # only the first column, a table's name, may fold
+    # Only the first column, a table's name, may fold.
+    for place, name in enumerate(report.header()):
         table.add_column(escape(name), no_wrap=place > 0, overflow="fold")
     for row in report.rows():
         table.add_row(*[_coloured(cell) for cell in row])

@@ -25,9 +25,8 @@ from mirrorlib.store.trouble import told, told_file
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_MADE_UP = frozenset(
-    {"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"}
-)  # not "fuseblk": NTFS has them
+# Not "fuseblk": NTFS has them.
+_MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 

@@ -60,9 +60,8 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     scheme = urlsplit(url).scheme
     if scheme == "file":
         return LocalStore(Path(unquote(urlsplit(url).path)))
-    if (
-        len(scheme) <= 1 or "://" not in url
-    ):  # one letter is a Windows drive, no "//" a name with a colon
+    # One letter is a Windows drive, no "//" a name with a colon.
+    if len(scheme) <= 1 or "://" not in url:
         return LocalStore(Path(url))
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
     try:

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 Fact = tuple[str | None, int, int]
 _MANY = 10_000  # files; what is known of them travels in the plan
-PLAIN_NAME = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)"
-)  # which Spark neither hides nor writes anew
+# Which Spark neither hides nor writes anew.
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)")
 # Of what a table may demand of its readers, what does not change what such files mean.
 _HARMLESS = frozenset(
     [

@@ -49,10 +49,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5  # of one batch against writers that commit in between
-_PLACEHOLDER_COLUMN = (
-    "_mirror_void",
-    "boolean",
-)  # the column of a table that was made only to hold a void
+# The column of a table that was made only to hold a void.
+_PLACEHOLDER_COLUMN = ("_mirror_void", "boolean")
 
 
 def carry_out(

@@ -168,9 +168,10 @@ def _read_ddl(schema: FileSchema) -> str:
 
 def _spark_reads(stored: pa.DataType) -> str:
     """Return the type that Spark's Parquet reader has for a stored type that it reads as it is."""
+    # Of nanoseconds, Spark reads INT96 alone as it is, whose values are instants.
     kind = mirror_type(
         stored, "keep", instant=pa.types.is_timestamp(stored) and stored.unit == "ns"
-    )  # INT96
+    )
     return sql_type(kind if kind is not None else stored)
 
 

@@ -70,14 +70,12 @@ def read_plan(df: DataFrame) -> Node:
 
 def _analyzed(df: DataFrame) -> str:
     explain = getattr(type(df), "_explain_string", None)
-    if (
-        explain is not None
-    ):  # a Spark Connect client, which has no other way: what `explain(True)` prints
+    # A Spark Connect client has no other way than what `explain(True)` prints.
+    if explain is not None:
         told = _explained(df, explain)
         told = told.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
-        return told[
-            told.find("Project [") :
-        ]  # before it the schema, in one line or, with odd names, in several
+        # Before it is the schema, in one line or, with odd names, in several.
+        return told[told.find("Project [") :]
     # The text of `explain(True)` without optimizing and planning, which may take seconds.
     return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # the same
 

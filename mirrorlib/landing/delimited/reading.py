@@ -124,9 +124,8 @@ def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
     if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
         return pa.table([pa.array([], pa.string())] * len(names), names=names)
     text, escape = reading.opened.grammar.for_arrow(piece.text)
-    if text.startswith(
-        BOM_UTF8
-    ):  # part of a value: the file's own is gone, and pyarrow takes one from every buffer
+    # Part of a value: the file's own is gone, and pyarrow takes one from every buffer.
+    if text.startswith(BOM_UTF8):
         text = BOM_UTF8 + text
     try:
         return csv.read_csv(

@@ -19,9 +19,8 @@ from mirrorlib.names import TableName, printable
 POSITIONS = "_mirrorlib_positions"
 ENVIRONMENT = "MIRRORLIB_KAFKA_"
 PATIENCE = 30.0  # seconds that a broker may be silent
-LONGEST_TRANSACTION = (
-    15 * 60 * 1000
-)  # milliseconds: what a broker allows unless it is told otherwise
+# Milliseconds: what a broker allows unless it is told otherwise.
+LONGEST_TRANSACTION = 15 * 60 * 1000
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 MESSAGE_BYTES = "message.max.bytes"
 _PASSED = ("broker.address.", "client.", "sasl.", "security.", "socket.", "ssl.")
