@@ -104,7 +104,8 @@ def _stage_large(
     staged = stage_frame(stage.spark, stage.state, path, folded, keys, ops)
     for landed in prepared.landed:
         check_identity(source, landed.file)
-    return replace(staged, conditional=conditional, partial=partial)
+    # Many keys have a wide range: its filter would cost and leave nothing out.
+    return replace(staged, conditional=conditional, partial=partial, key_range=None)
 
 
 def _stage_small(
