@@ -2,7 +2,8 @@
 
 In: Spark type names, as a schema or the journal writes them. Out: `Column` values and back. Only
 the types that a mirror has; a column of any other type (somebody added it by hand) is left out and
-stays NULL in new rows.
+stays NULL in new rows. A table that a consumer follows may have any type of Spark's, nested ones too: these are
+compared, written for SQL, and searched for names.
 """
 
 from __future__ import annotations

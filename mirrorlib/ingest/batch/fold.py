@@ -8,6 +8,9 @@ multiset of rows as replaying the batch row by row (design §5; judged by an ora
 Per key, *tail* is what comes after the last delete, *v* the tail's last update or upsert, *m* the
 plain inserts before v, and *alone* says that no plain insert precedes the tail's first update.
 Plain inserts behind v stay as they are.
+
+Where updates are conditional, one counts only if its value in a column is greater than the row's: see
+`fold_conditionally`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame, WindowSpec
-    from pyspark.sql import Column as SparkColumn
 
 MARKER = "_mirror_marker"
 ORDER = "_mirror_order"
@@ -172,7 +174,7 @@ def fold_frame(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     return give_ops(rows, ops).drop(*helpers)
 
 
-def find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, SparkColumn, SparkColumn]:
+def find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, Column, Column]:
     """Add `DELETED`, the place of the key's last delete, -1 where there is none.
 
     Returns:
@@ -188,7 +190,7 @@ def find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, SparkColumn,
     return rows.withColumn(DELETED, deletes), is_update, tail & (marker == INSERT)
 
 
-def ops_of_winner(alone: SparkColumn) -> SparkColumn:
+def ops_of_winner(alone: Column) -> Column:
     """Return what the update that counts does to the rows before the batch, as a list of at most one op."""
     from pyspark.sql import functions as f
 
@@ -201,7 +203,7 @@ def ops_of_winner(alone: SparkColumn) -> SparkColumn:
     )
 
 
-def give_ops(rows: DataFrame, ops: SparkColumn) -> DataFrame:
+def give_ops(rows: DataFrame, ops: Column) -> DataFrame:
     """Give a row for each op of its list, none for none; `OP` takes the place of `MARKER`, `ORDER` and `DELETED`."""
     from pyspark.sql import functions as f
 

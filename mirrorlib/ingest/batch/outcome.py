@@ -1,6 +1,8 @@
 """What became of a batch, read from the commit that has ended its plan; never guessed (design §4).
 
-In: a plan, and the commit. Out: `Done`, or the error that says why nobody can tell.
+In: a plan, and the commit, or what Spark has raised in its place. Out: `Done`, or an error that says why nobody can
+tell, which file is at fault, or what stood in the way. What Py4J hands on has no conditions to ask for, so Delta's
+words are read where they name something; values of the data are left out.
 """
 
 from __future__ import annotations

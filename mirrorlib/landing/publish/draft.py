@@ -1,7 +1,7 @@
 """Make everything that is to be written, checked and encoded, before anything is; then declare the table.
 
 In: rows, what the caller wants, and what the table folder shows. Out: a `Draft`: metadata, schema and
-whole change files. Bad input ends here, and has written nothing.
+whole change files, one for each partition folder. Bad input ends here, and has written nothing.
 """
 
 from __future__ import annotations
