@@ -15,7 +15,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows, mark_nothing
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, assigned, is_greater
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, assigned, is_greater
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.identifiers import quote
 
@@ -84,7 +84,7 @@ def commit_staged(
         mark_nothing(spark, ref, mark)
         return
     if staged.ops == {ADD}:
-        append_rows(ref, staged.frame.drop(OP), mark)
+        append_rows(ref, staged.frame.drop(OP, SET), mark)
         return
     changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
     try:

@@ -85,8 +85,10 @@ class _Footer:
         """Give the statistics of a column, a row group at a time; None for none."""
         for place in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(place)
-            columns = [group.column(number) for number in range(group.num_columns)]
-            yield next((c.statistics for c in columns if c.path_in_schema == name), None)
+            columns = (group.column(number) for number in range(group.num_columns))
+            found = [column for column in columns if column.path_in_schema == name]
+            # A field b of a column a has the path of a column a.b.
+            yield found[0].statistics if len(found) == 1 else None
 
 
 def _range(footers: Sequence[_Footer], name: str) -> tuple[Any, Any] | None:

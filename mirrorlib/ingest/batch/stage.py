@@ -104,8 +104,13 @@ def _stage_large(
     staged = stage_frame(stage.spark, stage.state, path, folded, keys, ops)
     for landed in prepared.landed:
         check_identity(source, landed.file)
-    # Many keys have a wide range: its filter would cost and leave nothing out.
-    return replace(staged, conditional=conditional, partial=partial, key_range=None)
+    return replace(
+        staged,
+        null_keys=any(landed.null_keys for landed in prepared.landed),
+        conditional=conditional,
+        partial=partial,
+        key_range=None,  # of many keys it is wide: its filter would cost and leave nothing out
+    )
 
 
 def _stage_small(
