@@ -85,12 +85,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     """
     last = entry.done if entry is not None and entry.position else None
     if entry is None or last is None:
-        version = work.log.newest()
-        found = find_table(work.spark, work.ref) if version is not None else None
-        empty = Standing(columns=(), table_id=None, version=version, bytes=0)
-        if found is None or not work.owns(found.properties):
-            return empty
-        return replace(empty, readers=found.readers, vectors=found.vectors)
+        return _stand_at_nothing(work)
     verified = verified if _is_about(verified, entry.plan, last) else None
     known = verified.version if verified else last.version
     newest = work.log.newest(at_least=known)
@@ -125,6 +120,16 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         readers=found.readers,
         vectors=found.vectors,
     )
+
+
+def _stand_at_nothing(work: Work) -> Standing:
+    """See whom a table is for that no batch was applied to."""
+    version = work.log.newest()
+    found = find_table(work.spark, work.ref) if version is not None else None
+    empty = Standing(columns=(), table_id=None, version=version, bytes=0)
+    if found is None or not work.owns(found.properties):
+        return empty
+    return replace(empty, readers=found.readers, vectors=found.vectors)
 
 
 def _is_about(verified: Verified | None, plan: Plan, last: Done) -> TypeGuard[Verified]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, Staged
+from mirrorlib.commit.staged import ADD, CHANGE, DROP
 from mirrorlib.delta.table import read_table
 from mirrorlib.errors import ForeignWriteError
 from mirrorlib.ingest.batch.compare import (
@@ -21,12 +21,14 @@ from mirrorlib.ingest.batch.compare import (
     has_doubles,
     table_rows,
 )
+from mirrorlib.ingest.batch.stage import stage_inserts
 from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, reads_as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirrorlib.commit.staged import Staged
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.compare import Differences
     from mirrorlib.ingest.batch.open_batch import Prepared
@@ -64,16 +66,7 @@ def stage_snapshot(
         if keys and has_doubles(rows, keys):
             check_doubles(stage, source, newest, keys)
         _check_files(source, prepared)
-        return Staged(
-            frame=rows,
-            plain=True,
-            ops=frozenset({ADD}),
-            rows=newest.rows,
-            null_keys=False,
-            bytes=0,
-            private=False,
-            counts={"inserts": newest.rows},
-        )
+        return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
     columns = newest.growth.columns
     table = table_rows(work.spark, work.ref, columns, columns)
     null_keys = newest.landed[0].null_keys > 0

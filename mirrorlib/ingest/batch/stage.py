@@ -30,7 +30,7 @@ from mirrorlib.ingest.rows.spark_reader import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -67,14 +67,20 @@ def stage_batch(
         check_identity(source, landed.file)
     if not plain:
         return _stage_large(stage, source, prepared, keys, conditional, replaces=replaces)
+    return stage_inserts(frame_of(stage, source, prepared, ordered=False), prepared.rows)
+
+
+def stage_inserts(frame: DataFrame, rows: int, counts: Mapping[str, int] | None = None) -> Staged:
+    """Let rows be inserted as they are read from where they lie."""
     return Staged(
-        frame=frame_of(stage, source, prepared, ordered=False),
+        frame=frame,
         plain=True,
         ops=frozenset({ADD}),
-        rows=prepared.rows,
+        rows=rows,
         null_keys=False,
         bytes=0,
         private=False,
+        counts=counts,
     )
 
 
