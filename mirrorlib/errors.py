@@ -301,13 +301,13 @@ class LocalSparkError(MirrorError):
 def first_line(exc: BaseException | str, length: int = 200) -> str:
     """Say briefly what a library found: its first line, without names of Java's and Spark's classes, cut short."""
     for line in str(exc).splitlines():
-        told = _CLASSES.sub("", line)
-        if told.strip(" :.") and not line.startswith(_CALLING):
-            return told[:length].strip()
+        text = _CLASSES.sub("", line)
+        if text.strip(" :.") and not line.startswith(_CALLING):
+            return text[:length].strip()
     return "no text" if isinstance(exc, str) else type(exc).__name__
 
 
 def first_few(names: Iterable[str]) -> str:
     """Name the first three, for a sentence about many."""
-    told = list(names)
-    return ", ".join(told[:_NAMED]) + (" …" if len(told) > _NAMED else "")
+    listed = list(names)
+    return ", ".join(listed[:_NAMED]) + (" …" if len(listed) > _NAMED else "")

@@ -30,9 +30,9 @@ class Cell(str):
 
     def __new__(cls, parts: Iterable[Part]) -> Self:
         """Join the parts."""
-        told = tuple(parts)
-        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in told))
-        cell.parts = told
+        pieces = tuple(parts)
+        cell = super().__new__(cls, "".join(p if isinstance(p, str) else p[0] for p in pieces))
+        cell.parts = pieces
         return cell
 
 

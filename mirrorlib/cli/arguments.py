@@ -92,8 +92,8 @@ def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that `apply` and `plan` share, as the library calls them."""
     if arguments.retention is not None and arguments.cleanup is None:
         arguments.refuse("argument --retention: means nothing without --cleanup")
-    told = {"catalog", "state", *(one.name for one in fields(Options))}
-    return {name: value for name, value in vars(arguments).items() if name in told}
+    known = {"catalog", "state", *(one.name for one in fields(Options))}
+    return {name: value for name, value in vars(arguments).items() if name in known}
 
 
 def positive(text: str) -> int:
@@ -108,8 +108,8 @@ def key(text: str) -> list[tuple[str, tuple[str, ...]]]:
     """Read key columns by table: `COLUMN` of every table, `TABLE=COLUMN,…`, `TABLE=` for none, or JSON of these."""
     if text.startswith(("[", "{")):
         return _key_json(text)
-    table, told, columns = text.partition("=")
-    if not told:
+    table, sign, columns = text.partition("=")
+    if not sign:
         return [("", (text,))] if text else []  # a job's parameter may be empty
     names = tuple(name.strip() for name in columns.split(",")) if columns else ()
     if table and all(names):
@@ -123,9 +123,9 @@ def _key_json(text: str) -> list[tuple[str, tuple[str, ...]]]:
         found = json.loads(text)
     except ValueError:
         found = None
-    told = found if isinstance(found, dict) else {"": found}
-    if all(_are_names(columns) for columns in told.values()):
-        return [(table, tuple(columns)) for table, columns in told.items() if table or columns]
+    by_table = found if isinstance(found, dict) else {"": found}
+    if all(_are_names(columns) for columns in by_table.values()):
+        return [(table, tuple(columns)) for table, columns in by_table.items() if table or columns]
     msg = f"""{text!r} is neither a JSON list of columns nor a mapping such as {{"dbo/orders": ["id"]}}"""
     raise argparse.ArgumentTypeError(msg)
 

@@ -43,6 +43,6 @@ def _with_updates(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
     ops = f.sort_array(f.collect_list(OP).over(Window.partitionBy(*map(quote, keys))))
     one_each = ops == f.array(f.lit(DROP).cast("tinyint"), f.lit(ADD).cast("tinyint"))
-    told = rows.withColumn(NEW, one_each).where(~(f.col(NEW) & (f.col(OP) == DROP)))
+    marked = rows.withColumn(NEW, one_each).where(~(f.col(NEW) & (f.col(OP) == DROP)))
     change = f.lit(CHANGE).cast("tinyint")
-    return told.withColumn(OP, f.when(f.col(NEW), change).otherwise(f.col(OP))).drop(NEW)
+    return marked.withColumn(OP, f.when(f.col(NEW), change).otherwise(f.col(OP))).drop(NEW)

@@ -47,7 +47,7 @@ class Mark:
 
 def append_rows(ref: TableRef, rows: DataFrame, mark: Mark) -> None:
     """Insert rows; zero rows record the mark alone."""
-    writer = rows.write.format("delta").options(**_told(mark)).mode("append")
+    writer = rows.write.format("delta").options(**_txn_options(mark)).mode("append")
     if ref.path is None:
         writer.saveAsTable(ref.sql)
     else:
@@ -58,7 +58,7 @@ def overwrite_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, schema: bool) 
     """Replace the table's content in one commit, and its columns too when *schema* says so."""
     from pyspark.sql import functions as f
 
-    options = {**_told(mark), "overwriteSchema": str(schema).lower()}
+    options = {**_txn_options(mark), "overwriteSchema": str(schema).lower()}
     if ref.path is None:  # Delta 3 does not take saveAsTable for it: "does not support truncate"
         rows.writeTo(ref.sql).options(**options).overwrite(f.lit(True))  # noqa: FBT003  # every row goes
     else:
@@ -70,7 +70,7 @@ def mark_nothing(spark: SparkSession, ref: TableRef, mark: Mark) -> None:
     append_rows(ref, read_table(spark, ref).limit(0), mark)
 
 
-def _told(mark: Mark) -> dict[str, str]:
+def _txn_options(mark: Mark) -> dict[str, str]:
     """Return the options by which a write carries its mark."""
     return {
         "txnAppId": mark.app_id,

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from mirrorlib.commit.mark import Mark
     from mirrorlib.delta.table import Found, TableRef
 
-_TOLD = json.dumps({"mirrorlib": {"outcome": REWRITE, "mirrorlib": VERSION}}, separators=(",", ":"))
+_REWRITE_FACTS = json.dumps(
+    {"mirrorlib": {"outcome": REWRITE, "mirrorlib": VERSION}}, separators=(",", ":")
+)
 
 
 def overwrite_columns(
@@ -82,6 +84,6 @@ def _drops(spark: SparkSession, ref: TableRef, rows: DataFrame) -> bool:
 
 
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
-    told = to_sql({FEED: str(on).lower(), PAUSED: str(not on).lower()})
-    with configured(spark, {"spark.databricks.delta.commitInfo.userMetadata": _TOLD}):
-        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({told})")
+    properties = to_sql({FEED: str(on).lower(), PAUSED: str(not on).lower()})
+    with configured(spark, {"spark.databricks.delta.commitInfo.userMetadata": _REWRITE_FACTS}):
+        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({properties})")

@@ -47,20 +47,20 @@ def stage_frame(
     frame.write.parquet(store.uri(path))
     folder = store.list_folder(path)
     files = [file for file in (folder.files if folder else ()) if file.name.endswith(".parquet")]
-    told = [_Footer(store, file) for file in files]
-    fields, ends = frame.schema.fields, _range(told, OP)
+    footers = [_Footer(store, file) for file in files]
+    fields, ends = frame.schema.fields, _range(footers, OP)
     kinds = {field.name: field.dataType.simpleString() for field in fields}
-    rows = sum(footer.rows for footer in told)
+    rows = sum(footer.rows for footer in footers)
     bare = t.StructType([t.StructField(field.name, field.dataType) for field in fields])
     return Staged(
         frame=file_reader(spark, bare).parquet(store.uri(path)),
         plain=OP not in kinds,
         ops=frozenset(op for op in ops if rows and (ends is None or ends[0] <= op <= ends[1])),
         rows=rows,
-        null_keys=any(footer.may_be_null(key) for footer in told for key in keys),
+        null_keys=any(footer.may_be_null(key) for footer in footers for key in keys),
         bytes=sum(file.size for file in files),
         private=True,
-        key_range=_range(told, keys[0]) if keys and kinds[keys[0]] in RANGED else None,
+        key_range=_range(footers, keys[0]) if keys and kinds[keys[0]] in RANGED else None,
     )
 
 
@@ -78,10 +78,11 @@ class _Footer:
     def may_be_null(self, name: str) -> bool:
         """Say whether a column may hold NULL."""
         return any(
-            told is None or not told.has_null_count or told.null_count for told in self.told(name)
+            chunk is None or not chunk.has_null_count or chunk.null_count
+            for chunk in self.chunks_of(name)
         )
 
-    def told(self, name: str) -> Iterator[Any]:
+    def chunks_of(self, name: str) -> Iterator[Any]:
         """Give the statistics of a column, a row group at a time; None for none."""
         for place in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(place)
@@ -93,7 +94,7 @@ class _Footer:
 
 def _range(footers: Sequence[_Footer], name: str) -> tuple[Any, Any] | None:
     """Return a column's smallest and largest value; None where some file does not tell."""
-    told = [one for footer in footers if footer.rows for one in footer.told(name)]
-    if not told or any(one is None or not one.has_min_max for one in told):
+    chunks = [one for footer in footers if footer.rows for one in footer.chunks_of(name)]
+    if not chunks or any(one is None or not one.has_min_max for one in chunks):
         return None
-    return min(one.min for one in told), max(one.max for one in told)
+    return min(one.min for one in chunks), max(one.max for one in chunks)

@@ -78,12 +78,12 @@ def _compare(
     except MirrorError as exc:
         return "expired", newest, lag, str(exc)
     try:
-        told = tell_horizon(commits, registry, position)
+        loss = tell_horizon(commits, registry, position)
     except MirrorError as exc:
         return "behind", newest, lag, str(exc)
     return (
-        ("expiring", newest, lag, f"{told}. Let it catch up.")
-        if told
+        ("expiring", newest, lag, f"{loss}. Let it catch up.")
+        if loss
         else ("behind", newest, lag, "")
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.compare import Health, commits_of, compare
-from mirrorlib.delta.trouble import told_error
+from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.leases import hold_stream, holder_of
@@ -217,8 +217,8 @@ def _begin_again(registry: Registry, start_at: int | None, table_id: str) -> Non
     if stream is None:  # dropped a moment ago
         return
     kept = {name: getattr(stream, name) for name in ("to", "mode", "net", "on_expired")}
-    told = {"start_at": start_at, "table_id": table_id, "first_table_id": stream.lineage}
-    registry.begin({**kept, **told}, stream.ordinal + 1)
+    begun = {"start_at": start_at, "table_id": table_id, "first_table_id": stream.lineage}
+    registry.begin({**kept, **begun}, stream.ordinal + 1)
     registry.forget_scratch()
     registry.forget_status()
 
@@ -255,7 +255,7 @@ def _status_safely(place: Target, registry: Registry, spark: SparkSession | None
     try:
         return _status(place, registry, spark)
     except Exception as exc:  # noqa: BLE001  # such as a log that is no JSON
-        reason = str(told_error(exc, parse_name(registry.table)))
+        reason = str(as_mirror_error(exc, parse_name(registry.table)))
     return ConsumerStatus(
         consumer=registry.consumer,
         table=registry.table,

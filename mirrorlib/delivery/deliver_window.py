@@ -1,6 +1,6 @@
 """Carry out one planned window: read it, let the receiver have it, write down how that ended.
 
-In: a `Courier` and a plan. Out: `Done`. A window whose changes are gone is void where a snapshot may
+In: a `StreamJob` and a plan. Out: `Done`. A window whose changes are gone is void where a snapshot may
 take its place, and stops the stream where not.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from mirrorlib.delivery.delivery import check_table, tell_step
 from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.stream_job import check_table, tell_step
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.feed.files.few import frame_of, read_few
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
@@ -24,60 +24,60 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.delivery.delivery import Courier
+    from mirrorlib.delivery.stream_job import StreamJob
     from mirrorlib.delta.address import FeedTable
     from mirrorlib.feed.window import Window
     from mirrorlib.journal.streams import Entry, Outcome, Plan, Stream
 
 
 def carry_out(
-    courier: Courier, spark: SparkSession, stream: Stream, plan: Plan
-) -> tuple[Done, Courier]:
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan
+) -> tuple[Done, StreamJob]:
     """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow.
 
     Returns:
-        how it ended, and the courier, who has looked at the table's log since.
+        how it ended, and the job, who has looked at the table's log since.
 
     """
     began = time.perf_counter()
-    tell_step(courier, plan, "deliver", "before")
+    tell_step(job, plan, "deliver", "before")
     rows: int | None = None
     lost: FeedExpiredError | None = None
-    given = courier.registry.given_before(stream, plan.number)
+    given = job.registry.given_before(stream, plan.number)
     try:
-        if not _is_delivered(courier, stream, plan, given):
-            rows = _deliver_whole(courier, spark, stream, plan)
+        if not _is_delivered(job, stream, plan, given):
+            rows = _deliver_whole(job, spark, stream, plan)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
         lost = exc
-    courier.registry.state.delete_folder(_scratch(courier, plan))  # what killed runners left there
-    courier = courier.look_again()
-    lost = lost or _lost_meanwhile(courier, stream, plan)
-    tell_step(courier, plan, "deliver", "after", rows or 0)
+    job.registry.state.delete_folder(_scratch(job, plan))  # what killed runners left there
+    job = job.look_again()
+    lost = lost or _lost_meanwhile(job, stream, plan)
+    tell_step(job, plan, "deliver", "after", rows or 0)
     outcome: Outcome = "delivered" if lost is None else "void"
     rows = rows if lost is None else None
     seconds = round(time.perf_counter() - began, 3)
     given = plan.number if outcome == "delivered" and rows != 0 else given
     done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now(), given=given)
-    tell_step(courier, plan, "done", "before")
-    done = courier.registry.write_done(stream, plan.number, done)
-    tell_step(courier, plan, "done", "after")
+    tell_step(job, plan, "done", "before")
+    done = job.registry.write_done(stream, plan.number, done)
+    tell_step(job, plan, "done", "after")
     if lost is not None:
         refuse_void(stream, plan)
-        if plan.kind == "snapshot" and _is_newest(courier, plan):
+        if plan.kind == "snapshot" and _is_newest(job, plan):
             raise lost  # another snapshot would be the same one
-    return done, courier
+    return done, job
 
 
-def _is_delivered(courier: Courier, stream: Stream, plan: Plan, given: int | None) -> bool:
+def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None) -> bool:
     """Say whether the receiver has a window already.
 
     Raises:
         JournalError: it has less than it was given: it was set back, by a backup or a standby that had not all.
 
     """
-    position = courier.sink.position(stream)
+    position = job.sink.position(stream)
     if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
         msg = "the receiver was set back: it does not hold what it was given before this window"
         found = f"window {position} of the stream in place of {given}"
@@ -85,7 +85,7 @@ def _is_delivered(courier: Courier, stream: Stream, plan: Plan, given: int | Non
     return position >= plan.number
 
 
-def check_registry(courier: Courier, stream: Stream, entry: Entry | None) -> None:
+def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
     """See that the receiver has no window that the registry does not know, before another is planned.
 
     Raises:
@@ -93,8 +93,8 @@ def check_registry(courier: Courier, stream: Stream, entry: Entry | None) -> Non
 
     """
     known = 0 if entry is None else entry.plan.number
-    position = courier.sink.position(stream)
-    if position <= known or courier.registry.newest(stream) != entry:
+    position = job.sink.position(stream)
+    if position <= known or job.registry.newest(stream) != entry:
         return
     msg = "the consumer's registry was set back: the receiver holds windows that it does not know"
     found = f"window {position} of the stream, {known} in the registry"
@@ -119,57 +119,55 @@ def refuse_void(stream: Stream, plan: Plan) -> None:
         raise FeedExpiredError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
-def _lost_meanwhile(courier: Courier, stream: Stream, plan: Plan) -> FeedExpiredError | None:
+def _lost_meanwhile(job: StreamJob, stream: Stream, plan: Plan) -> FeedExpiredError | None:
     """Say whether versions left the log before their delivery had ended: Delta leaves them out without a word."""
     if plan.kind == "snapshot":
         return None
     try:
-        check_table(courier, stream, plan.table_id, plan.until)
-        check_kept(
-            courier.source.commits, courier.source.shown, range(plan.after + 1, plan.until + 1)
-        )
+        check_table(job, stream, plan.table_id, plan.until)
+        check_kept(job.source.commits, job.source.shown, range(plan.after + 1, plan.until + 1))
     except FeedExpiredError as exc:
         return exc
     return None
 
 
-def _is_newest(courier: Courier, plan: Plan) -> bool:
+def _is_newest(job: StreamJob, plan: Plan) -> bool:
     """Say whether a plan is of the table as it is now."""
-    commits = courier.source.commits
+    commits = job.source.commits
     return commits.newest == plan.until and commits.metadata_at(commits.newest).id == plan.table_id
 
 
-def _deliver_whole(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+def _deliver_whole(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
 
     A type that was widened meanwhile is no lost history.
     """
     try:
-        return _deliver_told(courier, spark, stream, plan)
+        return _deliver_or_explain(job, spark, stream, plan)
     except Exception as exc:
         if isinstance(exc, MirrorError) and not isinstance(exc, FeedExpiredError):
             raise  # it is about the rows, or the receiver
-        again = courier.look_again()
-        if again is courier:
+        again = job.look_again()
+        if again is job:
             raise
-        return _deliver_told(again, spark, stream, plan)
+        return _deliver_or_explain(again, spark, stream, plan)
 
 
-def _deliver_told(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+def _deliver_or_explain(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) -> int:
     """Deliver a window, and tell rows or changes that went away under it from all else that can fail."""
     try:
-        return _deliver(courier, spark, stream, plan)
+        return _deliver(job, spark, stream, plan)
     except FeedExpiredError:
         raise
     except Exception as exc:
-        _blame_lost_history(courier, spark, plan, exc)
+        _blame_lost_history(job, spark, plan, exc)
         raise
 
 
-def _blame_lost_history(courier: Courier, spark: SparkSession, plan: Plan, exc: Exception) -> None:
+def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Exception) -> None:
     """Say so if versions or files are gone, as not every VACUUM writes down that it ran, or Delta refuses the read."""
     try:
-        source = courier.look_again().source
+        source = job.look_again().source
         if plan.kind == "snapshot":
             prove_rows(source.commits, source.shown, plan.until)
         else:
@@ -191,9 +189,9 @@ def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
         return False
 
 
-def _scratch(courier: Courier, plan: Plan) -> str:
+def _scratch(job: StreamJob, plan: Plan) -> str:
     """Return the folder, in the state's store, of what deliveries of a window write before it counts."""
-    return f"{courier.registry.scratch}/{plan.attempt}"
+    return f"{job.registry.scratch}/{plan.attempt}"
 
 
 def _read(
@@ -207,11 +205,11 @@ def _read(
     return read_window(spark, source, window, plan=False), None
 
 
-def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) -> int:
-    source = courier.source
+def _deliver(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+    source = job.source
     few: pa.Table | None = None
     told_rows: int | None = None
-    check_table(courier, stream, plan.table_id, plan.after)
+    check_table(job, stream, plan.table_id, plan.after)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
@@ -219,12 +217,12 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         if not window.changes:
             return 0
         rows, few = _read(spark, source, window)
-        pairs = getattr(courier.sink, "pairs", True)
+        pairs = getattr(job.sink, "pairs", True)
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
         few, told_rows = few if frame is rows else None, window.rows
-    state, metadata = courier.registry.state, source.commits.metadata_at(plan.until)
+    state, metadata = job.registry.state, source.commits.metadata_at(plan.until)
     # Of this call's own: a runner that was taken for gone may still be at the same window.
-    folder = f"{_scratch(courier, plan)}/{new_attempt()}"
+    folder = f"{_scratch(job, plan)}/{new_attempt()}"
     delivery = Delivery(
         spark=spark,
         stream=stream,
@@ -235,15 +233,13 @@ def _deliver(courier: Courier, spark: SparkSession, stream: Stream, plan: Plan) 
         few=few,
         told_rows=told_rows,
         # What began with a snapshot needs no telling.
-        given=None
-        if stream.start_at is None
-        else courier.registry.given_before(stream, plan.number),
+        given=None if stream.start_at is None else job.registry.given_before(stream, plan.number),
         unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
         physical=physical_names(metadata),
         renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
         mapped=metadata.mapped,
     )
     try:
-        return courier.sink.deliver(delivery)
+        return job.sink.deliver(delivery)
     finally:
         state.delete_folder(folder)

@@ -15,13 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirrorlib.delivery.delivery import Courier, OtherWishesError, Progress, Wishes
 from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
+from mirrorlib.delivery.stream_job import OtherWishesError, Progress, StreamJob, Wishes
 from mirrorlib.delta.address import find_feed_table, find_tables
-from mirrorlib.delta.trouble import told_error
+from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError
 from mirrorlib.feed.mirror import find_mirror
 from mirrorlib.feed.owners import stored_columns
@@ -188,14 +188,14 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     state: State
     meant = True
     try:
-        bring_up_to_date(_courier(job, name, address), progress)
+        bring_up_to_date(_stream_job(job, name, address), progress)
         state, reason = "current", ""
         if progress.position != progress.newest:
             state, reason = "behind", f"{name} is behind: the run was stopped."
     except TableBusyError as exc:
         state, reason = "busy", str(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        state, reason = "failed", str(told_error(exc, parse_name(name)))
+        state, reason = "failed", str(as_mirror_error(exc, parse_name(name)))
         meant = not isinstance(exc, OtherWishesError)
     report = StreamReport(
         table=name,
@@ -213,13 +213,13 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     return report
 
 
-def _courier(job: _Job, name: str, address: str) -> Courier:
+def _stream_job(job: _Job, name: str, address: str) -> StreamJob:
     if not address:
         msg = "there is no such Delta table in the target"
         raise LandingZoneError(msg, table=name, next_step="Check its name.")
     registry = Registry(job.state, job.consumer, parse_name(name))
     source = find_feed_table(job.spark, address, shown=name)
-    return Courier(
+    return StreamJob(
         spark=job.spark,
         source=source,
         goal=source.commits.newest,
@@ -234,11 +234,11 @@ def _courier(job: _Job, name: str, address: str) -> Courier:
 
 def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
     """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
-    told = job.keys
-    if isinstance(told, Mapping):
-        told = told.get(name, told.get(name.rpartition("/")[2]))
-    if told is not None:
-        return tuple(told)
+    chosen = job.keys
+    if isinstance(chosen, Mapping):
+        chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
+    if chosen is not None:
+        return tuple(chosen)
     place = job.target
     mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
     groups, commits = getattr(job.sink, "groups", False), source.commits

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.deliver_window import carry_out, check_registry, refuse_void
-from mirrorlib.delivery.delivery import OtherWishesError, check_table, tell_step
 from mirrorlib.delivery.sinks.open import is_same_url
+from mirrorlib.delivery.stream_job import OtherWishesError, check_table, tell_step
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.feed.read import spell_keys
@@ -21,11 +21,11 @@ from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.streams import Entry, Plan, position_of, table_id_of
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.delivery import Courier, Progress, Wishes
+    from mirrorlib.delivery.stream_job import Progress, StreamJob, Wishes
     from mirrorlib.journal.streams import Stream
 
 
-def bring_up_to_date(courier: Courier, progress: Progress) -> None:
+def bring_up_to_date(job: StreamJob, progress: Progress) -> None:
     """Deliver what the table holds at this moment, window by window.
 
     Raises:
@@ -35,60 +35,60 @@ def bring_up_to_date(courier: Courier, progress: Progress) -> None:
         TableBusyError: another runner delivers the stream.
 
     """
-    stream = courier.registry.newest_stream() or _register(courier)
-    _check_same(stream, courier.wishes)
-    entry = courier.registry.newest(stream)
-    _note(courier, progress, stream, entry)
-    if entry is not None and entry.done is not None and _is_current(courier, entry):
+    stream = job.registry.newest_stream() or _register(job)
+    _check_same(stream, job.wishes)
+    entry = job.registry.newest(stream)
+    _note(job, progress, stream, entry)
+    if entry is not None and entry.done is not None and _is_current(job, entry):
         return
-    with hold_stream(courier.registry) as lease, lend_session(courier.spark) as spark:
-        _check_still(courier, stream)
-        entry = courier.registry.newest(stream)
+    with hold_stream(job.registry) as lease, lend_session(job.spark) as spark:
+        _check_still(job, stream)
+        entry = job.registry.newest(stream)
         if entry is not None and entry.done is not None:
-            check_registry(courier, stream, entry)
-        while not courier.stop():
-            plan = _planned(courier, stream, entry)
+            check_registry(job, stream, entry)
+        while not job.stop():
+            plan = _planned(job, stream, entry)
             if plan is None:
                 return
             lease.check()
-            done, courier = carry_out(courier, spark, stream, plan)
+            done, job = carry_out(job, spark, stream, plan)
             entry = Entry(plan=plan, done=done)
             progress.windows += done.outcome == "delivered"
             progress.resets += plan.reset and done.outcome == "delivered"
             progress.rows += done.rows or 0
-            _note(courier, progress, stream, entry)
+            _note(job, progress, stream, entry)
 
 
-def _check_still(courier: Courier, stream: Stream) -> None:
+def _check_still(job: StreamJob, stream: Stream) -> None:
     """See that the stream was not dropped or rewound before it was held.
 
     Raises:
         TableBusyError: it was.
 
     """
-    if courier.registry.newest_stream() != stream:
+    if job.registry.newest_stream() != stream:
         msg = "the consumer was dropped or rewound a moment ago"
         raise TableBusyError(msg, table=stream.table, next_step="Run again.")
 
 
-def _note(courier: Courier, progress: Progress, stream: Stream, entry: Entry | None) -> None:
+def _note(job: StreamJob, progress: Progress, stream: Stream, entry: Entry | None) -> None:
     progress.position = position = position_of(stream, entry)
-    progress.newest = max(_goal(courier), -1 if position is None else position)
+    progress.newest = max(_goal(job), -1 if position is None else position)
 
 
-def _goal(courier: Courier) -> int:
+def _goal(job: StreamJob) -> int:
     """Return the version to deliver up to; a table that was made anew meanwhile may not have as many."""
-    return min(courier.goal, courier.source.commits.newest)
+    return min(job.goal, job.source.commits.newest)
 
 
-def _register(courier: Courier) -> Stream:
+def _register(job: StreamJob) -> Stream:
     """Register the stream; a start of "now" is a version from here on."""
-    wishes, commits = courier.wishes, courier.source.commits
+    wishes, commits = job.wishes, job.source.commits
     start = commits.newest if wishes.start == "now" else wishes.start
     start_at = start if isinstance(start, int) else None
     if start_at is not None:  # a start that cannot be read is refused before it is written down
-        open_window(commits, courier.source.shown, start_at, None)
-    return courier.registry.begin(
+        open_window(commits, job.source.shown, start_at, None)
+    return job.registry.begin(
         {
             "to": wishes.to,
             "mode": wishes.mode,
@@ -96,9 +96,9 @@ def _register(courier: Courier) -> Stream:
             "start_at": start_at,
             "table_id": commits.metadata_at(commits.newest).id,
             "on_expired": wishes.on_expired,
-            "first_table_id": courier.registry.forgotten_lineage(),
+            "first_table_id": job.registry.forgotten_lineage(),
         },
-        courier.registry.forgotten() + 1,
+        job.registry.forgotten() + 1,
     )
 
 
@@ -118,59 +118,59 @@ def _check_same(stream: Stream, wishes: Wishes) -> None:
             raise OtherWishesError(msg, table=stream.table, found=found, next_step=step)
 
 
-def _is_current(courier: Courier, entry: Entry) -> bool:
-    commits, plan = courier.source.commits, entry.plan
+def _is_current(job: StreamJob, entry: Entry) -> bool:
+    commits, plan = job.source.commits, entry.plan
     return (
         entry.position == plan.until == commits.newest
         and commits.written_at(plan.until).isoformat() == plan.until_at
     )
 
 
-def _planned(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | None:
+def _planned(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
     """Take up the window that is planned and not delivered, or plan the next; None when there is nothing more."""
     if entry is not None and entry.done is None:
         return entry.plan
-    if entry is not None and _is_current(courier, entry):
+    if entry is not None and _is_current(job, entry):
         return None
-    plan = _next(courier, stream, entry)
+    plan = _next(job, stream, entry)
     if plan is None:
         return None
-    tell_step(courier, plan, "plan", "before")
-    plan = courier.registry.write_plan(stream, plan)
-    tell_step(courier, plan, "plan", "after")
+    tell_step(job, plan, "plan", "before")
+    plan = job.registry.write_plan(stream, plan)
+    tell_step(job, plan, "plan", "after")
     return plan
 
 
-def _next(courier: Courier, stream: Stream, entry: Entry | None) -> Plan | None:
-    commits, goal = courier.source.commits, _goal(courier)
+def _next(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
+    commits, goal = job.source.commits, _goal(job)
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
         refuse_void(stream, entry.plan)
-        return _snapshot(courier, stream, entry, reset=True)
+        return _snapshot(job, stream, entry, reset=True)
     if position is None:
-        return _snapshot(courier, stream, entry, reset=False)
+        return _snapshot(job, stream, entry, reset=False)
     try:
-        check_table(courier, stream, table_id_of(stream, entry), position)
+        check_table(job, stream, table_id_of(stream, entry), position)
         if position >= goal:
             return None
-        until = min(goal, position + (courier.wishes.max_versions or goal))
-        window = open_window(commits, courier.source.shown, position, until)
+        until = min(goal, position + (job.wishes.max_versions or goal))
+        window = open_window(commits, job.source.shown, position, until)
     except FeedExpiredError:
         if stream.on_expired == "fail":
             raise
-        return _snapshot(courier, stream, entry, reset=True)
+        return _snapshot(job, stream, entry, reset=True)
     if window.rewritten:  # what came before is told in the types that it had
         until = max(window.rewritten[0] - 1, position + 1)
-    return _plan(courier, stream, entry, after=position, until=until)
+    return _plan(job, stream, entry, after=position, until=until)
 
 
-def _snapshot(courier: Courier, stream: Stream, entry: Entry | None, *, reset: bool) -> Plan:
-    newest = courier.source.commits.newest
-    return _plan(courier, stream, entry, after=NOTHING, until=newest, snapshot=True, reset=reset)
+def _snapshot(job: StreamJob, stream: Stream, entry: Entry | None, *, reset: bool) -> Plan:
+    newest = job.source.commits.newest
+    return _plan(job, stream, entry, after=NOTHING, until=newest, snapshot=True, reset=reset)
 
 
 def _plan(
-    courier: Courier,
+    job: StreamJob,
     stream: Stream,
     entry: Entry | None,
     *,
@@ -179,7 +179,7 @@ def _plan(
     snapshot: bool = False,
     reset: bool = False,
 ) -> Plan:
-    commits, keys = courier.source.commits, courier.keys(courier.source)
+    commits, keys = job.source.commits, job.keys(job.source)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return Plan(
         stream=stream.uuid,

@@ -123,20 +123,20 @@ class FeedCommit:
 
 def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommit:
     """Read what a version's actions say."""
-    told = {kind: action[kind] for action in actions for kind in action}
+    by_kind = {kind: action[kind] for action in actions for kind in action}
     changed = [a.get("add") or a.get("remove") for a in actions if "add" in a or "remove" in a]
     data = [file for file in changed if file and file.get("dataChange")]
     images = [action["cdc"]["path"] for action in actions if "cdc" in action]
-    info = told.get("commitInfo") or {}
+    info = by_kind.get("commitInfo") or {}
     metrics = info.get("operationMetrics") or {}
     inserted, updated, deleted = (metrics.get(name) for name in _MERGED)
     ours = read_ours(info.get("userMetadata")) or {}
-    rewrites = ours.get("outcome") == REWRITE and "metaData" in told
+    rewrites = ours.get("outcome") == REWRITE and "metaData" in by_kind
     merge = info.get("operation") == "MERGE"
     changes = bool(data or images) and not rewrites
     return FeedCommit(
         version=version,
-        metadata=read_metadata(told["metaData"]) if "metaData" in told else None,
+        metadata=read_metadata(by_kind["metaData"]) if "metaData" in by_kind else None,
         changes=changes,
         forgotten=changes
         and merge
@@ -151,7 +151,7 @@ def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommi
         removes=any("remove" in action for action in actions),
         files=() if rewrites else tuple(_here(images or _paths(data))),
         whole=_whole(version, actions, info),
-        features=read_features(told["protocol"]) if "protocol" in told else None,
+        features=read_features(by_kind["protocol"]) if "protocol" in by_kind else None,
         vacuums=_kept(info),
     )
 
@@ -235,9 +235,9 @@ def _paths(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield _vector_path(vector["pathOrInlineDv"])
 
 
-def _vector_path(told: str) -> str:
+def _vector_path(encoded: str) -> str:
     """Name the file of a deletion vector, which the log has as a folder and a UUID in Z85."""
-    folder, code = told[:-_UUID_LENGTH], told[-_UUID_LENGTH:]
+    folder, code = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
     name = f"deletion_vector_{UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
     return f"{folder}/{name}" if folder else name
 
@@ -249,8 +249,8 @@ def _here(paths: Sequence[str] | Iterator[str]) -> Iterator[str]:
 
 def _replaces(info: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> bool:
     """Say whether a commit took files away whose rows it does not tell one by one, as an overwrite does."""
-    told = info.get("operation") in {"MERGE", "UPDATE", "DELETE"}
-    return not told and any("remove" in action for action in actions)
+    dml = info.get("operation") in {"MERGE", "UPDATE", "DELETE"}
+    return not dml and any("remove" in action for action in actions)
 
 
 def _rows(metrics: Mapping[str, Any], *, replaces: bool) -> int | None:
@@ -269,8 +269,8 @@ def _kept(info: Mapping[str, Any]) -> timedelta | None:
     """Return for how long a VACUUM keeps files; nothing is known to be kept where it does not say."""
     if info.get("operation") != "VACUUM START":
         return None
-    told = info.get("operationParameters") or {}
-    kept = told.get("specifiedRetentionMillis", told.get("defaultRetentionMillis", 0))
+    parameters = info.get("operationParameters") or {}
+    kept = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis", 0))
     return timedelta(milliseconds=int(kept))
 
 

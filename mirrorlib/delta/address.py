@@ -171,10 +171,10 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
     except AnalysisException:
         return True  # such as a table whose folder is gone, which is to be told by its name
     details = dropwhile(lambda row: row["col_name"] != _DETAILS, rows)  # behind its own columns
-    told = {row["col_name"]: row["data_type"] for row in details}
-    return told.get("Provider", "delta").lower() == "delta" and not told.get("Type", "").endswith(
-        "VIEW"
-    )
+    described = {row["col_name"]: row["data_type"] for row in details}
+    return described.get("Provider", "delta").lower() == "delta" and not described.get(
+        "Type", ""
+    ).endswith("VIEW")
 
 
 def _of_folder(place: str) -> list[tuple[str, str]]:

@@ -60,7 +60,7 @@ class Commits:
         self._whole: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
-        self._told_times: dict[int, datetime | None] = {}
+        self._stated_times: dict[int, datetime | None] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
@@ -87,7 +87,7 @@ class Commits:
         anew.check()
         if all(anew._listed.get(version, at) == at for version, at in self._listed.items()):
             anew._whole, anew._glimpses = self._whole, self._glimpses
-            anew._metadata, anew._told_times = self._metadata, self._told_times
+            anew._metadata, anew._stated_times = self._metadata, self._stated_times
         return anew
 
     @cached_property
@@ -127,8 +127,8 @@ class Commits:
         newest = self.metadata_at(self.newest).properties
         tells = newest.get("delta.enableInCommitTimestamps") == "true"
         for version in range(self.first, self.newest + 1):
-            told = self._in_commit_time(version) if tells else None
-            at = told or _whole_milliseconds(self._listed[version])
+            stated = self._in_commit_time(version) if tells else None
+            at = stated or _whole_milliseconds(self._listed[version])
             if times and at <= times[-1]:
                 at = times[-1] + _MILLISECOND
             times.append(at)
@@ -166,8 +166,8 @@ class Commits:
         """Return the first version that belongs to the table as it is now: making it anew gives it another id."""
         wanted, version = self.metadata_at(self.newest).id, self.newest
         for number in range(self.newest, self.first - 1, -1):
-            told = self._told_metadata(number)
-            if told is not None and told.id != wanted:
+            metadata = self._stated_metadata(number)
+            if metadata is not None and metadata.id != wanted:
                 break
             version = number
         return version
@@ -177,15 +177,15 @@ class Commits:
         return self.first + bisect_right(self._times, moment) - 1
 
     def _in_commit_time(self, version: int) -> datetime | None:
-        if version not in self._told_times:
-            self._told_times[version] = self._read_time(version)
-        return self._told_times[version]
+        if version not in self._stated_times:
+            self._stated_times[version] = self._read_time(version)
+        return self._stated_times[version]
 
     def _read_time(self, version: int) -> datetime | None:
         lines = _actions(self._data(version), ('"commitInfo"',))
         info: Mapping[str, Any] = next((x["commitInfo"] for x in lines if "commitInfo" in x), {})
-        told = info.get("inCommitTimestamp")
-        return None if told is None else datetime.fromtimestamp(told / 1000, UTC)
+        stated = info.get("inCommitTimestamp")
+        return None if stated is None else datetime.fromtimestamp(stated / 1000, UTC)
 
     def has_few_files(self, version: int) -> bool:
         """Say whether a version is known to have few files, as its writer's checksum file tells."""
@@ -243,7 +243,7 @@ class Commits:
         passed = []
         for number in range(version, -1, -1):
             passed.append(number)
-            found = self._metadata.get(number) or self._told_metadata(number)
+            found = self._metadata.get(number) or self._stated_metadata(number)
             if found is not None:
                 self._metadata.update(dict.fromkeys(passed, found))
                 return found
@@ -251,12 +251,12 @@ class Commits:
         step = f"Copy the table's rows as they are now, and read on; the log is whole from version {self.first} on."
         raise FeedExpiredError(msg, table=self._shown, first_readable=self.first, next_step=step)
 
-    def _told_metadata(self, version: int) -> Metadata | None:
+    def _stated_metadata(self, version: int) -> Metadata | None:
         """Find what a version itself says of the metadata, or the checkpoint of it."""
-        told = self._glance(version).metadata if version in self._listed else None
-        if told is None and version in self._checkpoints:
+        found = self._glance(version).metadata if version in self._listed else None
+        if found is None and version in self._checkpoints:
             return read_metadata(self._of_checkpoint(self._checkpoints[version], "metaData"))
-        return told
+        return found
 
     def rewritten_as(self, version: int) -> Metadata | None:
         """Return the metadata of a version that rewrites; None of any other."""
@@ -267,11 +267,11 @@ class Commits:
     def features(self) -> frozenset[str] | None:
         """Name what the newest version demands of readers to know; None where the log does not tell any more."""
         for version in range(self.newest, -1, -1):
-            told = self._glance(version).features if version in self._listed else None
-            if told is None and version in self._checkpoints:
-                told = read_features(self._of_checkpoint(self._checkpoints[version], "protocol"))
-            if told is not None:
-                return told
+            found = self._glance(version).features if version in self._listed else None
+            if found is None and version in self._checkpoints:
+                found = read_features(self._of_checkpoint(self._checkpoints[version], "protocol"))
+            if found is not None:
+                return found
         return None
 
     def vacuumed_until(self, version: int) -> datetime:

@@ -75,9 +75,9 @@ def make_table(
     """
     check_vacant(ref, shown)
     properties = {**properties, **(MAPPED if need_mapping(columns) else {})}
-    told = f" TBLPROPERTIES ({to_sql(properties)})" if properties else ""
+    clause = f" TBLPROPERTIES ({to_sql(properties)})" if properties else ""
     try:
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({_ddl(columns)}) USING delta{told}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({_ddl(columns)}) USING delta{clause}")
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         if _NOT_EMPTY not in str(exc):
             raise

@@ -53,9 +53,9 @@ def stored_keys(properties: Mapping[str, str]) -> Keys | None:
 
     A kept view's are not read as unique, whatever is written: its tombstones are rows, too.
     """
-    told = properties.get(KEYS_PROPERTY)
+    stored = properties.get(KEYS_PROPERTY)
     try:
-        keys = Keys.from_json(told) if told is not None else None
+        keys = Keys.from_json(stored) if stored is not None else None
     except KeysError:
         return None
     return replace(keys, unique=False) if keys and VIEW_PROPERTY in properties else keys
@@ -71,8 +71,8 @@ def spelled_keys(keys: Keys, columns: Iterable[str]) -> Keys:
     """Name the columns of keys, which are all there, as the table does."""
     names = {fold_name(name): name for name in columns}
 
-    def spelled(told: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(names[fold_name(name)] for name in told)
+    def spelled(columns: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names[fold_name(name)] for name in columns)
 
     return replace(
         keys,

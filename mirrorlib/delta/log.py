@@ -189,10 +189,10 @@ def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
     """
     data = store.read(commit_path(version).removesuffix("json") + "crc")
     try:
-        told: Any = json.loads(data or b"{}")
+        checksum: Any = json.loads(data or b"{}")
     except ValueError:  # it is not written at once
         return {}
-    return told if isinstance(told, dict) else {}
+    return checksum if isinstance(checksum, dict) else {}
 
 
 def read_ours(text: str | None) -> Mapping[str, Any] | None:

@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
 _STATE = re.compile(r"\s*SQLSTATE: \w+")
 _CAUSE = re.compile(r"^Caused by: (.*)$", re.MULTILINE)
-_TOLD = 300  # characters of what Spark says
+_LONGEST = 300  # characters of what Spark says
 _AGAIN = "The next run tries again."
 _LOG = f"The log has the whole story. {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
@@ -157,7 +157,7 @@ def _with_found(trouble: Trouble, text: str) -> Trouble:
     return Trouble(
         reason=trouble.reason,
         next_step=trouble.next_step,
-        found=said["found"][:_TOLD] if said else None,
+        found=said["found"][:_LONGEST] if said else None,
     )
 
 
@@ -172,16 +172,18 @@ def tell_trouble(exc: BaseException, doing: str) -> Trouble:
 def root_line(exc: BaseException) -> str:
     """Give the first line of an error's root cause, without the names of classes."""
     causes = _CAUSE.findall(str(exc))
-    return first_line(causes[-1] if causes else exc, _TOLD)
+    return first_line(causes[-1] if causes else exc, _LONGEST)
 
 
 def spark_error(exc: BaseException, doing: str, table: str | None = None) -> MirrorError:
     """Make an error of ours of one of Spark's."""
-    told = tell_trouble(exc, doing)
-    return MirrorError(told.reason, table=table, found=told.found, next_step=told.next_step)
+    trouble = tell_trouble(exc, doing)
+    return MirrorError(
+        trouble.reason, table=table, found=trouble.found, next_step=trouble.next_step
+    )
 
 
-def told_error(exc: Exception, name: TableName) -> MirrorError:
+def as_mirror_error(exc: Exception, name: TableName) -> MirrorError:
     """Give an error as reports tell it: Spark's in our words, what nobody foresaw by its class and first line.
 
     Catch everything and ask here where one table's trouble is not to be its neighbours'.
@@ -193,4 +195,4 @@ def told_error(exc: Exception, name: TableName) -> MirrorError:
         return spark_error(exc, "do what the table needs", name.shown)
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=name.shown, found=first_line(exc, _TOLD), next_step=step)
+    return MirrorError(msg, table=name.shown, found=first_line(exc, _LONGEST), next_step=step)

@@ -78,9 +78,14 @@ def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
         KeysLostError: there is none, or it was lost since.
 
     """
-    told = explain_keys(feed)
-    if told.ok and told.declared is not None and told.declared.unique and not told.steps:
-        return told.keys.partition
+    explained = explain_keys(feed)
+    if (
+        explained.ok
+        and explained.declared is not None
+        and explained.declared.unique
+        and not explained.steps
+    ):
+        return explained.keys.partition
     columns = ", ".join(require_keys(feed).partition)
     msg = "the table may have had several rows of a key, and a changelog would keep one of each"
     step = "Name the columns that identify a row: key_feed(feed, columns)."

@@ -70,13 +70,13 @@ def carry_out(job: Job, planned: Round, target: Target) -> DeriveReport:
         table, whole = found[0], True
     else:
         table, whole = target.found, computed.old is None
-    told = keys_property(keys).get(KEYS_PROPERTY)
-    if table.properties.get(KEYS_PROPERTY) != told:  # until the commit it would not be true
+    stored = keys_property(keys).get(KEYS_PROPERTY)
+    if table.properties.get(KEYS_PROPERTY) != stored:  # until the commit it would not be true
         keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
     written = _write(job, planned, target, computed, table, whole=whole)
     version, rows = _proven(job, planned, target, table, written)
     tell_step(job, "commit", "after", planned, rows.added + rows.removed)
-    if table.properties.get(KEYS_PROPERTY) != told:
+    if table.properties.get(KEYS_PROPERTY) != stored:
         keep_keys(job.session, job.place.ref.sql, {}, keys)
     report = report_of(job, planned, computed, rows, version)
     tell_step(job, "done", "before", planned)
@@ -138,7 +138,7 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         "window": planned.number,
         ON: target.seen.newest,
         "how": computed.how,
-        "plan": computed.told,
+        "plan": computed.fingerprint,
         MOVES: computed.moves,
         _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
         "sources": [
@@ -179,8 +179,8 @@ def settle_keys(job: Job, target: Target) -> None:
     """Write down the keys of the last round, whose runner may have died before it did."""
     if target.found is None or target.seen.facts is None:
         return
-    told = target.seen.facts.get(_KEYS)
-    keys = stored_keys({KEYS_PROPERTY: told}) if told else None
+    stored = target.seen.facts.get(_KEYS)
+    keys = stored_keys({KEYS_PROPERTY: stored}) if stored else None
     keep_keys(job.session, job.place.ref.sql, target.found.properties, keys or Keys())
 
 

@@ -25,7 +25,7 @@ from mirrorlib.derived.frames import (
     with_rows,
 )
 from mirrorlib.derived.sources import Round, Source
-from mirrorlib.derived.strategy.choose import Choice, How, Shape, choose, shape_of, told_by
+from mirrorlib.derived.strategy.choose import Choice, How, Shape, choose, fingerprint_of, shape_of
 from mirrorlib.derived.windows import open_windows
 from mirrorlib.derived.write import added_columns, can_differ, check_columns
 from mirrorlib.feed.read import read_rows
@@ -72,7 +72,7 @@ class Computed:
         how: by which part of the sources it was computed.
         why: why by all of them.
         result: the transformation's result on all of them, for its columns.
-        told: the transformation, hashed; "" where its plan cannot be read.
+        fingerprint: the transformation, hashed; "" where its plan cannot be read.
         moves: why it may give something else though no source has a new version; "" where it gives the same.
         keys: what became of the keys.
         new: rows that have to be there.
@@ -85,7 +85,7 @@ class Computed:
     how: How
     why: str
     result: DataFrame
-    told: str
+    fingerprint: str
     moves: str
     keys: KeysReport
     new: DataFrame
@@ -134,7 +134,7 @@ def compute(
         return _in_full(work, windows, None)
     changed = tuple(window.changes for window in windows)
     if not any(changed):
-        return _told(work, "nothing new", "", result.limit(0), result.limit(0), changed)
+        return _computed(work, "nothing new", "", result.limit(0), result.limit(0), changed)
     choice = choose(shape, framed, [place for place, one in enumerate(changed) if one])
     if choice.how == "full":
         return _in_full(work, choice.why, changed)
@@ -185,7 +185,7 @@ def _windows(work: _Work, *, rebuild: bool) -> tuple[Window, ...] | str:
     windows = open_windows(work.sources, work.planned, work.held.facts.get("sources", ()))
     if isinstance(windows, str):
         return windows
-    if work.shape.told != work.held.facts.get("plan"):
+    if work.shape.fingerprint != work.held.facts.get("plan"):
         return _AFRESH
     if work.shape.why and (work.shape.moves or any(window.changes for window in windows)):
         return work.shape.why
@@ -202,7 +202,7 @@ def _in_full(work: _Work, why: str, changed: tuple[bool | None, ...] | None) -> 
     old = None
     if work.added is not None and can_differ(work.result):
         old = work.there(work.result.columns)
-    return _told(work, "full", why, work.result, old, changed)
+    return _computed(work, "full", why, work.result, old, changed)
 
 
 def _in_part(
@@ -232,7 +232,7 @@ def _in_part(
             few = rows_of_keys(rows, [(keys[0][0], [name for name, _ in named])])
             given[at] = with_rows(given[at], plan, few)
     part = transformed(work.transform, given)
-    if told_by(part, given) != work.shape.told:
+    if fingerprint_of(part, given) != work.shape.fingerprint:
         # Anew: a temporary view that it has made means the part by now, for a Spark Connect client.
         again = replace(work, result=transformed(work.transform, work.framed))
         return _in_full(
@@ -241,7 +241,7 @@ def _in_part(
     if len(keys) > 1 or not work.shape.reaches[at].own:
         part = rows_of_keys(part, keys)
     old = rows_of_keys(work.there(work.result.columns), keys)
-    return _told(work, how, "", part, old, changed)
+    return _computed(work, how, "", part, old, changed)
 
 
 def _outputs(named: Sequence[tuple[str, str]], columns: Sequence[str]) -> list[str]:
@@ -249,7 +249,7 @@ def _outputs(named: Sequence[tuple[str, str]], columns: Sequence[str]) -> list[s
     return [outputs[name] for name in columns]
 
 
-def _told(
+def _computed(
     work: _Work,
     how: How,
     why: str,
@@ -263,7 +263,7 @@ def _told(
         how=how,
         why=why,
         result=work.result,
-        told=work.shape.told,
+        fingerprint=work.shape.fingerprint,
         moves=work.shape.moves,
         keys=explain_keys(work.result),
         new=new,

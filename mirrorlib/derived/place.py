@@ -71,19 +71,19 @@ def find_place(spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None
         LandingZoneError: it cannot be addressed.
 
     """
-    told = address_of(table)
-    if "/" in told or "\\" in told:
-        return _of_path(told, state)
-    return _of_catalog(spark, told, state)
+    address = address_of(table)
+    if "/" in address or "\\" in address:
+        return _of_path(address, state)
+    return _of_catalog(spark, address, state)
 
 
-def _of_path(told: str, state: PathOrUrl | None) -> Place:
-    store = open_store(told)
+def _of_path(given: str, state: PathOrUrl | None) -> Place:
+    store = open_store(given)
     path = store.uri("").rstrip("/")
     root, name = _root_of(store.url.rstrip("/"))
     target = Target.of(root, catalog=None, state=state)
     ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
-    return Place(shown=told, ref=ref, root=target, state=target.state)
+    return Place(shown=given, ref=ref, root=target, state=target.state)
 
 
 def _root_of(url: str) -> tuple[str, TableName]:
@@ -104,12 +104,14 @@ def _root_of(url: str) -> tuple[str, TableName]:
     return found[0]
 
 
-def _of_catalog(spark: SparkSession, told: str, state: PathOrUrl | None) -> Place:
-    parts = split_dotted(told)
+def _of_catalog(spark: SparkSession, dotted: str, state: PathOrUrl | None) -> Place:
+    parts = split_dotted(dotted)
     catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
     schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
     name = TableName(None, parts[-1])
     sql = ".".join(quote(part) for part in (catalog, schema, name.table))
     folder = open_store(state).url if state is not None else ""
     target = Target(place=schema, catalog=catalog, state=folder)
-    return Place(shown=told, ref=TableRef(name=name, sql=sql, path=None), root=target, state=folder)
+    return Place(
+        shown=dotted, ref=TableRef(name=name, sql=sql, path=None), root=target, state=folder
+    )

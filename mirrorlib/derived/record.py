@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _FOLDER = "derived"
-_TOLD = {"address", "name", "sources", "keys", "losses", "how"}
+_MEMBERS = {"address", "name", "sources", "keys", "losses", "how"}
 
 
 def write_record(place: Place, report: DeriveReport) -> None:
@@ -42,6 +42,6 @@ def read_records(state: Store) -> Iterator[dict[str, Any]]:
     listed = state.list_folder(_FOLDER)
     for file in listed.files if listed else ():
         with contextlib.suppress(JournalError):
-            told = check_format(state.read(file.path), file.path)
-            if told.keys() >= _TOLD:
-                yield told
+            record = check_format(state.read(file.path), file.path)
+            if record.keys() >= _MEMBERS:
+                yield record

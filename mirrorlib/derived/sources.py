@@ -101,8 +101,8 @@ def open_sources(
         FeedError: there is no such Delta table.
 
     """
-    told = _named(sources)
-    places = [(key, find_place(spark, table, state=state)) for key, table in told]
+    named = _named(sources)
+    places = [(key, find_place(spark, table, state=state)) for key, table in named]
     seen = {target.address: "the derived table itself"}
     for _, place in places:
         if place.address in seen:

@@ -28,17 +28,17 @@ def is_overtaken(sources: Sequence[Source], planned: Round) -> bool:
 
 
 def open_windows(
-    sources: Sequence[Source], planned: Round, told: Sequence[Mapping[str, object]]
+    sources: Sequence[Source], planned: Round, records: Sequence[Mapping[str, object]]
 ) -> tuple[Window, ...] | str:
     """Open the windows that lead on from what a derived table holds, or say why they do not.
 
     Args:
         sources: the sources.
         planned: the round.
-        told: what the table's last commit says of each source.
+        records: what the table's last commit says of each source.
 
     """
-    held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in told]
+    held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in records]
     wanted = [(plan.stream, plan.after, plan.table_id) for plan in planned.plans]
     if any(plan.kind == "snapshot" for plan in planned.plans):
         return "it is made for the first time, or its progress was reset"

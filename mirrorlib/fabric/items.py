@@ -114,8 +114,8 @@ def write_items(
     )
     for item in items:
         _write(root, item)
-    told = tuple((item.name, item.type) for item in items)
-    return ItemsReport(folder=str(root), items=told)
+    written = tuple((item.name, item.type) for item in items)
+    return ItemsReport(folder=str(root), items=written)
 
 
 def item_id(kind: str, name: str) -> str:

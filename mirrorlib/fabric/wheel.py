@@ -42,8 +42,8 @@ def build_clone(folder: Path) -> Path:
 
     """
     file = folder / "pyproject.toml"
-    told = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    if told.get("project", {}).get("name") != _PROJECT:
+    project = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    if project.get("project", {}).get("name") != _PROJECT:
         msg = "there is no clone of mirrorlib here whose wheel could be built"
         step = "Give the wheel with --wheel PATH, or work in a clone."
         raise BundleError(msg, found=str(folder), next_step=step)
@@ -76,10 +76,12 @@ def stamp(wheel: Path) -> Path:
 
 def _number(files: Mapping[str, bytes]) -> int:
     """Tell contents apart."""
-    told = hashlib.sha256()
+    content = hashlib.sha256()
     for name in sorted(files):
-        told.update(hashlib.sha256(name.encode()).digest() + hashlib.sha256(files[name]).digest())
-    return int(told.hexdigest(), 16) % _NUMBERS
+        content.update(
+            hashlib.sha256(name.encode()).digest() + hashlib.sha256(files[name]).digest()
+        )
+    return int(content.hexdigest(), 16) % _NUMBERS
 
 
 def _own(version: str, number: int) -> str:

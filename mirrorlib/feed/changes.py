@@ -107,8 +107,8 @@ class Changes(Tabular):
             names = [name for name, value in after.items() if before.get(name) != value]
             return _cell([_differing(name, before, after) for name in names]) or Cell(["unchanged"])
         row, side = (before, "before") if after is None else (after, "after")
-        told = [(name, value) for name, value in (row or {}).items() if name not in self.keys]
-        return _cell([[f"{name}: ", (_shown(value), side)] for name, value in told])
+        cells = [(name, value) for name, value in (row or {}).items() if name not in self.keys]
+        return _cell([[f"{name}: ", (_shown(value), side)] for name, value in cells])
 
 
 def _differing(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part]:
@@ -141,9 +141,9 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     nth = f.row_number().over(images.orderBy(*orderable(frame, columns)))
     kinds = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     # As a number: a timestamp is given in the zone of this process, and without saying so.
-    told = frame.withColumns({TIME: f.unix_micros(TIME), place: nth if keys else f.lit(1)})
+    numbered = frame.withColumns({TIME: f.unix_micros(TIME), place: nth if keys else f.lit(1)})
     order = [VERSION, *map(quote, keys), place]
-    rows = told.orderBy(*order, kinds[f.col(KIND)]).limit(2 * (limit + 1)).collect()
+    rows = numbered.orderBy(*order, kinds[f.col(KIND)]).limit(2 * (limit + 1)).collect()
     types = {name: frame.schema[name].dataType for name in columns}
     found = list(_pair(rows, types, keys, place))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)

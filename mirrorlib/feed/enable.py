@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.delta.sessions import set_conf
-from mirrorlib.delta.trouble import told_error
+from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.retention import duration_of, keeps_files, keeps_log
@@ -138,8 +138,8 @@ def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> E
         return _switch_on(spark, name, address, days)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         schema, _, table = name.rpartition("/")
-        told = told_error(exc, TableName(schema or None, table))
-        return Enabled(table=name, state="refused", reason=str(told))
+        error = as_mirror_error(exc, TableName(schema or None, table))
+        return Enabled(table=name, state="refused", reason=str(error))
 
 
 def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
@@ -162,9 +162,9 @@ def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -
 
 def _is_met(commits: Commits, shown: str, name: str, value: str) -> bool:
     """Say whether a table's property is as it has to be; what is kept for longer already, stays so."""
-    told = commits.metadata_at(commits.newest).properties.get(name)
-    if told is None or told == value or name == FEED:
-        return told == value
+    stored = commits.metadata_at(commits.newest).properties.get(name)
+    if stored is None or stored == value or name == FEED:
+        return stored == value
     keeps = keeps_files if name == FILE_RETENTION else keeps_log
     wanted = duration_of(value)
     return wanted is not None and keeps(commits, shown) >= wanted

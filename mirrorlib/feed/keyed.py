@@ -102,8 +102,8 @@ def key_statements(table: str, keys: Keys) -> tuple[str, ...]:
             f"ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL" for column in columns
         ]
         constraint = quote(f"{split_dotted(table)[-1]}_key")
-        told = ", ".join(columns)
-        statements.append(f"ALTER TABLE {name} ADD CONSTRAINT {constraint} PRIMARY KEY ({told})")
+        listed = ", ".join(columns)
+        statements.append(f"ALTER TABLE {name} ADD CONSTRAINT {constraint} PRIMARY KEY ({listed})")
     return (*statements, f"COMMENT ON TABLE {name} IS {sql_text(_comment(keys))}")
 
 

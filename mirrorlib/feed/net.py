@@ -149,11 +149,11 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     helpers = Helpers.beside(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))
-    told = _told(others.withColumn(helpers.sign, sign()), columns, keys, helpers)
-    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(told)
+    named = _pair(others.withColumn(helpers.sign, sign()), columns, keys, helpers)
+    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(named)
 
 
-def _told(
+def _pair(
     rows: DataFrame, columns: Sequence[str], keys: Sequence[str], helpers: Helpers
 ) -> DataFrame:
     """Name each row's change within its commit: a key's n-th removal and its n-th addition are one update."""

@@ -45,7 +45,7 @@ def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> boo
     ours = _last_of_ours(commits, version)
     if ours is None and commits.first > 0:
         return False
-    was = _told(commits, 0 if ours is None else ours.version)
+    was = _metadata_at(commits, 0 if ours is None else ours.version)
     if was is None:
         return False
     before, since = (
@@ -88,14 +88,14 @@ def stays_one_row(commits: Commits, after: int, until: int, columns: tuple[str, 
 
 
 def _identifies(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
-    metadata = _told(commits, version)
+    metadata = _metadata_at(commits, version)
     if metadata is None:
         return False
-    told = identifying_columns(metadata.properties, _names(metadata))
-    return bool(told) and told == columns
+    identifying = identifying_columns(metadata.properties, _names(metadata))
+    return bool(identifying) and identifying == columns
 
 
-def _told(commits: Commits, version: int) -> Metadata | None:
+def _metadata_at(commits: Commits, version: int) -> Metadata | None:
     try:
         return commits.metadata_at(version)
     except FeedExpiredError:

@@ -66,7 +66,7 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
     first = commits.newest + 1
     for version in range(commits.newest, max(lowest, commits.first) - 1, -1):
         commit = commits.read(version)
-        if not _is_told(commits, commit) or _lacks_file(
+        if not _is_readable(commits, commit) or _lacks_file(
             commits, commit, vacuumed_until(commits, version)
         ):
             break
@@ -105,7 +105,7 @@ def metadata_before(commits: Commits, commit: FeedCommit) -> Metadata | None:
         return None if commit.changes else commit.metadata
 
 
-def _is_told(commits: Commits, commit: FeedCommit) -> bool:
+def _is_readable(commits: Commits, commit: FeedCommit) -> bool:
     try:
         current = metadata_before(commits, commit)
     except FeedError:
@@ -195,10 +195,10 @@ def condition_of(exc: Exception) -> str:
 
 def refused_load(table: FeedTable, exc: Exception) -> FeedError:
     """Say what Delta has against reading a table."""
-    told = tell_trouble(exc, "read the table")
+    trouble = tell_trouble(exc, "read the table")
     if any(name.startswith(_HISTORY) for name in conditions_of(exc)):
-        return _expired(table, told)
-    return FeedError(told.reason, table=table.shown, found=told.found)
+        return _expired(table, trouble)
+    return FeedError(trouble.reason, table=table.shown, found=trouble.found)
 
 
 def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
@@ -234,23 +234,25 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
 
     """
     try:
-        told = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
+        plan = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         raise refused_load(table, exc) from exc
-    lines = "\n".join(row[0] for row in told).split("\n")
+    lines = "\n".join(row[0] for row in plan).split("\n")
     if lines[0].startswith(_PLANNING):
         raise _refused(table, " ".join(lines[1:]))
 
 
-def _refused(table: FeedTable, told: str) -> FeedError:
+def _refused(table: FeedTable, reason: str) -> FeedError:
     """Tell history that is gone from whatever else hinders planning, which may be over a moment later."""
-    return refused_load(table, _SaidError(told))
+    return refused_load(table, _SaidError(reason))
 
 
-def _expired(table: FeedTable, told: Trouble) -> FeedExpiredError:
+def _expired(table: FeedTable, trouble: Trouble) -> FeedExpiredError:
     """Send the reader to what is still to come, which can be read whatever is wrong with what was."""
     first = table.commits.newest + 1
-    return FeedExpiredError(told.reason, table=table.shown, found=told.found, first_readable=first)
+    return FeedExpiredError(
+        trouble.reason, table=table.shown, found=trouble.found, first_readable=first
+    )
 
 
 class _SaidError(Exception):

@@ -241,9 +241,9 @@ def _own_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     """Make a session that finds the same tables under the same names."""
     own = new_session(spark)
     for name in _CARRIED:
-        told = read_conf(spark, name)
-        if told is not None:
-            set_conf(own, name, told)
+        setting = read_conf(spark, name)
+        if setting is not None:
+            set_conf(own, name, setting)
     for name, value in conf.items():
         set_conf(own, name, value)
     # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.

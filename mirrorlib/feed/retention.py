@@ -78,10 +78,10 @@ def kept_for(metadata: Metadata, name: str = FILE_RETENTION) -> timedelta | None
     return duration_of(metadata.properties.get(name, _DEFAULTS[name]))
 
 
-def duration_of(told: str) -> timedelta | None:
+def duration_of(text: str) -> timedelta | None:
     """Read a duration as Delta writes it; None where it cannot be understood."""
-    parts = _PART.findall(told)
-    if not parts or _PART.sub("", told).replace("interval", "").strip():
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text).replace("interval", "").strip():
         return None
     return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
 

@@ -117,13 +117,13 @@ def widens_to(old: object, new: object) -> bool:
     return new.partition("(")[0] in _WIDER.get(old.partition("(")[0], ())
 
 
-def tell_columns(frame: DataFrame, was: StructType, told: StructType) -> list[Column]:
+def tell_columns(frame: DataFrame, was: StructType, becomes: StructType) -> list[Column]:
     """Tell rows that were written in one schema as another has them; *frame* may have wider types and more fields."""
     from pyspark.sql import functions as f
 
     old = {_physical(field): field for field in was.fields}
     columns = []
-    for field in told.fields:
+    for field in becomes.fields:
         found = old.get(_physical(field))
         if found is None:
             value = f.lit(None).cast(field.dataType)
@@ -136,32 +136,32 @@ def tell_columns(frame: DataFrame, was: StructType, told: StructType) -> list[Co
     return columns
 
 
-def _tell(value: Column, was: DataType, told: DataType) -> Column:
+def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
     """Rebuild a value field by field: a cast would take the fields of structs by their places, not by their names."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    if isinstance(was, StructType) and isinstance(told, StructType):
-        return f.when(value.isNotNull(), f.struct(*_tell_fields(value, was, told)))
-    if isinstance(was, ArrayType) and isinstance(told, ArrayType):
-        inner, wanted = was.elementType, told.elementType
+    if isinstance(was, StructType) and isinstance(becomes, StructType):
+        return f.when(value.isNotNull(), f.struct(*_tell_fields(value, was, becomes)))
+    if isinstance(was, ArrayType) and isinstance(becomes, ArrayType):
+        inner, wanted = was.elementType, becomes.elementType
         return f.transform(value, lambda item: _tell(item, inner, wanted))
-    if isinstance(was, MapType) and isinstance(told, MapType):
-        keys, values = (was.keyType, told.keyType), (was.valueType, told.valueType)
+    if isinstance(was, MapType) and isinstance(becomes, MapType):
+        keys, values = (was.keyType, becomes.keyType), (was.valueType, becomes.valueType)
         value = f.transform_keys(value, lambda key, _: _tell(key, *keys))
         return f.transform_values(value, lambda _, item: _tell(item, *values))
-    if (was.simpleString(), told.simpleString()) == ("bigint", "double"):
+    if (was.simpleString(), becomes.simpleString()) == ("bigint", "double"):
         exact = value.isNull() | value.between(-EXACT_IN_DOUBLE, EXACT_IN_DOUBLE)
-        return f.when(exact, value.cast(told)).otherwise(f.raise_error(f.lit(_TOO_LONG)))
-    return value.cast(told)
+        return f.when(exact, value.cast(becomes)).otherwise(f.raise_error(f.lit(_TOO_LONG)))
+    return value.cast(becomes)
 
 
-def _tell_fields(value: Column, was: StructType, told: StructType) -> list[Column]:
+def _tell_fields(value: Column, was: StructType, becomes: StructType) -> list[Column]:
     from pyspark.sql import functions as f
 
     old = {_physical(field): field for field in was.fields}
     fields = []
-    for field in told.fields:
+    for field in becomes.fields:
         found = old.get(_physical(field))
         inner = (
             f.lit(None).cast(field.dataType)

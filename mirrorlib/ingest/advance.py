@@ -35,7 +35,7 @@ from mirrorlib.ingest.files.source_identity import (
     proof_of,
     refuse_changed,
 )
-from mirrorlib.ingest.files.table_folder import open_folder, told_changed, told_emptied
+from mirrorlib.ingest.files.table_folder import changed_warning, emptied_since, open_folder
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
 if TYPE_CHECKING:
@@ -164,9 +164,9 @@ def _see_changes(
     if not goes_on(work, opened, options):
         return progress.end("behind", CHANGED)
     changed = changed_since(work, opened, progress.entry)
-    told = [told_changed(name) for name in changed]
-    progress.warn(*told)
-    incremental.keep(*told)
+    warnings = [changed_warning(name) for name in changed]
+    progress.warn(*warnings)
+    incremental.keep(*warnings)
     evidence = began_again(work, opened, progress.entry, changed)
     if evidence:
         return progress.end("blocked", evidence)
@@ -182,7 +182,7 @@ def _end_idle(
     progress.watched = _watch(opened, coming.young)
     if state == "current" and opened.emptied:
         progress.emptied = progress.emptied or opened.listed_at
-        reason = told_emptied(progress.emptied)
+        reason = emptied_since(progress.emptied)
     else:
         progress.emptied = None
     return progress.end(state, reason, file=file, error=bar.error if bar else None)

@@ -29,19 +29,17 @@ SETTLE = 10.0  # seconds
 MAX_LOSS = 0.5  # of a table's rows
 
 
-def read_interval(told: float | str) -> float:
+def read_interval(given: float | str) -> float:
     """Read seconds, or a number and a unit in words: "90 seconds", "1 day", "2 weeks".
 
     Raises:
         ValueError: it is neither, or endless.
 
     """
-    found = _INTERVAL.fullmatch(told.strip().lower()) if isinstance(told, str) else None
-    number = float(found["number"]) * _SECONDS[found["unit"] or "second"] if found else told
+    found = _INTERVAL.fullmatch(given.strip().lower()) if isinstance(given, str) else None
+    number = float(found["number"]) * _SECONDS[found["unit"] or "second"] if found else given
     if isinstance(number, str) or not 0 <= number < float("inf"):
-        msg = (
-            f"backfill_interval is {told}; it has to be a number of seconds, or words such as 1 day"
-        )
+        msg = f"backfill_interval is {given}; it has to be a number of seconds, or words such as 1 day"
         raise ValueError(msg)
     return float(number)
 

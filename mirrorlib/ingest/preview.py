@@ -16,7 +16,7 @@ from mirrorlib.delta.ddl import check_vacant
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
-from mirrorlib.delta.trouble import told_error
+from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import SnapshotError, StoreError
 from mirrorlib.ingest.ahead import check_emptiness, open_next
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
@@ -132,8 +132,8 @@ def plan_zone(
     """
     options = Options.given(locals())
     job = open_job(spark, landing_zone, Target.of(target, catalog=catalog, state=state), options)
-    if (told := job.state.read(STATE_FILE)) is not None:
-        check_owner(job.state, told, job.target.owner)
+    if (written := job.state.read(STATE_FILE)) is not None:
+        check_owner(job.state, written, job.target.owner)
     known = known_tables(job)
     listed = list_shown(job, known)
     folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
@@ -179,7 +179,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
 
 
 def _failed(exc: Exception, name: TableName) -> PlannedTable:
-    error = told_error(exc, name)
+    error = as_mirror_error(exc, name)
     return PlannedTable(table=name.shown, state="failed", reason=str(error), file=error.file)
 
 
@@ -310,8 +310,8 @@ def _with_prepared(
     )
 
 
-def _with_warnings(planned: PlannedTable, told: Iterable[str]) -> PlannedTable:
-    return replace(planned, warnings=tuple(dict.fromkeys((*planned.warnings, *told))))
+def _with_warnings(planned: PlannedTable, more: Iterable[str]) -> PlannedTable:
+    return replace(planned, warnings=tuple(dict.fromkeys((*planned.warnings, *more))))
 
 
 def _with_batch(planned: PlannedTable, names: Sequence[str], rows: int) -> PlannedTable:

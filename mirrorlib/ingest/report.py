@@ -208,14 +208,16 @@ def notes_of(
 ) -> list[str]:
     """Say for each table why it is not current, then what it warns about, then what the zone itself does."""
     reasons = [
-        told_reason(table.table, table.state, table.reason) for table in tables if table.reason
+        reason_line(table.table, table.state, table.reason) for table in tables if table.reason
     ]
-    told = [f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings]
+    warned = [
+        f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings
+    ]
     empty = [] if tables or warnings else [EMPTY]
-    return [*empty, *reasons, *told, *(f"warning: {warning}" for warning in warnings)]
+    return [*empty, *reasons, *warned, *(f"warning: {warning}" for warning in warnings)]
 
 
-def told_reason(table: str, state: str, reason: str) -> str:
+def reason_line(table: str, state: str, reason: str) -> str:
     """Say why a table is not current, naming it once."""
     return f"{table} is {state}: {reason.removeprefix(f'{table}: ')}"
 

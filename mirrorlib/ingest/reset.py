@@ -83,12 +83,12 @@ def reset_table(
         MirrorError: with *keep*, the zone or its metadata cannot be read, or the table is not this mirror's.
 
     """
-    return reset_told(
+    return reset_with_warnings(
         spark, target, table, catalog=catalog, state=state, start_at=start_at, keep=keep
     )[0]
 
 
-def reset_told(
+def reset_with_warnings(
     spark: SparkSession,
     target: PathOrUrl,
     table: str,
@@ -110,8 +110,8 @@ def reset_told(
         raise JournalError(
             msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
         )
-    if (told := store.read(STATE_FILE)) is not None:
-        check_owner(store, told, places.owner)
+    if (marker := store.read(STATE_FILE)) is not None:
+        check_owner(store, marker, places.owner)
     with lock_table(spark, places, store, parse_name(table), lambda: False):
         if keep:
             life, warnings = begin_kept_life(spark, places, journal, parse_name(table))
@@ -177,11 +177,11 @@ def begin_kept_life(
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
         raise JournalError(msg, table=table, next_step=step)
-    told = _look_at_table(spark, places, lives, name, opened.metadata)
+    warnings = _look_at_table(spark, places, lives, name, opened.metadata)
     if again:
-        return last, told
+        return last, warnings
     _check_files(zone, folder, opened, opened.metadata, History(journal, url))
-    return journal.begin_life("reset", url, last.ordinal + 1, keeps=True), told
+    return journal.begin_life("reset", url, last.ordinal + 1, keeps=True), warnings
 
 
 def _refuse_gone(journal: Journal, life: Life, table: str) -> None:
@@ -230,8 +230,8 @@ def _look_at_table(
     if not counted:
         return ()
     keys = "1 key occurs" if counted == 1 else f"{counted} keys occur"
-    told = f"{keys} in several of the rows that were appended: an update changes each of them, a delete removes each."
-    return (told,)
+    warning = f"{keys} in several of the appended rows: an update changes each of them, a delete removes each."
+    return (warning,)
 
 
 def _check_files(

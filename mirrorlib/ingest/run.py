@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.delta.trouble import told_error
+from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
 from mirrorlib.events import Event, Observer
 from mirrorlib.ingest.advance import advance_table
@@ -215,7 +215,7 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     try:
         report = _advance(job, folder, progress)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(told_error(exc, folder.name))
+        report = progress.fail(as_mirror_error(exc, folder.name))
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",
@@ -239,7 +239,7 @@ def _end_one(job: Job, name: TableName) -> TableReport:
             progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")
         )
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(told_error(exc, name))
+        report = progress.fail(as_mirror_error(exc, name))
     return replace(report, since=_record(journal, progress, report))
 
 

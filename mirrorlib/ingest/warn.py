@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
     """Look at the key columns that a batch has, as *policies* name them, and at the columns of its updates."""
-    told = [
+    found = [
         f"_metadata.json was repaired: the key column {key.strip()!r} is {name!r} in the files"
         for key, name in _respelled(prepared, policies.keys)
     ]
     for landed in prepared.landed:
         if landed.null_keys:
-            told.append(
+            found.append(
                 f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
             )
         if landed.missing:
-            told.append(
+            found.append(
                 f"{landed.file.name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
                 f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
             )
         if landed.schema.undeclared:
-            told.append(
+            found.append(
                 "columns that SchemaDefinition does not declare are strings: "
                 f"{first_few(landed.schema.undeclared)}"
             )
@@ -49,26 +49,26 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
         if extra:
             kept = find_column(prepared.growth.columns, RESCUED_COLUMN.name) is not None
             what = "are rescued" if kept else "are left out"
-            told.append(f"columns that the table lacks {what}: {first_few(extra)}")
+            found.append(f"columns that the table lacks {what}: {first_few(extra)}")
         missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
-            told.append(
+            found.append(
                 "updates lack columns of the table, which become NULL in the updated rows: "
                 f"{first_few(missing)}"
             )
     mapped = _mapped(prepared, policies)
     if mapped:
         names = first_few(column.name for column in mapped)
-        told.append(
+        found.append(
             f"column mapping is turned on for {names}; readers without it cannot read the table then"
         )
     narrowed = dict.fromkeys(_narrowed(prepared))
     if narrowed:
-        told.append(
+        found.append(
             "columns of doubles came in single precision, in which 0.1 is another number; "
             f"the values are applied as their file has them: {first_few(narrowed)}"
         )
-    return tuple(dict.fromkeys(told))
+    return tuple(dict.fromkeys(found))
 
 
 def _mapped(prepared: Prepared, policies: Policies) -> Columns:

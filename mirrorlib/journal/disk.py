@@ -105,8 +105,8 @@ class Journal:
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
         listed = self._state.list_folder(self._moves(life))
-        told = [self._values.json(file.path) for file in (listed.files if listed else ())]
-        return tuple((str(one.get("from")), str(one.get("to"))) for one in told)
+        records = [self._values.json(file.path) for file in (listed.files if listed else ())]
+        return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
@@ -205,8 +205,8 @@ def open_state(state: Store, owner: str | None = None) -> None:
             f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
         )
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
-    told = {} if owner is None else {"target": owner}
-    state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **told}))
+    owned = {} if owner is None else {"target": owner}
+    state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **owned}))
     check_owner(state, state.read(STATE_FILE), owner)  # another runner may have been first
 
 

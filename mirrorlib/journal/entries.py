@@ -225,7 +225,7 @@ def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...
     if not cause:
         return ()
     return (
-        {name: told for name, told in cause.items() if name != "others"},
+        {name: value for name, value in cause.items() if name != "others"},
         *cause.get("others", ()),
     )
 

@@ -52,8 +52,8 @@ class Values:
             JournalError: the file is missing, damaged or of another format, or lacks a value.
 
         """
-        told = self.json(path)
-        known = {field.name: told[field.name] for field in fields(kind) if field.name in told}
+        values = self.json(path)
+        known = {field.name: values[field.name] for field in fields(kind) if field.name in values}
         try:
             return kind(**kind.revive(known))
         except (AttributeError, KeyError, TypeError, ValueError) as exc:

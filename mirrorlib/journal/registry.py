@@ -57,8 +57,8 @@ class Registry:
 
     def forgotten(self) -> int:
         """Return how many streams there were before the consumer was dropped; 0 when it never was."""
-        told = self._forgotten()
-        count = told.get("ordinal") if told else 0
+        record = self._forgotten()
+        count = record.get("ordinal") if record else 0
         if isinstance(count, int):
             return count
         msg = "the journal lacks a value"
@@ -137,11 +137,11 @@ class Registry:
         """
         names = self._streams()
         if names:  # of the name, as what it holds may be damaged
-            told: dict[str, Any] = {"format": FORMAT}
-            told["ordinal"] = int(PurePosixPath(names[-1]).stem)
+            record: dict[str, Any] = {"format": FORMAT}
+            record["ordinal"] = int(PurePosixPath(names[-1]).stem)
             with contextlib.suppress(JournalError):
-                told["lineage"] = self._values.read(Stream, names[-1]).lineage
-            self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(told))
+                record["lineage"] = self._values.read(Stream, names[-1]).lineage
+            self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()
         listed = self.state.list_folder(self.folder)

@@ -93,8 +93,8 @@ def _check_unambiguous(schema: StructType) -> None:
 
 
 def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
-    told = (names,) if isinstance(names, str) else tuple(names)
-    found = tuple(_find(schema, name, what) for name in told)
+    columns = (names,) if isinstance(names, str) else tuple(names)
+    found = tuple(_find(schema, name, what) for name in columns)
     double = [name for name, count in Counter(found).items() if count > 1]
     if double:
         msg = f"the {what} name a column twice"

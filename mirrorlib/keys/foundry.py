@@ -111,8 +111,8 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
         KeysError: it is no such document, says something that is not known here, or has keys that cannot be.
 
     """
-    told = _object(_parsed(document), "the schema document", _PARTS)
-    fields = told.get("fieldSchemaList")
+    parts = _object(_parsed(document), "the schema document", _PARTS)
+    fields = parts.get("fieldSchemaList")
     if not isinstance(fields, list):
         msg = "the schema document has no fieldSchemaList"
         raise KeysError(msg)
@@ -120,7 +120,7 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     marked = tuple(field["name"] for field in fields if _is_partition(field))
     partition = _checked(schema, Keys(partition=marked))
     kinds = {f["name"]: f["type"] for f in fields}
-    keys = _checked(schema, _parse_primary(told.get("primaryKey"), kinds))
+    keys = _checked(schema, _parse_primary(parts.get("primaryKey"), kinds))
     if not keys.primary:
         return FoundrySchema(schema=schema, keys=partition)
     if set(marked) > set(keys.primary):
@@ -164,11 +164,11 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
         text = document
         if isinstance(text, bytes):
             text = text.decode(json.detect_encoding(text))
-        told: object = json.loads(_COMMENT.sub(lambda found: found["text"] or "", text))
+        value: object = json.loads(_COMMENT.sub(lambda found: found["text"] or "", text))
     except ValueError as exc:
         msg = "the schema document is not JSON"
         raise KeysError(msg) from exc
-    return told
+    return value
 
 
 def _is_partition(field: Mapping[str, Any]) -> bool:
@@ -179,10 +179,10 @@ def _is_partition(field: Mapping[str, Any]) -> bool:
     return marked is True
 
 
-def _parse_primary(told: object, kinds: Mapping[str, str]) -> Keys:
-    if told is None:
+def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
+    if value is None:
         return Keys()
-    primary = _object(told, "primaryKey", {"columns", "resolution"})
+    primary = _object(value, "primaryKey", {"columns", "resolution"})
     columns = _columns(primary.get("columns"), "primaryKey", kinds)
     resolution = _object(primary.get("resolution"), "resolution", None)
     kind = resolution.get("type")
@@ -199,14 +199,14 @@ def _parse_primary(told: object, kinds: Mapping[str, str]) -> Keys:
 
 
 def _parse_duplicate(
-    told: Mapping[str, Any], columns: tuple[str, ...], kinds: Mapping[str, str]
+    value: Mapping[str, Any], columns: tuple[str, ...], kinds: Mapping[str, str]
 ) -> Keys:
-    _object(told, "duplicate", {"resolutionStrategy", "deletionColumn"})
-    deleted = told.get("deletionColumn")
+    _object(value, "duplicate", {"resolutionStrategy", "deletionColumn"})
+    deleted = value.get("deletionColumn")
     if deleted is not None and not isinstance(deleted, str):
         msg = "the deletion column is not a name"
         raise KeysError(msg, found=type(deleted).__name__)
-    strategy = _object(told.get("resolutionStrategy"), "resolutionStrategy", None)
+    strategy = _object(value.get("resolutionStrategy"), "resolutionStrategy", None)
     kind = strategy.get("type")
     order: tuple[str, ...] = ()
     if kind == "latestWins":
@@ -228,29 +228,29 @@ def _inner(union: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return {name: value for name, value in union.items() if name != "type"}
 
 
-def _object(told: object, what: str, known: set[str] | None) -> Mapping[str, Any]:
-    if not isinstance(told, Mapping):
+def _object(value: object, what: str, known: set[str] | None) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
         msg = f"{what} is not an object"
-        raise KeysError(msg, found=type(told).__name__)
-    unknown = set() if known is None else told.keys() - known
+        raise KeysError(msg, found=type(value).__name__)
+    unknown = set() if known is None else value.keys() - known
     if unknown:
         msg = f"{what} has a part that is not known"
         raise KeysError(msg, found=min(unknown))
-    return told
+    return value
 
 
-def _columns(told: object, what: str, kinds: Mapping[str, str]) -> tuple[str, ...]:
-    if not isinstance(told, list) or not told or not all(isinstance(name, str) for name in told):
+def _columns(value: object, what: str, kinds: Mapping[str, str]) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(name, str) for name in value):
         msg = f"{what} names no columns"
         raise KeysError(msg)
-    if len({fold_name(name) for name in told}) < len(told):
+    if len({fold_name(name) for name in value}) < len(value):
         msg = f"{what} names a column twice"
-        raise KeysError(msg, found=", ".join(told))
-    missing = [name for name in told if name not in kinds]
+        raise KeysError(msg, found=", ".join(value))
+    missing = [name for name in value if name not in kinds]
     if missing:
         msg = f"{what} names a column that the document does not have"
         raise KeysError(msg, column=missing[0])
-    return tuple(told)
+    return tuple(value)
 
 
 def _check_primary(columns: tuple[str, ...], deleted: str | None, kinds: Mapping[str, str]) -> None:

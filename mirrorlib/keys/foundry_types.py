@@ -63,9 +63,9 @@ def _field(name: str | None, kind: DataType, *, nullable: bool | None, path: str
         "mapValueType": None,
         "subSchemas": None,
     }
-    told = _SIMPLE.get(kind.typeName())
-    if told is not None:
-        return {**field, "type": told}
+    simple = _SIMPLE.get(kind.typeName())
+    if simple is not None:
+        return {**field, "type": simple}
     if isinstance(kind, DecimalType):
         return {**field, "type": "DECIMAL", "precision": kind.precision, "scale": kind.scale}
     if isinstance(kind, ArrayType):
@@ -94,8 +94,8 @@ def types_of(fields: Sequence[object]) -> StructType:
     from pyspark.sql.types import StructField, StructType
 
     columns = StructType()
-    for place, told in enumerate(fields):
-        field = _checked(told, f"field {place}")
+    for place, value in enumerate(fields):
+        field = _checked(value, f"field {place}")
         name = field.get("name")
         if not isinstance(name, str):
             msg = "a field of the schema document has no name"
@@ -107,21 +107,21 @@ def types_of(fields: Sequence[object]) -> StructType:
     return columns
 
 
-def _checked(told: object, path: str) -> Mapping[str, Any]:
-    if not isinstance(told, Mapping):
+def _checked(value: object, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
         msg = "a field of the schema document is not an object"
         raise KeysError(msg, column=path)
-    unknown = told.keys() - _MEMBERS
+    unknown = value.keys() - _MEMBERS
     if unknown:
         msg = "a field of the schema document has a part that is not known"
         raise KeysError(msg, column=path, found=min(unknown))
-    if told.get("userDefinedTypeClass") is not None:
+    if value.get("userDefinedTypeClass") is not None:
         msg = "a field of the schema document has a type of its user's own"
-        raise KeysError(msg, column=path, found=str(told["userDefinedTypeClass"]))
-    if not isinstance(told.get("customMetadata"), Mapping | None):
+        raise KeysError(msg, column=path, found=str(value["userDefinedTypeClass"]))
+    if not isinstance(value.get("customMetadata"), Mapping | None):
         msg = "the customMetadata of a field of the schema document is not an object"
-        raise KeysError(msg, column=path, found=type(told["customMetadata"]).__name__)
-    return told
+        raise KeysError(msg, column=path, found=type(value["customMetadata"]).__name__)
+    return value
 
 
 def _nullable(field: Mapping[str, Any]) -> bool:
@@ -132,29 +132,29 @@ def _type(field: Mapping[str, Any], path: str) -> DataType:
     from pyspark.sql import types
     from pyspark.sql.types import ArrayType, DecimalType, MapType
 
-    told = field.get("type")
-    simple = next((name for name, known in _SIMPLE.items() if known == told), None)
+    type_name = field.get("type")
+    simple = next((name for name, known in _SIMPLE.items() if known == type_name), None)
     if simple is not None:
         kind: DataType = getattr(types, f"{simple.title()}Type")()
         return kind
-    if told == "DECIMAL":
+    if type_name == "DECIMAL":
         precision, scale = field.get("precision"), field.get("scale")
         if not isinstance(precision, int) or not isinstance(scale, int):
             msg = "a DECIMAL of the schema document lacks precision or scale"
             raise KeysError(msg, column=path)
         return DecimalType(precision, scale)
-    if told == "ARRAY":
+    if type_name == "ARRAY":
         inner = _checked(field.get("arraySubtype"), f"{path}.element")
         return ArrayType(_type(inner, f"{path}.element"), _nullable(inner))
-    if told == "MAP":
+    if type_name == "MAP":
         key = _checked(field.get("mapKeyType"), f"{path}.key")
         value = _checked(field.get("mapValueType"), f"{path}.value")
         return MapType(_type(key, f"{path}.key"), _type(value, f"{path}.value"), _nullable(value))
-    if told == "STRUCT":
+    if type_name == "STRUCT":
         inside = field.get("subSchemas")
         if not isinstance(inside, list):
             msg = "a STRUCT of the schema document has no subSchemas"
             raise KeysError(msg, column=path)
         return types_of(inside)
     msg = "a field of the schema document has a type that is not known"
-    raise KeysError(msg, column=path, found=str(told))
+    raise KeysError(msg, column=path, found=str(type_name))

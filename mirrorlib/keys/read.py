@@ -38,15 +38,15 @@ def require_keys(df: DataFrame, *, primary: bool = False) -> Keys:
         KeysLostError: there are none, or a part of them was lost; it says where, and how to get it back.
 
     """
-    told = explain_keys(df)
-    keys = told.keys
+    report = explain_keys(df)
+    keys = report.keys
     if keys and not keys.lost and (keys.primary or not primary):
         return keys
-    if not told.ok:
-        raise KeysLostError(told.trouble, next_step=told.remedy)
+    if not report.ok:
+        raise KeysLostError(report.trouble, next_step=report.remedy)
     if keys.lost:
-        msg = f"a part of the keys had been lost before {told.origin}: {_names(keys.lost)}"
-        raise KeysLostError(msg, next_step=told.remedy)
+        msg = f"a part of the keys had been lost before {report.origin}: {_names(keys.lost)}"
+        raise KeysLostError(msg, next_step=report.remedy)
     msg = "no primary key was declared, only a partition key"
     call = declaring(replace(keys, primary=keys.partition), df.schema)
     raise KeysLostError(msg, next_step=f"Say cdc=True in key_by: {call}")
@@ -127,8 +127,8 @@ class KeysReport(Report):
             return ""
         if not self.steps:
             return self.unclear or "no keys were declared"
-        told = "; ".join(f"{step.operator}: {step.lost} ({step.why})" for step in self.steps)
-        return f"keys were lost: {told}"
+        losses = "; ".join(f"{step.operator}: {step.lost} ({step.why})" for step in self.steps)
+        return f"keys were lost: {losses}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
@@ -178,7 +178,7 @@ def _step(loss: Loss) -> KeysStep:
         lost = f"column {', '.join(loss.columns)}"
     else:
         lost = "primary key" if effect.partition else "partition key and primary key"
-    return KeysStep(operator=effect.told, lost=lost, why=effect.why)
+    return KeysStep(operator=effect.label, lost=lost, why=effect.why)
 
 
 def _order(trace: Trace) -> Order:

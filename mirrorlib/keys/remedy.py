@@ -37,7 +37,7 @@ def remedy_of(trace: Trace, schema: StructType) -> str:
 def declaring(keys: Keys, schema: StructType) -> str:
     """Write the call that declares keys on a frame, and what has to be done before where it would be refused."""
     primary = bool(keys.primary)
-    told = f"{_call(keys)}."
+    calls = f"{_call(keys)}."
     try:
         check_keys(
             schema,
@@ -47,8 +47,8 @@ def declaring(keys: Keys, schema: StructType) -> str:
             order_by=keys.order_by if primary else (),
         )
     except KeysError as exc:
-        return f"{told} Before that: {exc}"
-    return told
+        return f"{calls} Before that: {exc}"
+    return calls
 
 
 def _lost_before(declared: Declared) -> str:
@@ -56,7 +56,7 @@ def _lost_before(declared: Declared) -> str:
     if not lost:
         return ""
     return (
-        f"Keep {_told(lost)} up to {declared.origin}: "
+        f"Keep {_listed(lost)} up to {declared.origin}: "
         "explain_keys of what goes into it says which step loses that."
     )
 
@@ -85,13 +85,13 @@ def _names_now(
 
 def _keep(gone: Sequence[str], trace: Trace) -> str:
     steps = dict.fromkeys(
-        loss.effect.told for loss in trace.losses if set(loss.columns) & set(gone)
+        loss.effect.label for loss in trace.losses if set(loss.columns) & set(gone)
     )
     where = f" ({', '.join(steps)})" if steps else ""
-    told = f"Keep {_told(gone)} in the step that loses what is gone{where}."
+    step = f"Keep {_listed(gone)} in the step that loses what is gone{where}."
     if all(loss.columns for loss in trace.losses):
-        return told
-    return f"{told} Then declare them anew with key_by, behind the last step that loses keys."
+        return step
+    return f"{step} Then declare them anew with key_by, behind the last step that loses keys."
 
 
 def _renamed(keys: Keys, names: Mapping[str, str]) -> Keys:
@@ -119,5 +119,5 @@ def _call(keys: Keys) -> str:
     return f"key_by(df, {', '.join(parts)})"
 
 
-def _told(names: Iterable[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names)

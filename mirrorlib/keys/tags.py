@@ -69,7 +69,7 @@ def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
     """Declare keys: tag their columns and mark the place in the plan."""
     from pyspark.sql import functions as f
 
-    told = {"id": uuid.uuid4().hex[:12], "origin": origin, "keys": keys.to_json()}
+    tag = {"id": uuid.uuid4().hex[:12], "origin": origin, "keys": keys.to_json()}
     roles = set(keys.columns)
     # By `select`: from Spark 4.1 on, `withColumn` sets empty metadata on a Connect server. What the field
     # has already, such as a watermark's delay, is kept.
@@ -78,14 +78,14 @@ def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
             field.name,
             metadata={
                 **field.metadata,
-                TAG: {**told, "name": field.name, "type": field.dataType.simpleString()},
+                TAG: {**tag, "name": field.name, "type": field.dataType.simpleString()},
             },
         )
         if field.name in roles
         else f.col(quote(field.name))
         for field in df.schema.fields
     ]
-    return df.select(*columns).alias(MARKER + told["id"])
+    return df.select(*columns).alias(MARKER + tag["id"])
 
 
 def stale(df: DataFrame) -> DataFrame:
@@ -104,15 +104,15 @@ def read_tags(schema: StructType) -> dict[str, list[Tagged]]:
 
 
 def _read_tag(field: StructField) -> Tagged | None:
-    told: Any = field.metadata.get(TAG)
-    if not isinstance(told, dict):
+    tag: Any = field.metadata.get(TAG)
+    if not isinstance(tag, dict):
         return None
     try:
-        keys, kind = Keys.from_json(told["keys"]), str(told["type"])
+        keys, kind = Keys.from_json(tag["keys"]), str(tag["type"])
     except (KeyError, KeysError):  # an other version's tag on disk is none
         return None
-    declared = Declared(id=told["id"], origin=told["origin"], keys=keys)
-    return Tagged(name=field.name, was=told["name"], kind=kind, declared=declared)
+    declared = Declared(id=tag["id"], origin=tag["origin"], keys=keys)
+    return Tagged(name=field.name, was=tag["name"], kind=kind, declared=declared)
 
 
 def untag(df: DataFrame) -> DataFrame:

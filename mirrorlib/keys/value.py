@@ -64,14 +64,14 @@ class Keys:
 
         """
         try:
-            told: Any = json.loads(text)
+            document: Any = json.loads(text)
         except ValueError as exc:
             msg = "the stored keys are not JSON"
             raise KeysError(msg) from exc
-        if not isinstance(told, dict) or told.pop("format", None) != 1:
+        if not isinstance(document, dict) or document.pop("format", None) != 1:
             msg = "the stored keys have a format that this version does not know"
             raise KeysError(msg, next_step="Install a newer mirrorlib.")
-        given = {name: _field(name, told.get(name)) for name in told}
+        given = {name: _field(name, document.get(name)) for name in document}
         if given.keys() != {field.name for field in fields(cls)}:
             msg = "the stored keys lack a part, or have one too many"
             raise KeysError(msg, found=", ".join(sorted(given)))

@@ -63,8 +63,8 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
         KeysError: there are none, one of them is missing, or is of a type that has no order.
 
     """
-    told = (arrival,) if isinstance(arrival, str) else tuple(arrival)
-    order = tuple(dict.fromkeys((*keys.order_by, *told)))
+    arrivals = (arrival,) if isinstance(arrival, str) else tuple(arrival)
+    order = tuple(dict.fromkeys((*keys.order_by, *arrivals)))
     if not order:
         msg = "nothing tells which row of a key is newer: rows have no order in Spark"
         step = "Name order columns in key_by, or the columns by which rows arrived."
@@ -126,7 +126,7 @@ def _checked(df: DataFrame, keys: Keys) -> DataFrame:
 
     missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
     names = ", ".join(keys.primary)
-    told = f.lit(
+    message = f.lit(
         f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out, or give them a key."
     )
-    return df.where(f.when(missing, f.raise_error(told).cast("boolean")).otherwise(True))  # noqa: FBT003  # a literal
+    return df.where(f.when(missing, f.raise_error(message).cast("boolean")).otherwise(True))  # noqa: FBT003  # a literal

@@ -194,14 +194,14 @@ def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
     return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
 
 
-def old_calendar(told: Mapping[bytes, bytes] | None) -> frozenset[Counted]:
+def old_calendar(metadata: Mapping[bytes, bytes] | None) -> frozenset[Counted]:
     """Say what a file counts in the old calendar; nothing where Spark did not write it."""
-    version = (told or {}).get(WRITER)
-    if told is None or version is None:
+    version = (metadata or {}).get(WRITER)
+    if metadata is None or version is None:
         return frozenset()
     ways: tuple[Counted, ...] = ("datetime", "int96")
     # Versions are compared as text, as Spark does.
-    return frozenset(way for way in ways if version < _SINCE[way] or _ASKED_FOR[way] in told)
+    return frozenset(way for way in ways if version < _SINCE[way] or _ASKED_FOR[way] in metadata)
 
 
 def is_moved(counted: frozenset[Counted], stored: pa.DataType, physical: str) -> bool:

@@ -92,7 +92,9 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
     keys = _key_columns(reading)
     return TableMetadata(
         key_columns=tuple(keys),
-        blank_keys=MappingProxyType({name: told for name, told in keys.items() if name != told}),
+        blank_keys=MappingProxyType(
+            {name: repaired for name, repaired in keys.items() if name != repaired}
+        ),
         detection=_choice(reading, "fileDetectionStrategy", _DETECTIONS) or "sequential",
         upsert_default=_flag(reading, "isUpsertDefaultRowMarker"),
         file_format=file_format,
@@ -218,10 +220,10 @@ def _flag(reading: _Reading, name: str, *, text: bool = False) -> bool:
 def _file_format(reading: _Reading) -> tuple[FileFormat | None, tuple[str, ...]]:
     """Give the format, and what was assumed: where delimited text is described it is CSV, Microsoft's default."""
     stated = _choice(reading, "FileFormat", _FILE_FORMATS)
-    told = [name for name in _OF_TEXT if reading.values.get(name.casefold()) is not None]
-    if stated or not told or (_file_extension(reading) or "").lower() == "parquet":
+    of_text = [name for name in _OF_TEXT if reading.values.get(name.casefold()) is not None]
+    if stated or not of_text or (_file_extension(reading) or "").lower() == "parquet":
         return stated, ()
-    return "delimited", (f"it states no FileFormat, and {told[0]} is of delimited text: CSV",)
+    return "delimited", (f"it states no FileFormat, and {of_text[0]} is of delimited text: CSV",)
 
 
 def _file_extension(reading: _Reading) -> str | None:

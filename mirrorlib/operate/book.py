@@ -208,17 +208,17 @@ def _merge(
 
 
 def _ledger_row(target: str, batch: Applied) -> tuple[Value, ...]:
-    told = {**asdict(batch), "target": target, "seconds_by_stage": dict(batch.seconds)}
-    told["seconds"] = float(sum(batch.seconds.values()))
+    row = {**asdict(batch), "target": target, "seconds_by_stage": dict(batch.seconds)}
+    row["seconds"] = float(sum(batch.seconds.values()))
     for moment in ("planned_at", "finished_at"):
-        told[moment] = _moment(told[moment])
-    return tuple(told[name] for name in _names(LEDGER_COLUMNS))
+        row[moment] = _moment(row[moment])
+    return tuple(row[name] for name in _names(LEDGER_COLUMNS))
 
 
 def _event_row(target: str, table: TableStatus, now: datetime) -> tuple[Value, ...]:
-    told = {**asdict(table), "target": target, "seen_at": now, "since": _moment(table.since)}
-    told["position"] = None if table.position is None else str(table.position)
-    return tuple(told[name] for name in _names(EVENT_COLUMNS))
+    row = {**asdict(table), "target": target, "seen_at": now, "since": _moment(table.since)}
+    row["position"] = None if table.position is None else str(table.position)
+    return tuple(row[name] for name in _names(EVENT_COLUMNS))
 
 
 def _names(columns: str) -> list[str]:

@@ -162,21 +162,21 @@ def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
 
 
 def _derived(state: Store) -> Iterator[Edge]:
-    for told in read_records(state):
-        keys: dict[str, Any] = told["keys"]
+    for record in read_records(state):
+        keys: dict[str, Any] = record["keys"]
         lost = tuple(
-            f"{one['operator']} lost the {one['lost']}: {one['why']}" for one in told["losses"]
+            f"{one['operator']} lost the {one['lost']}: {one['why']}" for one in record["losses"]
         )
-        for source in told["sources"]:
+        for source in record["sources"]:
             yield Edge(
                 kind="derive",
                 source=source["address"],
-                target=told["address"],
-                name=told["name"],
+                target=record["address"],
+                name=record["name"],
                 keys=tuple(keys["partition"]),
                 primary=bool(keys["primary"]),
                 lost=lost,
-                how=told["how"],
+                how=record["how"],
             )
 
 
@@ -200,12 +200,14 @@ def _exports(place: Target, state: Store) -> Iterator[Edge]:
 
 def _sorted(edges: list[Edge]) -> list[Edge]:
     """Put ways in the order of the data's; a derived table that tells of itself is told once."""
-    told: dict[tuple[str, str, str, str], Edge] = {}
+    edges_by_way: dict[tuple[str, str, str, str], Edge] = {}
     for edge in edges:
         way = (edge.kind, edge.source, edge.target, edge.name)
-        if way not in told or told[way].how == MODE:
-            told[way] = edge
-    left = sorted(told.values(), key=lambda e: (_ORDER.index(e.kind), e.source, e.target, e.name))
+        if way not in edges_by_way or edges_by_way[way].how == MODE:
+            edges_by_way[way] = edge
+    left = sorted(
+        edges_by_way.values(), key=lambda e: (_ORDER.index(e.kind), e.source, e.target, e.name)
+    )
     found: list[Edge] = []
     while left:
         ends = {edge.target for edge in left if edge.kind != "export"}

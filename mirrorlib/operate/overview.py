@@ -72,9 +72,9 @@ class Overview(Report):
 
     def _repr_html_(self) -> str:
         """Show the reports and the plots, in a notebook."""
-        told = [f"<h3>{title}</h3>{part._repr_html_()}" for title, part in self._titled()]
-        told += [self.picture._repr_html_()] if self.picture else []
-        return "".join([*told, *(f"<p>{escape(failure)}</p>" for failure in self.failures)])
+        parts = [f"<h3>{title}</h3>{part._repr_html_()}" for title, part in self._titled()]
+        parts += [self.picture._repr_html_()] if self.picture else []
+        return "".join([*parts, *(f"<p>{escape(failure)}</p>" for failure in self.failures)])
 
     def _titled(self) -> list[tuple[str, Report]]:
         parts: list[tuple[str, Report]] = [

@@ -48,7 +48,7 @@ def watch(
     if not 0 <= seconds < math.inf:
         msg = "a watch pauses for a number of seconds"
         raise ParameterError(msg, found=repr(seconds), next_step="Give 0 or more.")
-    tell, stop = tell or _untold, stop or _never
+    tell, stop = tell or _silent, stop or _never
     outcome: R | MirrorError = run()
     tell(outcome)
     while not _ends_within(seconds, stop):
@@ -71,7 +71,7 @@ def _ends_within(seconds: float, stop: Callable[[], bool]) -> bool:
     return True
 
 
-def _untold(outcome: object) -> None:
+def _silent(outcome: object) -> None:
     del outcome
 
 

@@ -18,7 +18,7 @@ from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import Limits, first_position, next_run
-from mirrorlib.ingest.files.table_folder import open_folder, told_emptied
+from mirrorlib.ingest.files.table_folder import emptied_since, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
@@ -27,8 +27,8 @@ from mirrorlib.ingest.report import (
     Position,
     State,
     StateReport,
+    reason_line,
     shown_position,
-    told_reason,
 )
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import TableFolder, shows_tables
@@ -120,11 +120,11 @@ class StatusReport(StateReport):
         """Say for each table why it is not current, then what it warns about."""
         if not self.tables:
             return [NEW]
-        told = [
-            told_reason(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
+        lines = [
+            reason_line(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
         ]
-        told += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
-        return [*told, f"published by {self.publisher}"] if self.publisher else told
+        lines += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
+        return [*lines, f"published by {self.publisher}"] if self.publisher else lines
 
 
 def read_status(
@@ -282,7 +282,7 @@ def _with_listing(
     if waited and not unapplied:
         status = replace(status, state="current", reason="", file=None)
     if status.state == "current":
-        reason = (status.reason or told_emptied(opened.listed_at)) if opened.emptied else ""
+        reason = (status.reason or emptied_since(opened.listed_at)) if opened.emptied else ""
         status = replace(status, reason=reason)
     return status
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from mirrorlib.delivery.compare import tell_horizon
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import configured, read_conf
-from mirrorlib.delta.trouble import told_error
+from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.feed.retention import keeps_files
 from mirrorlib.journal.registry import Registry, registries
@@ -194,8 +194,8 @@ def _vacuum_safely(
         files = _vacuum(spark, table, kept, dry_run=dry_run)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         schema, _, table_name = name.rpartition("/")  # of a table that is the target, its path
-        told = told_error(exc, TableName(schema or None, table_name))
-        return Vacuumed(table=name, state="failed", reason=str(told))
+        error = as_mirror_error(exc, TableName(schema or None, table_name))
+        return Vacuumed(table=name, state="failed", reason=str(error))
     done: Literal["ready", "vacuumed"] = "ready" if dry_run else "vacuumed"
     return Vacuumed(table=name, state=done, files=files, losers=tuple(losers), reason=reason)
 
@@ -209,8 +209,8 @@ def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: 
             return len(spark.sql(f"VACUUM {table.sql} {retain} DRY RUN").collect())
         spark.sql(f"VACUUM {table.sql} {retain}")
     last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
-    told = (last["operationMetrics"] or {}).get("numDeletedFiles")
-    return int(told) if last["operation"] == "VACUUM END" and told is not None else None
+    deleted = (last["operationMetrics"] or {}).get("numDeletedFiles")
+    return int(deleted) if last["operation"] == "VACUUM END" and deleted is not None else None
 
 
 def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) -> dict[str, str]:
@@ -222,11 +222,11 @@ def _losers(commits: Commits, streams: Sequence[Registry], horizon: datetime) ->
     found: dict[str, str] = {}
     for registry in streams:
         try:
-            told = _tell_loss(commits, registry, horizon)
+            loss = _tell_loss(commits, registry, horizon)
         except JournalError as exc:  # nobody knows what it has still to read
-            told = str(exc)
-        if told:
-            found[registry.consumer] = told
+            loss = str(exc)
+        if loss:
+            found[registry.consumer] = loss
     return found
 
 
@@ -245,8 +245,8 @@ def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
     position = version_given(stream, entry)
     if position is None:  # it is given a snapshot of what is there by then
         return ""
-    if told := tell_horizon(commits, registry, position):
-        return told
+    if loss := tell_horizon(commits, registry, position):
+        return loss
     gone = _first_before(commits, position, horizon, lambda commit: commit.changes)
     what = (
         f"{who} has read up to version {position}, and the changes of version {gone} may be removed"

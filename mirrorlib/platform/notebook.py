@@ -136,8 +136,8 @@ def finish(names: Mapping[str, Any], report: Report) -> None:
 
     """
     check(report)
-    told = json.dumps(report.to_dict(), ensure_ascii=False, default=str)
-    value = told if len(told) <= _EXIT_LIMIT else json.dumps({"ok": True})
+    text = json.dumps(report.to_dict(), ensure_ascii=False, default=str)
+    value = text if len(text) <= _EXIT_LIMIT else json.dumps({"ok": True})
     utilities = names.get("dbutils") or _fabric(names)
     if utilities is None:
         sys.stdout.write("The run is well.\n")
@@ -197,14 +197,14 @@ def read_options(value: object, name: str = "options") -> dict[str, Any]:
     """
     kinds = {one: kind for one, kind in get_type_hints(Options).items() if one != "tables"}
     expected = 'a JSON mapping of options of `apply`, such as {"max_bytes": 500000000}'
-    told = _json(name, value or "{}", expected)
-    if not isinstance(told, dict):
+    options = _json(name, value or "{}", expected)
+    if not isinstance(options, dict):
         raise _wrong(name, value, expected)
-    unknown = [one for one in told if one not in kinds]
+    unknown = [one for one in options if one not in kinds]
     if unknown:
         msg = f"{first_few(unknown)} is no option of `apply`"
         raise ParameterError(msg, next_step=f"There are {', '.join(kinds)}.")
-    return {one: _read(one, given, kinds[one]) for one, given in told.items()}
+    return {one: _read(one, given, kinds[one]) for one, given in options.items()}
 
 
 def _apart(name: str, more: dict[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:

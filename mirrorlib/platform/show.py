@@ -59,7 +59,7 @@ _COLOURS = {
     "vacuumed": "green",
     "ready": "green",
 }
-_TOLD = {
+_DOING = {
     "list": "looking",
     "read": "reading",
     "stage": "folding",
@@ -123,12 +123,12 @@ class _Bars:
             if task is None:
                 task = self._progress.add_task(escape(event.table), total=None, doing="")
                 self._tasks[event.table] = task
-        if event.when == "before" and event.step in _TOLD:
+        if event.when == "before" and event.step in _DOING:
             self._progress.update(
                 task,
-                doing=f"{_TOLD[event.step]} {event.rows:,} rows"
+                doing=f"{_DOING[event.step]} {event.rows:,} rows"
                 if event.rows
-                else _TOLD[event.step],
+                else _DOING[event.step],
             )
         elif event.step == "read":
             self._progress.update(task, total=event.files)

@@ -20,7 +20,7 @@ from stat import S_ISDIR
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.store.protocol import Folder, StoredFile
-from mirrorlib.store.trouble import told, told_file
+from mirrorlib.store.trouble import translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ class LocalStore:
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with one system call per file, sorted by name."""
-        with told("list", self._path(folder)):
+        with translated("list", self._path(folder)):
             try:
                 with os.scandir(self._path(folder)) as entries:
                     found = sorted(entries, key=lambda entry: entry.name)
@@ -66,7 +66,7 @@ class LocalStore:
         self, folder: str, name: str, *, before: str = "", count: int | None = None
     ) -> tuple[StoredFile, ...]:
         """Read all names; look only at the files that are asked for."""
-        with told("list", self._path(folder)):
+        with translated("list", self._path(folder)):
             try:
                 with os.scandir(self._path(folder)) as entries:
                     found = [
@@ -81,7 +81,7 @@ class LocalStore:
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Pick the smallest names; drafts of `put` are left out."""
-        with told("list", self._path(folder)):
+        with translated("list", self._path(folder)):
             try:
                 names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
             except (FileNotFoundError, NotADirectoryError):
@@ -96,7 +96,7 @@ class LocalStore:
 
     def read(self, path: str) -> bytes | None:
         """Return the whole file, None when there is none."""
-        with told("read", self._path(path)):
+        with translated("read", self._path(path)):
             try:
                 return self._path(path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
@@ -104,12 +104,12 @@ class LocalStore:
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the file; the operating system reads what is asked for."""
-        with told("open", self._path(path)):
-            return told_file(self._path(path).open("rb"), self._path(path))
+        with translated("open", self._path(path)):
+            return translated_file(self._path(path).open("rb"), self._path(path))
 
     def open_new(self, path: str) -> BinaryIO:
         """Open the file itself: only its writer knows its name before it is closed."""
-        with told("write", self._path(path)):
+        with translated("write", self._path(path)):
             self._path(path).parent.mkdir(parents=True, exist_ok=True)
             return self._path(path).open("wb")
 
@@ -131,7 +131,7 @@ class LocalStore:
         """Link the new name, then remove the old one; a crash in between leaves both."""
         del data
         old, new = self._path(source), self._path(target)
-        with told("write", new):
+        with translated("write", new):
             new.parent.mkdir(parents=True, exist_ok=True)
             try:
                 os.link(old, new)
@@ -144,18 +144,18 @@ class LocalStore:
     def move(self, source: str, target: str) -> None:
         """Rename the file, in one step."""
         new = self._path(target)
-        with told("write", new):
+        with translated("write", new):
             new.parent.mkdir(parents=True, exist_ok=True)
             self._path(source).replace(new)
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
-        with told("delete", self._path(path)):
+        with translated("delete", self._path(path)):
             self._path(path).unlink(missing_ok=True)
 
     def delete_folder(self, folder: str) -> None:
         """Remove the tree."""
-        with told("delete", self._path(folder)), contextlib.suppress(FileNotFoundError):
+        with translated("delete", self._path(folder)), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._path(folder))
 
     def uri(self, path: str) -> str:
@@ -169,7 +169,7 @@ class LocalStore:
     def _written(self, path: str, data: bytes) -> Iterator[Path]:
         final = self._path(path)
         draft = final.with_name(f".{secrets.token_hex(8)}.tmp")
-        with told("write", final):
+        with translated("write", final):
             final.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with draft.open("xb") as file:
@@ -190,7 +190,7 @@ class LocalStore:
                     yield file
 
     def _stored(self, path: str, entry: os.DirEntry[str] | Path) -> StoredFile | None:
-        with told("look at", entry):
+        with translated("look at", entry):
             try:
                 stat = entry.stat()
             except OSError as exc:

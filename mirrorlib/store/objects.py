@@ -16,7 +16,7 @@ import obstore.store
 from obstore.exceptions import AlreadyExistsError, GenericError
 
 from mirrorlib.store.protocol import Folder, StoredFile
-from mirrorlib.store.trouble import told, told_file
+from mirrorlib.store.trouble import translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class ObjectStore:
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with as many requests as the store has pages."""
-        with told("list", f"{self._url}/{folder}"):
+        with translated("list", f"{self._url}/{folder}"):
             result = _repeated(
                 lambda: obstore.list_with_delimiter(self._store, prefix=folder or None)
             )
@@ -76,7 +76,7 @@ class ObjectStore:
         """Read pages from *name* on, and believe them only as long as they come in order."""
         if not self._seeks:
             return None
-        with told("list", f"{self._url}/{folder}"):
+        with translated("list", f"{self._url}/{folder}"):
             return _repeated(lambda: self._read_after(folder, name, before, count))
 
     def _read_after(
@@ -102,7 +102,7 @@ class ObjectStore:
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Read one page: object stores list in byte order."""
-        with told("list", f"{self._url}/{folder}"):
+        with translated("list", f"{self._url}/{folder}"):
             size = max(count, 50)
             page = _repeated(
                 lambda: next(iter(obstore.list(self._store, prefix=folder, chunk_size=size)), [])
@@ -111,7 +111,7 @@ class ObjectStore:
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the object's size, time and identity, by one HEAD request."""
-        with told("look at", f"{self._url}/{path}"):
+        with translated("look at", f"{self._url}/{path}"):
             try:
                 return _listed(obstore.head(self._store, path))
             except FileNotFoundError:
@@ -119,7 +119,7 @@ class ObjectStore:
 
     def read(self, path: str) -> bytes | None:
         """Return the whole object, None when there is none."""
-        with told("read", f"{self._url}/{path}"):
+        with translated("read", f"{self._url}/{path}"):
             try:
                 return obstore.get(self._store, path).bytes().to_bytes()
             except FileNotFoundError:
@@ -127,24 +127,24 @@ class ObjectStore:
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the object; ranges are fetched as they are asked for."""
-        with told("open", f"{self._url}/{path}"):
+        with translated("open", f"{self._url}/{path}"):
             file = cast("BinaryIO", obstore.open_reader(self._store, path))
-            return told_file(file, f"{self._url}/{path}")
+            return translated_file(file, f"{self._url}/{path}")
 
     def open_new(self, path: str) -> BinaryIO:
         """Upload in parts; the object appears when the file is closed."""
-        with told("write", f"{self._url}/{path}"):
+        with translated("write", f"{self._url}/{path}"):
             file = cast("BinaryIO", obstore.open_writer(self._store, path))
             return cast("BinaryIO", _Upload(file, f"{self._url}/{path}"))
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what is there."""
-        with told("write", f"{self._url}/{path}"):
+        with translated("write", f"{self._url}/{path}"):
             obstore.put(self._store, path, data, mode="overwrite")
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
-        with told("write", f"{self._url}/{path}"):
+        with translated("write", f"{self._url}/{path}"):
             try:
                 obstore.put(self._store, path, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -161,18 +161,18 @@ class ObjectStore:
 
     def move(self, source: str, target: str) -> None:
         """Let the store copy the object, then remove the old one."""
-        with told("write", f"{self._url}/{target}"):
+        with translated("write", f"{self._url}/{target}"):
             _repeated(lambda: obstore.copy(self._store, source, target))
         self.delete(source)
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""
-        with told("delete", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+        with translated("delete", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
             _repeated(lambda: obstore.delete(self._store, path))
 
     def delete_folder(self, folder: str) -> None:
         """Remove every object below the prefix, a page at a time."""
-        with told("delete", f"{self._url}/{folder}"):
+        with translated("delete", f"{self._url}/{folder}"):
             _repeated(lambda: self._delete_below(folder))
 
     def _delete_below(self, folder: str) -> None:
@@ -196,14 +196,14 @@ class _Upload(io.RawIOBase):
         return True
 
     def write(self, data: Buffer, /) -> int:
-        with told("write", self._place):
+        with translated("write", self._place):
             self._file.write(data)
         return memoryview(data).nbytes
 
     def close(self) -> None:
         if not self.closed:
             super().close()
-            with told("write", self._place):
+            with translated("write", self._place):
                 self._file.close()
 
 

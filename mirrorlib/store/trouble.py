@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
-_TOLD = 400  # characters: what was asked of whom, how often, and the answer
+_LONGEST = 400  # characters: what was asked of whom, how often, and the answer
 
 
 @contextlib.contextmanager
-def told(verb: str, place: object) -> Iterator[None]:
+def translated(verb: str, place: object) -> Iterator[None]:
     """Turn what a store raises into one kind of error that names the place."""
     try:
         yield
@@ -28,7 +28,7 @@ def told(verb: str, place: object) -> Iterator[None]:
         msg = f"cannot {verb} {os.fspath(place) if isinstance(place, os.PathLike) else place}"
         raise StoreError(
             msg,
-            found=first_line(exc, _TOLD),  # obstore adds pages for those who debug it
+            found=first_line(exc, _LONGEST),  # obstore adds pages for those who debug it
             next_step="See that the place is reachable and may be read and written",
         ) from exc
 
@@ -41,12 +41,12 @@ def has_no_put_new(error: StoreError) -> bool:
     return isinstance(cause, NotSupportedError)
 
 
-def told_file(file: BinaryIO, place: object) -> BinaryIO:
-    """Wrap a file whose reads are to be told in the same way."""
-    return cast("BinaryIO", _ToldFile(file, place))
+def translated_file(file: BinaryIO, place: object) -> BinaryIO:
+    """Wrap a file whose reads raise the same kind of error."""
+    return cast("BinaryIO", _TranslatedFile(file, place))
 
 
-class _ToldFile(io.RawIOBase):
+class _TranslatedFile(io.RawIOBase):
     """A file whose reads fail as the store's own calls do: a lost connection is no damaged file."""
 
     def __init__(self, file: BinaryIO, place: object) -> None:
@@ -60,11 +60,11 @@ class _ToldFile(io.RawIOBase):
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        with told("read", self._place):
+        with translated("read", self._place):
             return bytes(self._file.read() if size < 0 else self._file.read(size))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        with told("read", self._place):
+        with translated("read", self._place):
             return self._file.seek(offset, whence)
 
     def tell(self) -> int:

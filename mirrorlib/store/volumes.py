@@ -72,7 +72,7 @@ class VolumeStore:
 
     def list_folder(self, folder: str) -> Folder | None:
         """List one level, as many requests as the API has pages."""
-        with _told("list", self._path(folder)) as errors:
+        with _translated("list", self._path(folder)) as errors:
             try:
                 entries = list(self._files.list_directory_contents(self._path(folder)))
             except errors.NotFound:
@@ -101,7 +101,7 @@ class VolumeStore:
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""
-        with _told("look at", self._path(path)) as errors:
+        with _translated("look at", self._path(path)) as errors:
             try:
                 found = self._files.get_metadata(self._path(path))
             except errors.NotFound:
@@ -111,7 +111,7 @@ class VolumeStore:
 
     def read(self, path: str) -> bytes | None:
         """Return the whole file, None when there is none."""
-        with _told("read", self._path(path)) as errors:
+        with _translated("read", self._path(path)) as errors:
             try:
                 with contextlib.closing(self._files.download(self._path(path)).contents) as body:
                     return bytes(body.read())
@@ -132,12 +132,12 @@ class VolumeStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what is there."""
-        with _told("write", self._path(path)):
+        with _translated("write", self._path(path)):
             self._upload(path, data, overwrite=True)
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
-        with _told("write", self._path(path)) as errors:
+        with _translated("write", self._path(path)) as errors:
             try:
                 self._upload(path, data, overwrite=False)
             except errors.ResourceConflict:
@@ -161,7 +161,10 @@ class VolumeStore:
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
-        with _told("delete", self._path(path)) as errors, contextlib.suppress(errors.NotFound):
+        with (
+            _translated("delete", self._path(path)) as errors,
+            contextlib.suppress(errors.NotFound),
+        ):
             self._files.delete(self._path(path))
 
     def delete_folder(self, folder: str) -> None:
@@ -173,7 +176,10 @@ class VolumeStore:
             self.delete_folder(f"{folder}/{inner}".lstrip("/"))
         for file in listed.files:
             self.delete(file.path)
-        with _told("delete", self._path(folder)) as errors, contextlib.suppress(errors.NotFound):
+        with (
+            _translated("delete", self._path(folder)) as errors,
+            contextlib.suppress(errors.NotFound),
+        ):
             self._files.delete_directory(self._path(folder))
 
     def uri(self, path: str) -> str:
@@ -232,7 +238,7 @@ def _errors() -> Any:  # noqa: ANN401  # a module of an extra
 
 
 @contextlib.contextmanager
-def _told(verb: str, place: str) -> Iterator[Any]:
+def _translated(verb: str, place: str) -> Iterator[Any]:
     """Turn what the SDK raises into one kind of error that names the place; give its error classes."""
     try:
         yield _errors()

@@ -477,11 +477,11 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
         )
         result.createOrReplaceTempView("seen")
         result = spark.sql("WITH x AS (SELECT * FROM seen) SELECT c, i, b FROM x")
-        return shape_of(key_by(result, "c"), [source]).told
+        return shape_of(key_by(result, "c"), [source]).fingerprint
 
     def told_of(value: str) -> str:
         source = framed(spark, "c int, k binary", "c")
-        return shape_of(source.frame.where(f"k = X'{value}'"), [source]).told
+        return shape_of(source.frame.where(f"k = X'{value}'"), [source]).fingerprint
 
     assert told(1) == told(1)
     assert told(1) != told(2)
@@ -492,7 +492,9 @@ def test_the_same_transformation_is_known_again(spark: SparkSession) -> None:
 @pytest.mark.parametrize("name", ALIKE)
 def test_literals_that_print_alike_are_told_apart(spark: SparkSession, name: str) -> None:
     """By where they end, and by their types; and the same ones are the same each time."""
-    one, other = ([shaped(spark, transform)[0].told for _ in range(2)] for transform in ALIKE[name])
+    one, other = (
+        [shaped(spark, transform)[0].fingerprint for _ in range(2)] for transform in ALIKE[name]
+    )
 
     assert one[0] == one[1]
     assert other[0] == other[1]
@@ -514,7 +516,9 @@ def test_what_the_session_sets_is_a_part_of_a_transformation(
 
     def told() -> str:
         source = framed(spark, "c int, at timestamp", "c")
-        return shape_of(source.frame.selectExpr("c", "CAST(at AS date) AS day"), [source]).told
+        return shape_of(
+            source.frame.selectExpr("c", "CAST(at AS date) AS day"), [source]
+        ).fingerprint
 
     first, before = told(), spark.conf.get(setting)
     other = {"true": "false", "false": "true"}.get(before, value)
@@ -531,7 +535,7 @@ def test_columns_that_are_much_alike_are_told_apart(spark: SparkSession) -> None
             framed(spark, f"c int, x_1 int, x_2 int{more}", "c"),
             framed(spark, "n int, x_1 int", "n"),
         )
-        return shape_of(transform(d.frame, o.frame), [d, o]).told
+        return shape_of(transform(d.frame, o.frame), [d, o]).fingerprint
 
     def taken(d: DataFrame, o: DataFrame, *, left: bool, name: str = "x_1") -> DataFrame:
         return d.join(o, d.c == o.n).select("c", (d if left else o)[name].alias("x"))

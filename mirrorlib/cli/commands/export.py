@@ -88,12 +88,12 @@ def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[s
     """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
     if arguments.no_key:
         return ()
-    told: dict[str, tuple[str, ...]] = {}
+    by_table: dict[str, tuple[str, ...]] = {}
     for table, columns in (pair for pairs in arguments.key or () for pair in pairs):
-        told[table] = told.get(table, ()) + columns
-    if "" in told and len(told) > 1:
+        by_table[table] = by_table.get(table, ()) + columns
+    if "" in by_table and len(by_table) > 1:
         arguments.refuse("--key says columns of every table or those of one, not both")
-    return told.get("", told or None)
+    return by_table.get("", by_table or None)
 
 
 def _add_beginning(command: argparse.ArgumentParser) -> None:

@@ -37,13 +37,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> bool:
     """Begin a new life of the table, and say what comes of it."""
-    from mirrorlib.ingest.reset import reset_told
+    from mirrorlib.ingest.reset import reset_with_warnings
 
     if arguments.keep and arguments.start_at is not None:
         arguments.refuse(
             "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
         )
-    life, told = reset_told(
+    life, warnings = reset_with_warnings(
         start_spark(arguments),
         arguments.target,
         arguments.table,
@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> bool:
     )
     if arguments.json:
         said = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
-        say_json({**said, "warnings": list(told)} if arguments.keep else said)
+        say_json({**said, "warnings": list(warnings)} if arguments.keep else said)
     else:
         coming = _KEPT if arguments.keep else _REPLACED
         sys.stdout.write(f"{arguments.table} begins life {life.ordinal}: {coming}\n")
-        sys.stdout.writelines(f"warning: {warning}\n" for warning in told)
+        sys.stdout.writelines(f"warning: {warning}\n" for warning in warnings)
     return True

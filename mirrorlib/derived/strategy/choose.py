@@ -64,7 +64,7 @@ class Shape:
     """What a transformation does, as far as its plan shows.
 
     Attributes:
-        told: a hash of the plan above the sources, and of what the session sets; the same for the same
+        fingerprint: a hash of the plan above the sources, and of what the session sets; the same for the same
             transformation. "" where it cannot be read.
         reaches: how each source reaches the result.
         outputs: the result's columns by their numbers.
@@ -73,7 +73,7 @@ class Shape:
 
     """
 
-    told: str
+    fingerprint: str
     reaches: tuple[Reach, ...] = ()
     outputs: tuple[tuple[str, str], ...] = ()
     why: str = ""
@@ -103,7 +103,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         root = join_ctes(read_plan(result.select(*map(quote, names))))
         numbers = selected_numbers(root, names)
         nodes = nodes_above(root, [one.marker for one in framed])
-        told = _hash(result, root, framed)
+        fingerprint = _hash(result, root, framed)
         marks = [one.marker for one in framed]
         above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
         moves = motion_of(above)
@@ -111,9 +111,9 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         reaches = tuple(reach_of(root, one.marker, _kinds(one), nodes) for one in framed)
     except UnreadablePlanError as exc:
         why = f"its plan cannot be relied on: {exc}"
-        return Shape(told="", why=why, moves=why)
+        return Shape(fingerprint="", why=why, moves=why)
     outputs = tuple(zip(numbers, names, strict=True))
-    return Shape(told=told, reaches=reaches, outputs=outputs, why=why, moves=moves)
+    return Shape(fingerprint=fingerprint, reaches=reaches, outputs=outputs, why=why, moves=moves)
 
 
 def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
@@ -130,8 +130,8 @@ def _kinds(source: Framed) -> dict[str, str]:
     return {name: schema[name].dataType.simpleString() for name in source.key_columns}
 
 
-def told_by(result: DataFrame, framed: Sequence[Framed]) -> str:
-    """Hash what a transformation has done, as `Shape.told` is; "" where its plan cannot be read."""
+def fingerprint_of(result: DataFrame, framed: Sequence[Framed]) -> str:
+    """Hash what a transformation has done, as `Shape.fingerprint` is; "" where its plan cannot be read."""
     try:
         plan = read_plan(result.select(*map(quote, result.columns)))
         return _hash(result, join_ctes(plan), framed)
@@ -198,7 +198,7 @@ def _used(source: Node, numbers: Mapping[str, str]) -> str:
         msg = "the columns of a source cannot be told apart"
         raise UnreadablePlanError(msg)
     return ", ".join(
-        f"{name}{numbers[told]}" for name, number in outputs if (told := f"#{number}") in numbers
+        f"{name}{numbers[mark]}" for name, number in outputs if (mark := f"#{number}") in numbers
     )
 
 

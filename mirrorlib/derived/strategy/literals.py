@@ -36,24 +36,24 @@ def literals_of(result: DataFrame, markers: Container[str]) -> list[str]:
     # The same plan as `read_plan` reads; only as JSON does it tell a literal's bounds and type.
     analyzed = result._jdf.queryExecution().analyzed()  # noqa: SLF001  # no other way to it
     try:
-        told = json.loads(str(analyzed.toJSON()))
+        nodes = json.loads(str(analyzed.toJSON()))
     except ValueError as exc:
         msg = "Spark cannot write the plan down"
         raise UnreadablePlanError(msg) from exc
-    return list(_listed(told, markers))
+    return list(_listed(nodes, markers))
 
 
-def _listed(told: object, markers: Container[str]) -> Iterator[str]:
+def _listed(part: object, markers: Container[str]) -> Iterator[str]:
     """Give the literals in JSON, in which a tree is the list of its nodes, each before those below it."""
-    if isinstance(told, dict):
-        if told.get("class") == _LITERAL:
-            kind = told.get("dataType")
+    if isinstance(part, dict):
+        if part.get("class") == _LITERAL:
+            kind = part.get("dataType")
             # Of bytes JSON tells where Java keeps them, another place each time; the plan's text has them.
-            yield json.dumps([kind, None if kind == "binary" else told.get("value")])
-        for inner in told.values():
+            yield json.dumps([kind, None if kind == "binary" else part.get("value")])
+        for inner in part.values():
             yield from _listed(inner, markers)
     below = 0  # nodes below a mark that are still to come
-    for inner in told if isinstance(told, list) else ():
+    for inner in part if isinstance(part, list) else ():
         children = inner.get("num-children", 0) if isinstance(inner, dict) else 0
         if below:
             below += children - 1

@@ -125,7 +125,7 @@ def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
         outputs = outputs_of(node)
         if node.operator == "Deduplicate" and outputs and {n for _, n in outputs} <= _listed(node):
             continue  # by all columns: there is nothing to pick
-        return f"{_told(node, 0)} may pick other rows each time of what it is joined with"
+        return f"{_label(node, 0)} may pick other rows each time of what it is joined with"
     return ""
 
 
@@ -138,8 +138,8 @@ def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> R
             column.go_through(node, following)
         why = _step(node, side, followed, reach)
         if why or not followed:
-            told = why or f"{_told(node, side)} brings rows of several keys together"
-            return Reach(whole=False, own=False, why=told)
+            reason = why or f"{_label(node, side)} brings rows of several keys together"
+            return Reach(whole=False, own=False, why=reason)
     reach.columns = {
         name: frozenset(number for _, number in column.columns)
         for name, column in followed.items()
@@ -148,8 +148,8 @@ def _follow(way: Sequence[tuple[Node, int]], followed: dict[str, Followed]) -> R
     return reach
 
 
-def _told(node: Node, side: int) -> str:
-    return judge(node, side).told or judge(node, 0).told
+def _label(node: Node, side: int) -> str:
+    return judge(node, side).label or judge(node, 0).label
 
 
 def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
@@ -169,7 +169,7 @@ def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
         return _union(node, side, followed)
     if node.operator == "Join" and len(node.children) == _BOTH:
         return _join(node, side, followed, reach)
-    return f"what {_told(node, side)} does is not known to work by key"
+    return f"what {_label(node, side)} does is not known to work by key"
 
 
 def _keep(followed: dict[str, Followed], numbers: Iterable[str]) -> None:

@@ -136,15 +136,15 @@ def read_current_view(spark: SparkSession, target: str) -> DataFrame:
     if keys is None or VIEW_PROPERTY not in properties:
         msg = "the table holds no current view that mirrorlib keeps"
         raise KeysError(msg, table=target, next_step="Make one with maintain_current_view.")
-    told = read_keyed(spark, found, commits.newest)
-    gone = missing_columns(keys, told.columns)
+    changelog = read_keyed(spark, found, commits.newest)
+    gone = missing_columns(keys, changelog.columns)
     if gone or not keeps_columns(commits, commits.newest, keys.columns):
         msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
         step = "Give the columns the names that they had, or drop the table and let the view be made anew."
         column = ", ".join(gone or keys.columns)
         raise KeysError(msg, table=target, column=column, next_step=step)
-    rows = live_rows(untag(told), keys).drop(DELETED_AT)
-    if not keys_of(told).primary:  # somebody else has written
+    rows = live_rows(untag(changelog), keys).drop(DELETED_AT)
+    if not keys_of(changelog).primary:  # somebody else has written
         return tag_columns(rows, Keys(partition=keys.partition), "current_view")
     return tag_columns(rows, replace(keys, unique=True), "current_view")
 

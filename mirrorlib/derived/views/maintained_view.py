@@ -90,14 +90,14 @@ def ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
     _check_resolution(view, found.properties)
     _fit_columns(session, view, fields, found)
     if found.properties[VIEW_PROPERTY] == _BEFORE:  # from now on it tells
-        told = to_sql(_view_property(view))
-        session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({told})")
+        property_sql = to_sql(_view_property(view))
+        session.sql(f"ALTER TABLE {view.sql} SET TBLPROPERTIES ({property_sql})")
     return found.id
 
 
 def _view_property(view: View) -> dict[str, str]:
-    told = json.dumps({"format": 1, "arrival": view.arrival}, ensure_ascii=False)
-    return {VIEW_PROPERTY: told}
+    resolution = json.dumps({"format": 1, "arrival": view.arrival}, ensure_ascii=False)
+    return {VIEW_PROPERTY: resolution}
 
 
 def _check_resolution(view: View, properties: Mapping[str, str]) -> None:
@@ -108,13 +108,13 @@ def _check_resolution(view: View, properties: Mapping[str, str]) -> None:
 
     """
     table = view.place.shown
-    told = properties.get(VIEW_PROPERTY)
-    if told is None or stored_keys(properties) != view.keys:
+    stored = properties.get(VIEW_PROPERTY)
+    if stored is None or stored_keys(properties) != view.keys:
         msg = "the table was made with other keys"
         raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
-    if told == _BEFORE:
+    if stored == _BEFORE:
         return
-    arrival = _read_arrival(told, table)
+    arrival = _read_arrival(stored, table)
     if arrival != view.arrival:
         msg = "the table was made with other columns of arrival, by which its rows were resolved"
         step = "Name the same ones as arrival, choose another table, or drop it."
@@ -122,15 +122,15 @@ def _check_resolution(view: View, properties: Mapping[str, str]) -> None:
         raise KeysError(msg, table=table, found=found, next_step=step)
 
 
-def _read_arrival(told: str, table: str) -> tuple[str, ...]:
+def _read_arrival(stored: str, table: str) -> tuple[str, ...]:
     try:
-        value: Any = json.loads(told)
+        value: Any = json.loads(stored)
     except ValueError:
         value = None
     if isinstance(value, dict) and value.get("format") == 1:
         return tuple(value["arrival"])
     msg = "the table's current view has a format that this version does not know"
-    raise KeysError(msg, table=table, found=told, next_step="Install a newer mirrorlib.")
+    raise KeysError(msg, table=table, found=stored, next_step="Install a newer mirrorlib.")
 
 
 def _fit_columns(
@@ -193,9 +193,9 @@ def _check_commit(commit: Commit, view: View) -> None:
     if commit.harmless:
         return
     msg = "somebody else has written to the table of the current view"
-    told = f"version {commit.version}, {commit.operation} by {commit.user}"
+    who = f"version {commit.version}, {commit.operation} by {commit.user}"
     step = "Drop the table and let the view be made anew, or keep it in another one."
-    raise ForeignWriteError(msg, table=view.place.shown, found=told, next_step=step)
+    raise ForeignWriteError(msg, table=view.place.shown, found=who, next_step=step)
 
 
 def _is_meant(commit: Commit, view: View) -> bool:

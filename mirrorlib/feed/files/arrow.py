@@ -34,8 +34,8 @@ def read_file(
     """
     try:
         parquet = open_parquet(source)
-        told = parquet.metadata.metadata or {}
-        if WRITER not in told or old_calendar(told):
+        facts = parquet.metadata.metadata or {}
+        if WRITER not in facts or old_calendar(facts):
             return None
         if most is not None and parquet.metadata.num_rows > most:
             return None

@@ -48,10 +48,10 @@ _HARMLESS = frozenset(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _OURS = "_mirror_"
-_FILE, _TOLD_FILE, _TOLD_KIND, _TOLD_TIME = (
-    f"{_OURS}{name}" for name in ("file", "told_file", "kind", "time")
+_FILE, _COMMIT_FILE, _COMMIT_KIND, _COMMIT_TIME = (
+    f"{_OURS}{name}" for name in ("file", "commit_file", "kind", "time")
 )
-_FACTS = f"{_TOLD_KIND} string, {VERSION} long, {_TOLD_TIME} long"
+_FACTS = f"{_COMMIT_KIND} string, {VERSION} long, {_COMMIT_TIME} long"
 _LOST = (
     "A file of the change feed is not what the table's log says of it. Read again; or by the table's name in a "
     "catalog, which leaves it to Delta."
@@ -112,17 +112,17 @@ def read_directly(
     columns = [f.col(quote(name)) for name in schema.names]
     facts = _facts(table, window, files)
     if len(set(facts)) == 1:
-        told_kind, version, at = (f.lit(value) for value in facts[0])
-        return rows.select(*columns, *_told(told_kind, version, at))
+        commit_kind, version, at = (f.lit(value) for value in facts[0])
+        return rows.select(*columns, *_feed_columns(commit_kind, version, at))
     field, values = _marks(table, files, facts)
     kind = "long" if field == "file_size" else "string"
-    told = [(mark, *fact) for mark, fact in values.items()]
-    known = spark.createDataFrame(told, f"{_TOLD_FILE} {kind}, {_FACTS}")
+    facts_by_file = [(mark, *fact) for mark, fact in values.items()]
+    known = spark.createDataFrame(facts_by_file, f"{_COMMIT_FILE} {kind}, {_FACTS}")
     found = rows.select(*columns, KIND, f.col(f"_metadata.{field}").alias(_FILE)).join(
-        f.broadcast(known), f.col(_FILE) == f.col(_TOLD_FILE), "left"
+        f.broadcast(known), f.col(_FILE) == f.col(_COMMIT_FILE), "left"
     )
     version = f.coalesce(f.col(VERSION), f.raise_error(f.lit(_LOST)).cast("long"))
-    return found.select(*columns, *_told(f.col(_TOLD_KIND), version, f.col(_TOLD_TIME)))
+    return found.select(*columns, *_feed_columns(f.col(_COMMIT_KIND), version, f.col(_COMMIT_TIME)))
 
 
 def _listed(
@@ -141,7 +141,7 @@ def _listed(
         return None
 
 
-def _told(kind: Column, version: Column, at: Column) -> list[Column]:
+def _feed_columns(kind: Column, version: Column, at: Column) -> list[Column]:
     """Give what tells the change; rows of change files say themselves of what kind they are."""
     from pyspark.sql import functions as f
 

@@ -206,7 +206,7 @@ def check_doubles(stage: Stage, source: Source, prepared: Prepared, keys: Sequen
     found = groups.where(f.col(MARKER) > 1).agg(f.count(f.lit(1)), f.min(ORDER)).collect()[0]
     if found[0]:
         msg = "the snapshot has a key in more than one row"
-        told = "1 such key" if found[0] == 1 else f"{found[0]:,} such keys"
+        shown = "1 such key" if found[0] == 1 else f"{found[0]:,} such keys"
         step = "Publish it with one row for each key, under the same name, or correct keyColumns in _metadata.json."
         raise SnapshotError(
             msg,
@@ -214,13 +214,19 @@ def check_doubles(stage: Stage, source: Source, prepared: Prepared, keys: Sequen
             file=prepared.landed[-1].file.name,
             column=", ".join(keys),
             row=found[1],
-            found=told,
+            found=shown,
             next_step=step,
         )
 
 
 def check_loss(
-    source: Source, file: str, told: Differences, rows: int, *, most: float, allow_empty: bool
+    source: Source,
+    file: str,
+    differences: Differences,
+    rows: int,
+    *,
+    most: float,
+    allow_empty: bool,
 ) -> None:
     """See that a snapshot does not lose more rows than it may.
 
@@ -229,18 +235,20 @@ def check_loss(
 
     """
     if not rows:
-        if told.before and not allow_empty:
-            msg = f"the snapshot is empty, and the table has {told.before:,} rows"
+        if differences.before and not allow_empty:
+            msg = f"the snapshot is empty, and the table has {differences.before:,} rows"
             step = (
                 "Publish it with its rows under the same name, or approve it: --allow-empty --retry"
             )
             raise SnapshotError(msg, table=source.table, file=file, next_step=step)
         return
-    if told.lost <= most * told.before:
+    if differences.lost <= most * differences.before:
         return
-    share = -(-10_000 * told.lost // told.before) / 10_000  # what approves it, rounded up
+    share = (
+        -(-10_000 * differences.lost // differences.before) / 10_000
+    )  # what approves it, rounded up
     msg = (
-        f"the snapshot loses {told.lost:,} of the table's {told.before:,} rows, "
+        f"the snapshot loses {differences.lost:,} of the table's {differences.before:,} rows, "
         f"more than the share of {most:g} that it may"
     )
     step = (

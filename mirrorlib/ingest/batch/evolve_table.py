@@ -147,10 +147,10 @@ def _refuse_foreign(work: Work, prepared: Prepared, added: Columns, found: Found
         if column is not None:
             cause = _cause_of_rewrite(prepared, (column,))
             msg = "somebody has added a column of that name to the table, with a type that no mirror has"
-            told = f"{name} {kind} in the table, {column.sql_type} in the file"
+            shown = f"{name} {kind} in the table, {column.sql_type} in the file"
             step = f"Start the table over, which removes it: mirrorlib reset TARGET {work.table}"
             raise ForeignWriteError(
-                msg, table=work.table, file=cause, column=column.name, found=told, next_step=step
+                msg, table=work.table, file=cause, column=column.name, found=shown, next_step=step
             )
 
 
@@ -267,8 +267,8 @@ def heed_readers(work: Work, standing: Standing, asked: Readers | None) -> Work:
     """
     found = check_readers(work, standing, asked)
     if found is not None:
-        told = to_sql(readers_property(asked or standing.readers))
-        work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({told})")
+        properties = to_sql(readers_property(asked or standing.readers))
+        work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({properties})")
     return planned_for(work, standing, asked)
 
 

@@ -157,22 +157,22 @@ def spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
     text = str(exc)
     check, required = _CHECK.search(text), _NOT_NULL.search(text)
     if check is not None:
-        told = f"the constraint {check['name']} {check['rule']}"
+        constraint = f"the constraint {check['name']} {check['rule']}"
         step = f"ALTER TABLE {work.ref.sql} DROP CONSTRAINT {check['name']}"
-        return _constrained(work, plan, told, step)
+        return _constrained(work, plan, constraint, step)
     if required is not None:
-        told = f"NOT NULL of the column {required['name']}"
+        constraint = f"NOT NULL of the column {required['name']}"
         step = f"ALTER TABLE {work.ref.sql} ALTER COLUMN {required['name']} DROP NOT NULL"
-        return _constrained(work, plan, told, step)
+        return _constrained(work, plan, constraint, step)
     return spark_error(exc, f"commit batch {plan.batch}", work.table)
 
 
-def _constrained(work: Work, plan: Plan, told: str, statement: str) -> MirrorError:
+def _constrained(work: Work, plan: Plan, constraint: str, statement: str) -> MirrorError:
     first, last = plan.files[0].name, plan.files[-1].name
     files = first if first == last else f"{first} to {last}"
     return MirrorError(
         f"somebody has put a constraint on the table, and a row of {files} violates it",
         table=work.table,
-        found=told,
+        found=constraint,
         next_step=f"Take it off: {statement}. The next run tries again.",
     )

@@ -75,17 +75,21 @@ def stage_snapshot(
     staged = stage_frame(work.spark, stage.state, path, changes, keys, (DROP, CHANGE, ADD))
     _check_files(source, prepared)
     before = read_table(work.spark, work.ref).count()
-    told = count_differences(staged.frame, keys, rows=newest.rows, before=before)
-    if told is None:
+    differences = count_differences(staged.frame, keys, rows=newest.rows, before=before)
+    if differences is None:
         check_doubles(stage, source, newest, keys)
         raise _doubled_table(work, keys)
-    _check_loss(work, source, newest, told)
-    ops = {ADD: told.inserts, CHANGE: told.updates, DROP: told.deletes}
+    _check_loss(work, source, newest, differences)
+    ops = {ADD: differences.inserts, CHANGE: differences.updates, DROP: differences.deletes}
     return replace(
         staged,
         ops=frozenset(op for op, count in ops.items() if count),
-        null_keys=told.null_keys,
-        counts={"inserts": told.inserts, "updates": told.updates, "deletes": told.deletes},
+        null_keys=differences.null_keys,
+        counts={
+            "inserts": differences.inserts,
+            "updates": differences.updates,
+            "deletes": differences.deletes,
+        },
     )
 
 
@@ -111,12 +115,12 @@ def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequenc
     table = table_rows(work.spark, work.ref, before, columns)
     null_keys = newest.landed[0].null_keys > 0
     changes = compare_rows(rows, table, keys, null_keys=null_keys)
-    told = count_differences(changes, keys, rows=newest.rows, before=table.count())
-    if told is None:
+    differences = count_differences(changes, keys, rows=newest.rows, before=table.count())
+    if differences is None:
         check_doubles(stage, source, newest, keys)
         raise _doubled_table(work, keys)
-    _check_loss(work, source, newest, told)
-    return str(told)
+    _check_loss(work, source, newest, differences)
+    return str(differences)
 
 
 def _check_files(source: Source, prepared: Prepared) -> None:
@@ -125,10 +129,10 @@ def _check_files(source: Source, prepared: Prepared) -> None:
         check_identity(source, landed.file)
 
 
-def _check_loss(work: Work, source: Source, newest: Prepared, told: Differences) -> None:
+def _check_loss(work: Work, source: Source, newest: Prepared, differences: Differences) -> None:
     file = newest.landed[0].file.name
     most, empty = work.max_loss, work.allow_empty
-    check_loss(source, file, told, newest.rows, most=most, allow_empty=empty)
+    check_loss(source, file, differences, newest.rows, most=most, allow_empty=empty)
 
 
 def _doubled_table(work: Work, keys: Sequence[str]) -> ForeignWriteError:

@@ -153,10 +153,10 @@ def _frame_of_rows(
     """Hand folded rows to Spark: a handful as a part of the plan, more as a file; return their bytes too."""
     ddl = ", ".join([*(column.ddl for column in columns), *([f"{OP} tinyint"] if op else [])])
     if changes.nbytes <= _HANDFUL and spark_generation() >= ARROW_FRAMES:
-        told = changes if op else changes.drop_columns([OP])
+        whole = changes if op else changes.drop_columns([OP])
         # In one piece: Spark takes an Arrow batch without rows for the end, and files may have none.
-        told = told.combine_chunks()
-        return stage.spark.createDataFrame(told, ddl), changes.nbytes
+        whole = whole.combine_chunks()
+        return stage.spark.createDataFrame(whole, ddl), changes.nbytes
     path = f"{stage.folder}/changes.parquet"
     with (
         stage.state.open_new(path) as file,

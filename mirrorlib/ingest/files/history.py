@@ -48,13 +48,13 @@ def passed_files(files: Iterable[StoredFile]) -> bytes:
     return _as_parquet({("", file.name): (file.etag, file.modified) for file in files})
 
 
-def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **told: str) -> bytes:
+def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **facts: str) -> bytes:
     """Write etag and time of each file by its root and name; *told* is said beside."""
     etags, modified = zip(*files.values(), strict=True) if files else ((), ())
     names = [name.encode(*_NAMES) for _, name in files]
     table = pa.table([names, etags, modified, [root for root, _ in files]], schema=_SCHEMA)
     sink = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata(told), sink, compression="zstd")
+    pq.write_table(table.replace_schema_metadata(facts), sink, compression="zstd")
     return sink.getvalue()
 
 
@@ -62,8 +62,8 @@ def _columns(table: pa.Table, root: str = "") -> list[list[Any]]:
     """Return names, etags, times and roots of a file that `_as_parquet` has written; *root* is an earlier version's."""
     names, etags, modified = (table.column(name).to_pylist() for name in _SCHEMA.names[:3])
     texts = [name.decode(*_NAMES) if isinstance(name, bytes) else name for name in names]
-    told = "root" in table.column_names
-    roots = table.column("root").to_pylist() if told else [root] * len(texts)
+    rooted = "root" in table.column_names
+    roots = table.column("root").to_pylist() if rooted else [root] * len(texts)
     return [texts, etags, modified, roots]
 
 

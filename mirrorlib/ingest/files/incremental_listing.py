@@ -69,8 +69,8 @@ def read_listed(word: Mapping[str, Any]) -> Listed | None:
         return None
     try:
         anchors = {partition: Anchor(**anchor) for partition, anchor in said["anchors"].items()}
-        told = {"short": int(said["short"]), "warnings": tuple(map(str, said["warnings"]))}
-        listed = Listed(**{**said, **told, "anchors": anchors})
+        read = {"short": int(said["short"]), "warnings": tuple(map(str, said["warnings"]))}
+        listed = Listed(**{**said, **read, "anchors": anchors})
         aware = datetime.fromisoformat(listed.at).tzinfo is not None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # nothing rests on it
@@ -93,7 +93,7 @@ class IncrementalListing:
         self._proven = False
         self._full = False
         self._after: str | None = None
-        self._told: dict[str, None] = {}
+        self._kept_warnings: dict[str, None] = {}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class IncrementalListing:
 
     def keep(self, *warnings: str) -> None:
         """Note what else the full listing of this run has shown."""
-        self._told |= dict.fromkeys(warnings)
+        self._kept_warnings |= dict.fromkeys(warnings)
 
     def result(self, entry: Entry | None) -> Listed | None:
         """Return what the next run needs for a short look; None when it has to list in full."""
@@ -182,7 +182,7 @@ class IncrementalListing:
             batch=entry.plan.batch,
             anchors=anchors,
             short=self._listed.short + 1 if by_time and not self._full else 0,
-            warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._told))),
+            warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._kept_warnings))),
         )
 
     def _newest(self) -> Entry | None:

@@ -28,12 +28,12 @@ class Proof:
 
     Attributes:
         newest: some file of the newest applied batch is there, as it was applied or as far as anybody can tell.
-        untold: how many were applied by an earlier version, which kept no fingerprint.
+        unproven: how many were applied by an earlier version, which kept no fingerprint.
 
     """
 
     newest: bool
-    untold: int
+    unproven: int
 
 
 def prove_passed(
@@ -52,7 +52,7 @@ def prove_passed(
 
     """
     waiting = {file.name: file for file in files}
-    newest, untold = None, 0
+    newest, unproven = None, 0
     for plan in _applied_plans(work, entry):
         if not waiting:
             break
@@ -61,12 +61,12 @@ def prove_passed(
         there = [(waiting.pop(one.name), one) for one in plan.files if one.name in waiting]
         for file, planned in there:
             if not planned.fingerprint:
-                untold += 1
+                unproven += 1
             elif not holds_same(work, file, planned):
                 raise _other(work, file, plan)
         if newest is None:
             newest = any(_may_be(work, file, planned) for file, planned in there)
-    return Proof(newest=bool(newest), untold=untold)
+    return Proof(newest=bool(newest), unproven=unproven)
 
 
 def holds_same(work: Work, file: StoredFile, planned: PlannedFile) -> bool:

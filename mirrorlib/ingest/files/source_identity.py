@@ -77,13 +77,13 @@ def check_zone(
     )
     files = passed_over(opened.listing, entry.position)
     proof = prove_passed(work, entry, files, history.roots() if plain else ())
-    told = options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone)
-    if not (plain or told or proof.newest):
+    moved = options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone)
+    if not (plain or moved or proof.newest):
         msg = "the table was filled from another landing zone"
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
-    return (UNPROVEN.format(count=proof.untold),) if proof.untold else ()
+    return (UNPROVEN.format(count=proof.unproven),) if proof.unproven else ()
 
 
 def proof_of(work: Work, entry: Entry | None) -> str | None:
@@ -93,9 +93,9 @@ def proof_of(work: Work, entry: Entry | None) -> str | None:
     return f"batch {entry.plan.batch} at {work.source.zone.url}"
 
 
-def _is_zone(told: str, zone: str) -> bool:
+def _is_zone(given: str, zone: str) -> bool:
     """Say whether a path or URL, however its user writes it, is a zone's."""
-    return told == zone or settled(open_store(told).url) == settled(zone)
+    return given == zone or settled(open_store(given).url) == settled(zone)
 
 
 def check_keys(work: Work, entry: Entry | None) -> None:

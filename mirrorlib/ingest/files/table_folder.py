@@ -96,8 +96,8 @@ class Folder:
         if self.listing.count or self.partial or self.emptied:
             return ""
         unread = self.listing.unread
-        told = f"; folders that are not read: {first_few(unread)}" if unread else ""
-        return f"No change file has been published yet{told}."
+        others = f"; folders that are not read: {first_few(unread)}" if unread else ""
+        return f"No change file has been published yet{others}."
 
     def warnings_under(self, options: Options) -> tuple[str, ...]:
         """Add to the warnings what these options leave unheeded."""
@@ -243,8 +243,8 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
 
 def _partial(metadata: TableMetadata, options: Options) -> str | None:
     """Say what updates set; where files are whole tables there are none."""
-    told = options.partial_updates or metadata.partial_updates
-    return None if told == "never" or options.snapshots else told
+    asked = options.partial_updates or metadata.partial_updates
+    return None if asked == "never" or options.snapshots else asked
 
 
 def _evolution(metadata: TableMetadata, options: Options) -> Evolution:
@@ -312,9 +312,9 @@ def _overlooked(listing: FolderListing, metadata: TableMetadata) -> tuple[str, .
         if sequence_number(last) and extension_of(last) not in metadata.numbered
     ]
     endings = ", ".join(f".{extension}" for extension in metadata.extensions)
-    told = f"{first_few(other)}: the numbered files of this table end in {endings}"
+    warning = f"{first_few(other)}: the numbered files of this table end in {endings}"
     return (
-        *((told,) if other else ()),
+        *((warning,) if other else ()),
         *(
             f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
             "gzip and zstd are told by content"
@@ -323,12 +323,12 @@ def _overlooked(listing: FolderListing, metadata: TableMetadata) -> tuple[str, .
     )
 
 
-def told_emptied(since: str) -> str:
+def emptied_since(since: str) -> str:
     """Say that every applied file is gone, and since when that is known."""
     moment = datetime.fromisoformat(since)
     return f"Its applied files have been removed; the folder is empty since {moment:%Y-%m-%d %H:%M:%S} UTC."
 
 
-def told_changed(name: str) -> str:
+def changed_warning(name: str) -> str:
     """Say that a file is no longer what was applied."""
     return f"{name} was applied and has been changed since; it is not read again"

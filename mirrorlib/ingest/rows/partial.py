@@ -59,11 +59,11 @@ def with_sets(source: Source, schema: FileSchema, columns: Columns, rows: DataFr
     return rows.withColumn(SET, f.array(*flags))
 
 
-def _names_in(told: SparkColumn) -> SparkColumn:
+def _names_in(listed: SparkColumn) -> SparkColumn:
     """Read a list of names: JSON, or names with commas between them; NULL where there is none."""
     from pyspark.sql import functions as f
 
-    text = f.trim(told)
+    text = f.trim(listed)
     names = f.when(text.startswith("["), f.from_json(text, "array<string>")).otherwise(
         f.split(text, ",")
     )
@@ -91,13 +91,13 @@ def check_lists(
     found = find_column(columns, list_column(source.policies.partial) or "")
     if found is None:
         return
-    told = f.col(quote(found.name))
+    listed = f.col(quote(found.name))
     if not pa.types.is_string(found.type):
         msg, row, file = "the column that lists what is set is no text", None, files[0]
     else:
         known = f.array(*(f.lower(f.lit(column.name)) for column in columns))
-        names = _names_in(told)
-        wrong = told.isNotNull() & (names.isNull() | (f.size(f.array_except(names, known)) > 0))
+        names = _names_in(listed)
+        wrong = listed.isNotNull() & (names.isNull() | (f.size(f.array_except(names, known)) > 0))
         updates = rows.where(f.col(MARKER).isin(UPDATE, UPSERT) & wrong)
         order = updates.agg(f.min(ORDER)).collect()[0][0]
         if order is None:

@@ -28,8 +28,10 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
     """
     found: dict[str, Column] = {}
     for name in names:
-        told = re.escape(name)
-        numbers = re.findall(rf"(?:\[|, ){told}#\d+{TYPE} AS {told}#(\d+){TYPE}{_END}", marked.text)
+        escaped = re.escape(name)
+        numbers = re.findall(
+            rf"(?:\[|, ){escaped}#\d+{TYPE} AS {escaped}#(\d+){TYPE}{_END}", marked.text
+        )
         if len(numbers) != 1:
             msg = "the key columns cannot be told apart in the plan"
             raise UnreadablePlanError(msg)
@@ -52,8 +54,8 @@ def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
         UnreadablePlanError: it is not the select that it has to be.
 
     """
-    told = ", ".join(rf"{re.escape(name)}#(\d+){TYPE}" for name in names)
-    found = re.fullmatch(rf" \[{told}\]", select.text)
+    listed = ", ".join(rf"{re.escape(name)}#(\d+){TYPE}" for name in names)
+    found = re.fullmatch(rf" \[{listed}\]", select.text)
     if select.operator != "Project" or found is None:
         msg = "the columns of the plan's last select cannot be told apart"
         raise UnreadablePlanError(msg)
@@ -90,18 +92,20 @@ class Followed:
             self.columns |= renumbered
         if node.operator not in _PROJECTS or self.lost_at is not None:
             return
-        told = selected(node)
+        listed = selected(node)
         casts = above is not None and above.operator == "View"
         copies = {
-            copy for column in self._alive for copy in _copies(told, column, self.kind, casts=casts)
+            copy
+            for column in self._alive
+            for copy in _copies(listed, column, self.kind, casts=casts)
         }
-        self._alive = {column for column in self._alive if _kept(told, column)} | copies
+        self._alive = {column for column in self._alive if _kept(listed, column)} | copies
         self.columns |= copies
         if not self._alive:
             self.lost_at = node
 
 
-def _copies(told: str, column: Column, kind: str, *, casts: bool) -> list[Column]:
+def _copies(listed: str, column: Column, kind: str, *, casts: bool) -> list[Column]:
     """Find what a column is renamed or copied to; a view casts its columns to the types that they have.
 
     What its user casts stands in the same place, so only a cast to the *kind* that is known leaves values alone.
@@ -111,7 +115,7 @@ def _copies(told: str, column: Column, kind: str, *, casts: bool) -> list[Column
     if casts:
         known = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
         itself = rf"(?:{itself}|cast\({itself} as {known}\))"
-    return re.findall(rf"(?:^|, ){itself} AS (.*?)#(\d+){TYPE}{_END}", told, re.DOTALL)
+    return re.findall(rf"(?:^|, ){itself} AS (.*?)#(\d+){TYPE}{_END}", listed, re.DOTALL)
 
 
 def _as_written(name: str) -> str:
@@ -119,11 +123,11 @@ def _as_written(name: str) -> str:
     return f"(?i:{re.escape(name)})"
 
 
-def _kept(told: str, column: Column) -> bool:
+def _kept(listed: str, column: Column) -> bool:
     """Say whether a column comes out as it is: one that a function is given, or an index, stands inside of others."""
     name, number = column
-    found = re.finditer(rf"(?:^|, ){_as_written(name)}#{number}{TYPE}{_END}", told)
-    return any(is_closed(told[: one.start()]) for one in found)
+    found = re.finditer(rf"(?:^|, ){_as_written(name)}#{number}{TYPE}{_END}", listed)
+    return any(is_closed(listed[: one.start()]) for one in found)
 
 
 def _renumbered(reference: Node) -> list[tuple[Column, Column]]:

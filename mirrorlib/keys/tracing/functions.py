@@ -99,11 +99,11 @@ def user_defined(spark: SparkSession, names: Iterable[str]) -> frozenset[str]:
     """Return those of the names that are not Spark's own functions; no job runs to find out."""
     from pyspark.errors import PySparkException
 
-    told = set(names)
+    functions = set(names)
     try:
-        return frozenset(told - _own(spark, told))
+        return frozenset(functions - _own(spark, functions))
     except PySparkException:  # a platform that does not tell
-        return frozenset(told)
+        return frozenset(functions)
 
 
 def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
@@ -121,14 +121,14 @@ def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
     return max(places, default=0)
 
 
-def _own(spark: SparkSession, told: set[str]) -> set[str]:
+def _own(spark: SparkSession, functions: set[str]) -> set[str]:
     # A name with a catalog before it is no function of Spark's, nor is one with odd signs.
     plain = sorted(
-        name for name in told if re.fullmatch(r"\w+", name) and name.lower() not in _OTHERS
+        name for name in functions if re.fullmatch(r"\w+", name) and name.lower() not in _OTHERS
     )
     found = _registered(spark, plain)
     own = {name for name in plain if name in found and _is_own(spark, name)}
-    written = {name for name in told - found if name in _WRITTEN or name.startswith(_PIVOTED)}
+    written = {name for name in functions - found if name in _WRITTEN or name.startswith(_PIVOTED)}
     return own | written
 
 

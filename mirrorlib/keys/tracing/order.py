@@ -15,7 +15,7 @@ def judge_order(marked: Node, way: Sequence[Effect]) -> tuple[Order, str, bool]:
     """Give what still tells the order of a key's rows, from the source on, and the weakest link."""
     source, before = _lineage(marked)
     streaming = is_streaming(source)
-    links = [(effect.told, effect.order) for effect in (*before, *way)]
+    links = [(effect.label, effect.order) for effect in (*before, *way)]
     if not streaming:
         links = [("a batch, whose rows have no order of arrival", "columns"), *links]
     weakest = min(links, key=lambda link: ORDERS.index(link[1]), default=("", "arrival"))

@@ -39,12 +39,12 @@ def outputs_of(node: Node) -> list[Column]:
     """Return the columns that an operator gives, in their order; none where they cannot be told."""
     while node.operator in _SAME_COLUMNS and node.children:
         node = node.children[0]
-    told = selected(node)
+    listed = selected(node)
     if node.operator == "CTERelationRef":
-        told = _referred(node)
-    if not told:
+        listed = _referred(node)
+    if not listed:
         return []
-    found = [_OUTPUT.fullmatch(part) for part in split(told, ", ")]
+    found = [_OUTPUT.fullmatch(part) for part in split(listed, ", ")]
     return [(one[1], one[2]) for one in found if one is not None] if all(found) else []
 
 

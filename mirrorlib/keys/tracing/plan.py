@@ -72,10 +72,10 @@ def _analyzed(df: DataFrame) -> str:
     explain = getattr(type(df), "_explain_string", None)
     # A Spark Connect client has no other way than what `explain(True)` prints.
     if explain is not None:
-        told = _explained(df, explain)
-        told = told.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
+        explained = _explained(df, explain)
+        explained = explained.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
         # Before it is the schema, in one line or, with odd names, in several.
-        return told[told.find("Project [") :]
+        return explained[explained.find("Project [") :]
     # The text of `explain(True)` without optimizing and planning, which may take seconds.
     return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # the same
 

@@ -24,7 +24,7 @@ class Effect:
     """What an operator does to the keys of the rows that go through it.
 
     Attributes:
-        told: the operator, as users say it.
+        label: the operator, as users say it.
         partition: whether the partition key outlives it.
         primary: whether the primary key does.
         order: how much of the order of arrival is left, at best.
@@ -33,7 +33,7 @@ class Effect:
 
     """
 
-    told: str
+    label: str
     partition: bool = True
     primary: bool = True
     order: Order = "arrival"
@@ -41,12 +41,12 @@ class Effect:
     passes: bool = True
 
 
-def _no_primary(told: str, why: str, order: Order = "arrival") -> Effect:
-    return Effect(told=told, primary=False, order=order, why=why)
+def _no_primary(label: str, why: str, order: Order = "arrival") -> Effect:
+    return Effect(label=label, primary=False, order=order, why=why)
 
 
-def _nothing(told: str, why: str) -> Effect:
-    return Effect(told=told, partition=False, primary=False, order="none", why=why)
+def _nothing(label: str, why: str) -> Effect:
+    return Effect(label=label, partition=False, primary=False, order="none", why=why)
 
 
 _SHUFFLED = "rows of a key arrive in another order"
@@ -56,32 +56,32 @@ _MULTIPLIED = "one row becomes several"
 
 _UNARY = {
     "Aggregate": _no_primary("aggregate", _STATEFUL, "none"),
-    "CTERelationRef": Effect(told="CTE"),
-    "CollectMetrics": Effect(told="observe"),
+    "CTERelationRef": Effect(label="CTE"),
+    "CollectMetrics": Effect(label="observe"),
     "Deduplicate": _no_primary("dropDuplicates", _STATEFUL, "columns"),
     "DeduplicateWithinWatermark": _no_primary(
         "dropDuplicatesWithinWatermark", _STATEFUL, "columns"
     ),
     "Distinct": _no_primary("distinct", _STATEFUL, "columns"),
-    "EventTimeWatermark": Effect(told="withWatermark"),
-    "Filter": Effect(told="filter"),
+    "EventTimeWatermark": Effect(label="withWatermark"),
+    "Filter": Effect(label="filter"),
     "Generate": _no_primary("explode", _MULTIPLIED),
     "GlobalLimit": _no_primary("limit", _FEWER, "columns"),
     "LocalLimit": _no_primary("limit", _FEWER),
     "Offset": _no_primary("offset", _FEWER, "columns"),
-    "Project": Effect(told="select"),
-    "RebalancePartitions": Effect(told="rebalance", order="columns", why=_SHUFFLED),
-    "Repartition": Effect(told="repartition", order="columns", why=_SHUFFLED),
-    "RepartitionByExpression": Effect(told="repartition", order="columns", why=_SHUFFLED),
-    "ResolvedHint": Effect(told="hint"),
+    "Project": Effect(label="select"),
+    "RebalancePartitions": Effect(label="rebalance", order="columns", why=_SHUFFLED),
+    "Repartition": Effect(label="repartition", order="columns", why=_SHUFFLED),
+    "RepartitionByExpression": Effect(label="repartition", order="columns", why=_SHUFFLED),
+    "ResolvedHint": Effect(label="hint"),
     "Sample": _no_primary("sample", _FEWER),
     "Sort": _no_primary("sort", "the sort's order takes the place of the arrival's", "columns"),
-    "SubqueryAlias": Effect(told="alias"),
-    "View": Effect(told="view"),
+    "SubqueryAlias": Effect(label="alias"),
+    "View": Effect(label="view"),
     "Window": _no_primary("window functions", _STATEFUL, "columns"),
-    "WithCTE": Effect(told="CTE"),
+    "WithCTE": Effect(label="CTE"),
 }
-_AWAY = Effect(told="", passes=False)
+_AWAY = Effect(label="", passes=False)
 _UDF = "a user-defined function may do anything: keys never go through one"
 
 
@@ -93,8 +93,8 @@ def judge(node: Node, side: int) -> Effect:
     if node.operator == "Join" and both:
         return _judge_join(node, side)
     if node.operator in {"Intersect", "Except"} and both:
-        told = "intersect" if node.operator == "Intersect" else "except"
-        return _AWAY if side else _no_primary(told, _STATEFUL, "none")
+        label = "intersect" if node.operator == "Intersect" else "except"
+        return _AWAY if side else _no_primary(label, _STATEFUL, "none")
     if node.operator == "Union":
         why = "rows of several inputs come together, and each may mean another thing by its columns"
         return replace(_nothing("union", why), order="inputs")
@@ -104,7 +104,7 @@ def judge(node: Node, side: int) -> Effect:
 
 def judge_functions(node: Node) -> Effect:
     """Say what becomes of keys where an operator calls a function that is not Spark's own."""
-    return _nothing(f"function in {judge(node, 0).told}", _UDF)
+    return _nothing(f"function in {judge(node, 0).label}", _UDF)
 
 
 def _judge_subqueries(node: Node, effect: Effect) -> Effect:
@@ -115,23 +115,23 @@ def _judge_subqueries(node: Node, effect: Effect) -> Effect:
 
 def _judge_join(node: Node, side: int) -> Effect:
     kind = node.text.strip().partition(",")[0]
-    told = f"join ({kind})"
+    label = f"join ({kind})"
     filters = kind in {"LeftSemi", "LeftAnti"}
     if filters and side:
         return _AWAY
     if all(is_streaming(child) for child in node.children):
-        return _nothing(told, "two streams are joined, and rows wait for each other")
+        return _nothing(label, "two streams are joined, and rows wait for each other")
     if filters:
-        return Effect(told=told, order="columns", why=_SHUFFLED)
+        return Effect(label=label, order="columns", why=_SHUFFLED)
     if kind in {"Inner", "Cross", "RightOuter" if side else "LeftOuter"}:
-        return _no_primary(told, "matches multiply rows", "columns")
-    return _nothing(told, "rows without a match get NULL for their keys")
+        return _no_primary(label, "matches multiply rows", "columns")
+    return _nothing(label, "rows without a match get NULL for their keys")
 
 
 def keyed_twice(node: Node) -> Effect:
     """Say what becomes of keys where two inputs have some."""
     return _nothing(
-        judge(node, 0).told, "both of its inputs have keys, and neither is the result's"
+        judge(node, 0).label, "both of its inputs have keys, and neither is the result's"
     )
 
 

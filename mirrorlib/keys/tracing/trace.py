@@ -191,39 +191,39 @@ def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[E
 def _twice(meeting: Node, first: Marked, tagged: dict[str, Tagged]) -> Trace:
     """Say that two inputs of one operator have keys."""
     loss = Loss(effect=keyed_twice(meeting))
-    told = Trace(keys=Keys(), losses=(loss,), weakest=loss.effect.told)
-    return _lost(told, first, [(n, t) for n, t in tagged.items() if t.declared.id == first.id])
+    trace = Trace(keys=Keys(), losses=(loss,), weakest=loss.effect.label)
+    return _lost(trace, first, [(n, t) for n, t in tagged.items() if t.declared.id == first.id])
 
 
-def _lost(told: Trace, marked: Marked, mine: list[tuple[str, Tagged]]) -> Trace:
+def _lost(trace: Trace, marked: Marked, mine: list[tuple[str, Tagged]]) -> Trace:
     """Say of keys that are lost as a whole what was declared, and what is left of its columns."""
     if not mine:
-        return told
+        return trace
     names: Mapping[str, str | None] = {}
     with contextlib.suppress(UnreadablePlanError):
         names = _names(_followed(marked, mine), mine)
-    return replace(told, declared=mine[0][1].declared, names=names)
+    return replace(trace, declared=mine[0][1].declared, names=names)
 
 
 def _claim(marked: Marked, way: list[Effect], tagged: list[tuple[str, Tagged]]) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
     order, weakest, streaming = judge_order(marked.node, way)
-    told = Trace(keys=Keys(), order=order, weakest=weakest, streaming=streaming)
+    trace = Trace(keys=Keys(), order=order, weakest=weakest, streaming=streaming)
     losses = [Loss(effect=e) for e in way if not (e.partition and e.primary)]
     mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
     if not mine:
         gone = follow(marked, marked_columns(marked.node.children[0]), {})
         losses += _column_losses(marked, gone, {n: n for n, c in gone.items() if c.lost_at is None})
-        return replace(told, losses=tuple(losses))
+        return replace(trace, losses=tuple(losses))
     if not all(effect.partition for effect in way):
-        return _lost(replace(told, losses=tuple(losses)), marked, mine)
+        return _lost(replace(trace, losses=tuple(losses)), marked, mine)
     declared = mine[0][1].declared
     followed = _followed(marked, mine)
     names = _names(followed, mine)
     losses += _column_losses(marked, followed, names)
     primary = all(effect.primary for effect in way)
     keys = _left(declared.keys, names, primary=primary)
-    return replace(told, keys=keys, declared=declared, losses=tuple(losses), names=names)
+    return replace(trace, keys=keys, declared=declared, losses=tuple(losses), names=names)
 
 
 def _followed(marked: Marked, mine: list[tuple[str, Tagged]]) -> dict[str, Followed]:

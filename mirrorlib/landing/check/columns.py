@@ -70,8 +70,8 @@ def good_names(names: list[str], file: str, table: str, found: Findings) -> froz
             folds = folds_of(name)
             first = next((good[folded] for folded in folds if folded in good), None)
             if first is not None:
-                told = f"{first!a} and {name!a}"[:80]
-                found.add("columns-collide", told, file=file, column=name)
+                both = f"{first!a} and {name!a}"[:80]
+                found.add("columns-collide", both, file=file, column=name)
             elif _carried(name, file, table, found):
                 good |= dict.fromkeys(folds, name)
         return frozenset(good.values())

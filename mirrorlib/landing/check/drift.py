@@ -98,12 +98,12 @@ class Drift:
         folded, name = fold_name(column.name), facts.file.name
         before = partition.columns.setdefault(folded, column)
         if before is column and partition.files and not column.nullable:
-            told = "a new column, required"
-            self.found.add("new-required-column", told, file=name, column=column.name)
+            what = "a new column, required"
+            self.found.add("new-required-column", what, file=name, column=column.name)
         known = self.columns.setdefault(folded, column)
         if known.nullable != column.nullable:
-            told = "optional before, required here" if known.nullable else "required before"
-            self.found.add("nullability-flip", told, file=name, column=column.name)
+            what = "optional before, required here" if known.nullable else "required before"
+            self.found.add("nullability-flip", what, file=name, column=column.name)
         if known.type != column.type and not pa.types.is_null(column.type):
             kind = self._drifted(facts, column, known.type)
             self.columns[folded] = replace(known, type=kind)
@@ -115,19 +115,19 @@ class Drift:
         wider = widen_type(known, column.type)
         row = self.misfit(facts.file, column, known) if self.misfit else None
         types = f"{column.type} here, {known} before"
-        rule, told = "schema-drift", ""
+        rule, what = "schema-drift", ""
         if self.misfit and row is None:
-            wider, told = known, f"mirrorlib casts every value to {known}"
+            wider, what = known, f"mirrorlib casts every value to {known}"
         elif wider is None and (self.misfit or not comparable(column.type, known)):
-            rule, told = "schema-conflict", "no type holds both"
+            rule, what = "schema-conflict", "no type holds both"
         elif wider is None:
-            told = f"mirrorlib takes the file only if {known} holds every value: see with --deep"
+            what = f"mirrorlib takes the file only if {known} holds every value: see with --deep"
         elif wider == known:
-            told = f"mirrorlib casts to {known}"
+            what = f"mirrorlib casts to {known}"
         elif widens_in_place(known, wider):
-            told = f"mirrorlib widens the column to {wider} in place, where values need it"
+            what = f"mirrorlib widens the column to {wider} in place, where values need it"
         else:
-            told = f"mirrorlib rewrites the table with {wider}, where values need it"
+            what = f"mirrorlib rewrites the table with {wider}, where values need it"
         place = facts.file.name
-        self.found.add(rule, f"{types}; {told}", file=place, column=column.name, row=row)
+        self.found.add(rule, f"{types}; {what}", file=place, column=column.name, row=row)
         return known if wider is None else wider

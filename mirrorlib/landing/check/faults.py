@@ -20,5 +20,5 @@ def rule_of(exc: ChangeFileError) -> tuple[str, str]:
         return UNDECODABLE, f"line {exc.line} is not {codec}"
     if exc.reason.endswith(text.DAMAGED):
         return DAMAGED, "it cannot be decompressed"
-    told = exc.reason if exc.found is None else f"{exc.reason}: {exc.found}"
-    return _RULES.get(exc.reason, UNPARSABLE), told
+    what = exc.reason if exc.found is None else f"{exc.reason}: {exc.found}"
+    return _RULES.get(exc.reason, UNPARSABLE), what

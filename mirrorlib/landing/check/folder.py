@@ -158,18 +158,18 @@ def _review_level(room: _Room, listed: Folder, partition: str) -> list[ChangeFil
 
 def _is_change_file(room: _Room, name: str, shown: str) -> bool:
     """Tell change files, as the reader does, from files that nobody will read, and say why nobody will."""
-    told = f"the extension {ascii(extension_of(name))[:20]}"
+    what = f"the extension {ascii(extension_of(name))[:20]}"
     if not room.by_time and sequence_number(name) is not None:
         expected = extension_of(name) in room.numbered
         if not expected:
-            room.found.add("other-extension", told, file=shown)
+            room.found.add("other-extension", what, file=shown)
         return expected
     if room.by_time and name.lower().endswith(room.endings):
         return True
     if not _is_data(room, name):
         room.found.add("foreign-file", "no data file", file=shown)
     elif room.by_time:
-        room.found.add("wrong-extension", told, file=shown)
+        room.found.add("wrong-extension", what, file=shown)
     else:
         _tell_name(room, name, shown)
     return False
@@ -208,21 +208,21 @@ def _review_numbers(room: _Room, listed: Folder, partition: str, numbers: Sequen
     ordered = sorted(set(numbers))
     for number, count in sorted(Counter(numbers).items()):
         if count > 1:
-            told = f"{count} files of the number {number}"
-            room.found.add("duplicate-number", told, file=_numbered(partition, number))
+            what = f"{count} files of the number {number}"
+            room.found.add("duplicate-number", what, file=_numbered(partition, number))
     if ordered and ordered[0] > 1:
         cleaned = bool(_CLEANED & set(listed.folders))
         rule = "cleaned-up" if cleaned else "first-number"
-        told = f"the first number is {ordered[0]}"
-        room.found.add(rule, told, file=_numbered(partition, 1))
+        what = f"the first number is {ordered[0]}"
+        room.found.add(rule, what, file=_numbered(partition, 1))
     for before, after in pairwise(ordered):
         if after - before > 1:
-            told = (
+            what = (
                 f"the number {before + 1} is missing"
                 if after - before == 2  # one number lies between  # noqa: PLR2004
                 else f"the numbers {before + 1} to {after - 1} are missing"
             )
-            room.found.add("gap", told, file=_numbered(partition, before + 1))
+            room.found.add("gap", what, file=_numbered(partition, before + 1))
 
 
 def _numbered(partition: str, number: int) -> str:

@@ -70,8 +70,8 @@ def review_metadata(
     try:
         metadata = as_published(parse_metadata(data, table), names)
     except MetadataError as exc:
-        told = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
-        found.add("metadata-unreadable", told, file=METADATA_NAME)
+        what = exc.reason if exc.found is None else f"{exc.reason} (found {exc.found})"
+        found.add("metadata-unreadable", what, file=METADATA_NAME)
         return None
     for repair in (*metadata.repairs, *metadata.assumed):
         found.add("metadata-repaired", repair, file=METADATA_NAME)
@@ -99,8 +99,8 @@ def review_dialect(metadata: TableMetadata | None, table: str, found: Findings) 
     stated = dict(metadata.format_properties)
     readable = _is_known(metadata, "Encoding", table)
     if not readable:
-        told = f"Encoding {ascii(stated.pop('Encoding'))[:40]}"
-        found.add("encoding-unknown", told, file=METADATA_NAME)
+        what = f"Encoding {ascii(stated.pop('Encoding'))[:40]}"
+        found.add("encoding-unknown", what, file=METADATA_NAME)
     if not _is_known(metadata, "FirstRowAsHeader", table):
         del stated["FirstRowAsHeader"]
         found.add("header-not-declared", "FirstRowAsHeader is not true", file=METADATA_NAME)
@@ -124,8 +124,8 @@ def _typed(column: DefinedColumn, table: str, found: Findings) -> DefinedColumn:
     """Ask the reader whether it takes a column; one that it does not is text from here on."""
     if _is_read(TableMetadata(schema_definition=(column,)), table):
         return column
-    told = f"the DataType {ascii(column.data_type)[:40]}"
-    found.add("data-type-unknown", told, file=METADATA_NAME, column=column.name)
+    what = f"the DataType {ascii(column.data_type)[:40]}"
+    found.add("data-type-unknown", what, file=METADATA_NAME, column=column.name)
     return replace(column, data_type=STRING.name)
 
 
@@ -165,5 +165,5 @@ def _review_delimited(metadata: TableMetadata, found: Findings) -> None:
         found.add("schema-definition-missing", "no SchemaDefinition.Columns", file=METADATA_NAME)
     for name, documented in _DOCUMENTED.items():
         if properties.get(name, documented[0]) not in documented:
-            told = f"{name} {ascii(properties[name])[:20]}"
-            found.add("format-property", told, file=METADATA_NAME)
+            what = f"{name} {ascii(properties[name])[:20]}"
+            found.add("format-property", what, file=METADATA_NAME)

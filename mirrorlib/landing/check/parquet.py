@@ -118,8 +118,8 @@ def _review_columns(
         if pa.types.is_null(kind):
             found.add("column-untyped", "no type", file=file, column=field.name)
         elif _is_converted(field.type):
-            told = f"{field.type} becomes {kind}"
-            found.add("column-type-converted", told, file=file, column=field.name)
+            what = f"{field.type} becomes {kind}"
+            found.add("column-type-converted", what, file=file, column=field.name)
         if field.name.startswith(_PANDAS_INDEX):
             found.add("index-column", "a pandas index", file=file, column=field.name)
         columns.append(ColumnFacts(name=field.name, type=kind, nullable=field.nullable))
@@ -166,7 +166,7 @@ def _scan(
     keys = [c for c in columns if c.name in names]
     open_keys = [key.name for key in keys if key.nullable]
     wanted = [name for name in (marker, *open_keys) if name]
-    told: set[str] = set()
+    reported: set[str] = set()
     seen = 0
     for batch in _batches(parquet, None if policy.deep else wanted):
         if marker:
@@ -174,8 +174,8 @@ def _scan(
         scan_keys(scan, {name: _values(batch, name) for name in open_keys}, seen)
         for column in columns if policy.deep else ():
             row = _first_refused(_values(batch, column.name), column)
-            if row is not None and column.name not in told:
-                told.add(column.name)
+            if row is not None and column.name not in reported:
+                reported.add(column.name)
                 kind = f"a value that {column.type} does not hold"
                 found.add("value-out-of-range", kind, file=file, column=column.name, row=seen + row)
         seen += len(batch)

@@ -52,8 +52,8 @@ class Finding:
         place = ", ".join(part for part in (self.file, row, column) if part)
         files = "file" if self.more == 1 else "files"
         others = f", and {self.more:,} more {files}" if self.more else ""
-        told = ": ".join(part for part in (self.table, f"{place}{others}", self.title) if part)
-        return f"{self.severity} [{self.rule}] {told} ({self.found}). {self.fix}"
+        head = ": ".join(part for part in (self.table, f"{place}{others}", self.title) if part)
+        return f"{self.severity} [{self.rule}] {head} ({self.found}). {self.fix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,7 +60,7 @@ class Rows:
         self.count += count
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """Say how many there are."""
         return "1 row" if self.count == 1 else f"{self.count:,} rows"
 
@@ -126,16 +126,16 @@ def scan_keys(scan: Scan, keys: Mapping[str, pa.ChunkedArray], start: int) -> No
 def tell_rows(scan: Scan, policy: Policy, file: str, marker: str | None, found: Findings) -> None:
     """Make findings of a scan."""
     if scan.unknown.count:
-        told = f"{scan.unknown.told}, the first with the marker {scan.unknown.shown!a}"
-        found.add("marker-unknown", told, file=file, column=marker, row=scan.unknown.first)
+        what = f"{scan.unknown.summary}, the first with the marker {scan.unknown.shown!a}"
+        found.add("marker-unknown", what, file=file, column=marker, row=scan.unknown.first)
     if scan.unmarked.count:
         rule = "marker-null-defaulted" if policy.upsert_default else "marker-null"
-        found.add(rule, scan.unmarked.told, file=file, column=marker, row=scan.unmarked.first)
+        found.add(rule, scan.unmarked.summary, file=file, column=marker, row=scan.unmarked.first)
     if scan.changes.count and policy.stated and not policy.keys:
-        found.add("no-keys", scan.changes.told, file=file, row=scan.changes.first)
+        found.add("no-keys", scan.changes.summary, file=file, row=scan.changes.first)
     for name, rows in scan.null_keys.items():
         if rows.count:
-            found.add("key-null", rows.told, file=file, column=name, row=rows.first)
+            found.add("key-null", rows.summary, file=file, column=name, row=rows.first)
 
 
 def tell_marker(

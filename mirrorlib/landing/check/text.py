@@ -96,8 +96,8 @@ def _review_header(review: _Review) -> FileSchema | None:
     stored, dialect, table = review.file.stored, review.dialect, review.policy.table
     names, end = read_names(review.handle, stored, dialect, table=table)
     if review.policy.stated and end not in {"", dialect.row_separator}:
-        told = f"{end!a}, declared is {dialect.row_separator!a}"
-        review.found.add("text-row-separator", told, file=review.name)
+        what = f"{end!a}, declared is {dialect.row_separator!a}"
+        review.found.add("text-row-separator", what, file=review.name)
     markers = [name for name in names if name.lower() == MARKER]
     try:
         schema = read_header(review.handle, stored, dialect, table=table)
@@ -159,8 +159,8 @@ def _given(review: _Review, schema: FileSchema) -> tuple[str, ...]:
         lacking = [name for name in partition_values(file) if schema.column(name) is None]
         good = good_names(lacking, file, table, found)
         if len(good) == len(lacking):
-            told = f"{exc.found}; {review.dialect.data_type(exc.column or '').name} is declared"
-            found.add("text-value", told, file=file, column=exc.column)
+            what = f"{exc.found}; {review.dialect.data_type(exc.column or '').name} is declared"
+            found.add("text-value", what, file=file, column=exc.column)
         return tuple(lacking)
     return tuple(column.name for column in whole.columns if column.name not in own)
 
@@ -213,19 +213,19 @@ def _tell(review: _Review, schema: FileSchema, seen: _Seen, given: tuple[str, ..
 
 def _tell_misfits(review: _Review, survey: Survey, width: int) -> None:
     if survey.ragged:
-        told = f"{len(survey.ragged):,} rows" if len(survey.ragged) > 1 else "1 row"
+        what = f"{len(survey.ragged):,} rows" if len(survey.ragged) > 1 else "1 row"
         review.found.add(
             "text-ragged-row",
-            f"{told}; the header has {width} fields",
+            f"{what}; the header has {width} fields",
             file=review.name,
             row=survey.ragged[0],
             line=survey.ragged_line,
         )
     exc = survey.misfit
     if exc is not None and exc.column is not None:
-        told = f"{exc.found}; {review.dialect.data_type(exc.column).name} is declared"
+        what = f"{exc.found}; {review.dialect.data_type(exc.column).name} is declared"
         review.found.add(
-            "text-value", told, file=review.name, column=exc.column, row=exc.row, line=exc.line
+            "text-value", what, file=review.name, column=exc.column, row=exc.row, line=exc.line
         )
 
 
@@ -246,7 +246,7 @@ def _tell_nulls(
         )
     _shift(missing, survey)
     review.found.add(
-        "text-null", missing.told, file=review.name, column=name, row=missing.first, line=line
+        "text-null", missing.summary, file=review.name, column=name, row=missing.first, line=line
     )
 
 

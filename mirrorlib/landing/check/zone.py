@@ -135,6 +135,6 @@ def _review_partner_events(zone: Store, found: Findings) -> None:
     except NotJsonError as exc:
         found.add("partner-events-json", str(exc), file=PARTNER_FILE)
         return
-    told = repairs[0] if repairs else "another value" if not isinstance(value, tuple) else ""
-    if told:
-        found.add("partner-events-json", told, file=PARTNER_FILE)
+    what = repairs[0] if repairs else "another value" if not isinstance(value, tuple) else ""
+    if what:
+        found.add("partner-events-json", what, file=PARTNER_FILE)

@@ -167,8 +167,8 @@ def _merge_counts(work: Work) -> int:
         held = rows_like(read_table(work.spark, work.ref), gone, columns)
         held = held.select(*map(quote, columns), f.lit(0).alias(NET), f.lit(1).alias(_HELD))
         changes = changes.unionByName(held)
-    told = _ops_of_counts(changes, columns, exact=work.exact)
-    staged = stage_rows(work, told, "folded", columns, (WRONG, DROP, ADD))
+    changed = _ops_of_counts(changes, columns, exact=work.exact)
+    staged = stage_rows(work, changed, "folded", columns, (WRONG, DROP, ADD))
     if WRONG in staged.ops:
         raise unlike(work)
     merge_rows(work, staged, columns)

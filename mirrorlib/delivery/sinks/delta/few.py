@@ -76,5 +76,7 @@ def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | 
 def key_values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[object, ...]]:
     """Give each row's key; text as bytes, as Spark's need not be UTF-8."""
     columns = [rows.column(key) for key in keys]
-    told = (one.cast(pa.binary()) if pa.types.is_string(one.type) else one for one in columns)
-    return list(zip(*(one.to_pylist() for one in told), strict=True))
+    columns_as_bytes = (
+        one.cast(pa.binary()) if pa.types.is_string(one.type) else one for one in columns
+    )
+    return list(zip(*(one.to_pylist() for one in columns_as_bytes), strict=True))

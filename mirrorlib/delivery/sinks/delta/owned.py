@@ -68,17 +68,17 @@ def create_table(
 
 def loosen_keys(work: Work) -> None:
     """Take back what the table's property says of keys, where a window goes by others."""
-    if work.found.properties.get(KEYS_PROPERTY) != _told_keys(work).get(KEYS_PROPERTY):
+    if work.found.properties.get(KEYS_PROPERTY) != _planned_keys(work).get(KEYS_PROPERTY):
         keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
 
 
 def settle_keys(work: Work) -> None:
     """Write down the keys that a window, which is written now, went by."""
-    if work.found.properties.get(KEYS_PROPERTY) != _told_keys(work).get(KEYS_PROPERTY):
+    if work.found.properties.get(KEYS_PROPERTY) != _planned_keys(work).get(KEYS_PROPERTY):
         keep_keys(work.spark, work.ref.sql, {}, _keys_in(work.mode, _spelled(work)))
 
 
-def _told_keys(work: Work) -> dict[str, str]:
+def _planned_keys(work: Work) -> dict[str, str]:
     return keys_property(_keys_in(work.mode, _spelled(work)))
 
 

@@ -92,7 +92,7 @@ def keep_history(work: Work) -> int | None:
     if DROP in counted.ops:
         gone = counted.frame.where(f"{OP} = {DROP}")
         states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
-    staged = stage_rows(work, _told(states, work, by), "folded", by, (WRONG, DROP, ADD))
+    staged = stage_rows(work, _ops_of_states(states, work, by), "folded", by, (WRONG, DROP, ADD))
     if WRONG in staged.ops:
         raise unlike(work)
     merge_rows(work, replace(staged, key_range=None), [*by, IS_CURRENT])
@@ -159,7 +159,7 @@ def _held(rows: DataFrame, work: Work) -> DataFrame:
     )
 
 
-def _told(events: DataFrame, work: Work, by: Sequence[str]) -> DataFrame:
+def _ops_of_states(events: DataFrame, work: Work, by: Sequence[str]) -> DataFrame:
     """Pair the n-th opening of a row with its n-th closing, and tell what a commit has to do.
 
     Where an open row of a key is closed, all open rows of the key go, and those that stay come again:

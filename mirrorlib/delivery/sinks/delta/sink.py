@@ -139,8 +139,8 @@ class DeltaSink:
                 if (seen := _written(work)) is not None:
                     settle_keys(work)
                     rows = seen.rows if rows is None else rows
-                    told = (work.table, work.plan.number, seen.version, rows)
-                    _LOG.info("%s: window %d written as version %d, %d rows", *told)
+                    facts = (work.table, work.plan.number, seen.version, rows)
+                    _LOG.info("%s: window %d written as version %d, %d rows", *facts)
                     return rows
             msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
             step = "Run again when the target is quieter."

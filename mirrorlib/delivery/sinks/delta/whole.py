@@ -75,18 +75,18 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
         return False
     keys = [work.spelled(key) for key in work.keys]
     there = key_values(rows, keys)
-    told = dict(zip(key_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
-    met = [key for key in there if key in told]
+    fresh = dict(zip(key_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
+    met = [key for key in there if key in fresh]
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same
-    if work.known and any(told[key] for key in met):
+    if work.known and any(fresh[key] for key in met):
         raise twice(work, work.keys)
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.seen.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
         append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
         return True
-    kept = rows.filter(pa.array([key not in told for key in there], pa.bool_()))
+    kept = rows.filter(pa.array([key not in fresh for key in there], pa.bool_()))
     whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
     return True
@@ -115,9 +115,11 @@ def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
     return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= HANDFUL else None
 
 
-def _plain_files(told: Mapping[str, Any]) -> list[ChangeFile] | None:
+def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
     """Name a table's files, where a checksum file names them all and none of them lacks rows by a deletion vector."""
-    protocol, metadata, files = (told.get(name) for name in ("protocol", "metadata", "allFiles"))
+    protocol, metadata, files = (
+        checksum.get(name) for name in ("protocol", "metadata", "allFiles")
+    )
     if not protocol or not metadata or files is None or len(files) > _MOST_FILES:
         return None
     features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}

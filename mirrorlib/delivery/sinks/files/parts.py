@@ -97,14 +97,14 @@ def write_parts(
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    told = Observation()
+    counted = Observation()
     with configured(delivery.frame.sparkSession, _CONF, _FASTER):
-        rows = shape(_in_order(delivery)).observe(told, f.count(f.lit(1)).alias(_ROWS))
+        rows = shape(_in_order(delivery)).observe(counted, f.count(f.lit(1)).alias(_ROWS))
         writer = rows.write.format(file_format).options(**options)
         writer.option("maxRecordsPerFile", _ROWS_PER_FILE).save(store.uri(folder))
     listed = store.list_folder(folder)
     found = [file for file in listed.files if file.name.startswith("part-")] if listed else []
-    return Parts(files=tuple(sorted(found, key=_place)), rows=int(told.get[_ROWS]))
+    return Parts(files=tuple(sorted(found, key=_place)), rows=int(counted.get[_ROWS]))
 
 
 def _in_order(delivery: Delivery) -> DataFrame:

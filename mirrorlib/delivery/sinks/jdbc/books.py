@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirrorlib.journal.streams import Plan, Stream
 
 # What is written down of a table, and what says nothing yet.
-_TOLD: dict[str, str | int] = {
+_BLANK: dict[str, str | int] = {
     "source_table": "", "consumer": "", "stream": "", "stream_ordinal": 0, "stream_began_at": "",
     "table_id": "", "delta_version": 0, "columns": "[]", "nested": "{}", "physical": "{}",
     "keys": "[]",
@@ -100,34 +100,34 @@ def position(session: Session, stream: Stream) -> int:
 
 def _record(session: Session, place: Place) -> Record | None:
     found = session.run(
-        f"SELECT {', '.join(_TOLD)} FROM {TABLES} WHERE name = {session.mark}",  # noqa: S608  # constants
+        f"SELECT {', '.join(_BLANK)} FROM {TABLES} WHERE name = {session.mark}",  # noqa: S608  # constants
         place.sql,
     )
-    told = dict(zip(_TOLD, found[0], strict=True)) if found else {}
-    if not told.get("stream"):  # a row without a stream is there to be locked
+    values = dict(zip(_BLANK, found[0], strict=True)) if found else {}
+    if not values.get("stream"):  # a row without a stream is there to be locked
         return None
     return Record(
-        source=told["source_table"],
-        consumer=told["consumer"],
-        stream=told["stream"],
-        ordinal=int(told["stream_ordinal"]),
-        began_at=told["stream_began_at"],
-        table_id=told["table_id"],
-        version=int(told["delta_version"]),
-        columns=tuple(json.loads(told["columns"])),
-        nested=json.loads(told["nested"]),
-        physical=json.loads(told["physical"]),
-        keys=tuple(json.loads(told["keys"])),
+        source=values["source_table"],
+        consumer=values["consumer"],
+        stream=values["stream"],
+        ordinal=int(values["stream_ordinal"]),
+        began_at=values["stream_began_at"],
+        table_id=values["table_id"],
+        version=int(values["delta_version"]),
+        columns=tuple(json.loads(values["columns"])),
+        nested=json.loads(values["nested"]),
+        physical=json.loads(values["physical"]),
+        keys=tuple(json.loads(values["keys"])),
     )
 
 
 def hold_row(session: Session, place: Place) -> None:
     """See that there is a row to lock: one that says nothing, where the table has none."""
-    names = ", ".join(("name", *_TOLD, "updated_at"))
-    marks = ", ".join([session.mark] * (len(_TOLD) + 2))
+    names = ", ".join(("name", *_BLANK, "updated_at"))
+    marks = ", ".join([session.mark] * (len(_BLANK) + 2))
     session.run(
         f"INSERT INTO {TABLES} ({names}) VALUES ({marks}) ON CONFLICT (name) DO NOTHING",  # noqa: S608  # constants
-        place.sql, *_TOLD.values(), now(),
+        place.sql, *_BLANK.values(), now(),
     )  # fmt: skip
 
 
@@ -147,9 +147,9 @@ def write(session: Session, place: Place, record: Record, plan: Plan) -> None:
         "physical": json.dumps(record.physical),
         "keys": json.dumps(record.keys),
     }
-    told = ", ".join(f"{name} = {session.mark}" for name in (*values, "updated_at"))
+    assignments = ", ".join(f"{name} = {session.mark}" for name in (*values, "updated_at"))
     session.run(
-        f"UPDATE {TABLES} SET {told} WHERE name = {session.mark}",  # noqa: S608  # constants
+        f"UPDATE {TABLES} SET {assignments} WHERE name = {session.mark}",  # noqa: S608  # constants
         *values.values(), now(), place.sql,
     )  # fmt: skip
     session.run(

@@ -44,8 +44,8 @@ _FIRST_YEAR, _LAST_YEAR = 1, 9999
 
 def stage_fields(shape: Shape) -> tuple[Field, ...]:
     """Name the columns of a stage of changes: numbered, so that they clash with nothing."""
-    told = (Field(f"c{place}", column.kind) for place, column in enumerate(shape.columns))
-    return (*MARKS, *told)
+    numbered = (Field(f"c{place}", column.kind) for place, column in enumerate(shape.columns))
+    return (*MARKS, *numbered)
 
 
 def snapshot_lines(frame: DataFrame, shape: Shape) -> DataFrame:

@@ -88,7 +88,7 @@ class Postgres:
         from psycopg.conninfo import conninfo_to_dict
 
         try:
-            told = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+            parameters = {name: str(value) for name, value in conninfo_to_dict(url).items()}
         except psycopg.ProgrammingError:
             msg = "the address is no PostgreSQL URL, or has an option that libpq does not know"
             step = "Give postgresql://HOST:PORT/DATABASE?user=NAME, special characters as %XX."
@@ -97,19 +97,19 @@ class Postgres:
             msg = "the address has a character in its user, password or database that has a meaning there"
             step = "Write @ as %40, / as %2F and : as %3A, or leave the password to PGPASSWORD or .pgpass."
             raise LandingZoneError(msg, next_step=step)
-        self._options = {**_CONNECTION, **told}
+        self._options = {**_CONNECTION, **parameters}
         if "PGCONNECT_TIMEOUT" not in os.environ:
             self._options.setdefault("connect_timeout", "10")
-        host = told.get("host") or os.environ.get("PGHOST") or "localhost"
-        port = told.get("port") or os.environ.get("PGPORT") or "5432"
-        self._refusals = Refusals(f"{host}:{port}", told.get("password", ""))
+        host = parameters.get("host") or os.environ.get("PGHOST") or "localhost"
+        port = parameters.get("port") or os.environ.get("PGPORT") or "5432"
+        self._refusals = Refusals(f"{host}:{port}", parameters.get("password", ""))
 
     @contextlib.contextmanager
     def session(self, table: str, keys: Sequence[str]) -> Iterator[PostgresSession]:
         """Connect. What is not committed when the block ends is undone by the server."""
         import psycopg  # an extra
 
-        with self._refusals.told(table, keys), contextlib.ExitStack() as stack:
+        with self._refusals.translated(table, keys), contextlib.ExitStack() as stack:
             connection = psycopg.connect(**self._options, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own options, as text
             stack.callback(connection.close)
             connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED

@@ -52,15 +52,15 @@ class Refusals:
     password: str
 
     @contextlib.contextmanager
-    def told(self, table: str, keys: Sequence[str]) -> Iterator[None]:
+    def translated(self, table: str, keys: Sequence[str]) -> Iterator[None]:
         """Turn what psycopg raises into errors that say what is wrong, where, and what to do."""
         try:
             yield
         except psycopg.Error as exc:
             # What psycopg says may quote a row, so it does not travel along.
-            raise self._told(exc, table, keys) from None
+            raise self._explained(exc, table, keys) from None
 
-    def _told(self, exc: psycopg.Error, table: str, keys: Sequence[str]) -> Exception:
+    def _explained(self, exc: psycopg.Error, table: str, keys: Sequence[str]) -> Exception:
         state = exc.sqlstate or ""
         if isinstance(exc, psycopg.IntegrityError):
             return _broken(exc, table, keys)

@@ -93,7 +93,7 @@ class Sqlite:
     @contextlib.contextmanager
     def session(self, table: str, keys: Sequence[str]) -> Iterator[SqliteSession]:
         """Open the file. What is not committed when the block ends is undone."""
-        with self._told(table, keys), contextlib.ExitStack() as stack:
+        with self._translated(table, keys), contextlib.ExitStack() as stack:
             connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
             stack.callback(connection.close)
             connection.execute("PRAGMA synchronous = FULL")
@@ -101,7 +101,7 @@ class Sqlite:
             yield SqliteSession(connection, lambda: stack.enter_context(self._writing))
 
     @contextlib.contextmanager
-    def _told(self, table: str, keys: Sequence[str]) -> Iterator[None]:
+    def _translated(self, table: str, keys: Sequence[str]) -> Iterator[None]:
         try:
             yield
         except sqlite3.IntegrityError as exc:
@@ -208,15 +208,17 @@ class SqliteSession:
             'SELECT name, "notnull" FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk', place.table
         )
         keys = {name for name, _ in found}
-        told = [f"{quote(n)} {t}{' NOT NULL' if n in keys else ''}" for n, t in types.items()]
+        definitions = [
+            f"{quote(n)} {t}{' NOT NULL' if n in keys else ''}" for n, t in types.items()
+        ]
         if keys:
-            told.append(f"PRIMARY KEY ({quoted([name for name, _ in found])})")
+            definitions.append(f"PRIMARY KEY ({quoted([name for name, _ in found])})")
         made = self.run(
             "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql <> ''",
             place.table,
         )
         new = quote(f"{STAGE}_{place.table}")
-        self.run(f"CREATE TABLE {new} ({', '.join(told)})")
+        self.run(f"CREATE TABLE {new} ({', '.join(definitions)})")
         taken = f"SELECT {', '.join(values.values())} FROM {place.sql}"  # noqa: S608  # quoted
         self.run(f"INSERT INTO {new} ({quoted(list(values))}) {taken}")
         self.run(f"DROP TABLE {place.sql}")

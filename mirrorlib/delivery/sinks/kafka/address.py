@@ -116,7 +116,7 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
     if not _is_topic(re.sub(r"\{schema\}|\{table\}", "x", topic)):
         msg = "no topic can have this name: it takes letters, digits, '.', '_' and '-', up to 249"
         raise LandingZoneError(msg, found=printable(topic), next_step=_HELP)
-    options = dict(_option(*told) for told in enumerate(query.split("&"), 1) if told[1])
+    options = dict(_option(*one) for one in enumerate(query.split("&"), 1) if one[1])
     own = {name: options.pop(name) for name in _OWN if name in options}
     passed = {**_from(os.environ if environment is None else environment), **options}
     producer = {TRANSACTION_TIMEOUT: str(LONGEST_TRANSACTION), "compression.type": "lz4"}

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types d
     OffsetSpec,
 )
 
-from mirrorlib.delivery.sinks.kafka.trouble import MISSING, Scene, error_of, told
+from mirrorlib.delivery.sinks.kafka.trouble import MISSING, Scene, error_of, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ class Cluster:
             StoreError: it is not there and may not be made, or no broker answers.
 
         """
-        with told(scene, f"find the topic {name}", self.heard):
+        with translated(scene, f"find the topic {name}", self.heard):
             return self._found(name) or self._made(name, scene, self.address.partitions, {})
 
     def has(self, name: str, scene: Scene) -> bool:
@@ -74,7 +74,7 @@ class Cluster:
             StoreError: no broker answers.
 
         """
-        with told(scene, f"find the topic {name}", self.heard):
+        with translated(scene, f"find the topic {name}", self.heard):
             return self._looked_up(name) is not None
 
     def positions(self, scene: Scene) -> int:
@@ -85,7 +85,7 @@ class Cluster:
 
         """
         name = self.address.positions
-        with told(scene, f"find the topic {name}", self.heard):
+        with translated(scene, f"find the topic {name}", self.heard):
             count = self._found(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
             if not self._positions_fit:
                 self._check_compacted(name, scene)
@@ -96,7 +96,7 @@ class Cluster:
         """Return where each partition ends, messages of open transactions within."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(name, number): latest for number in range(partitions)}
-        with told(scene, f"find the end of {name}", self.heard):
+        with translated(scene, f"find the end of {name}", self.heard):
             answers = self._admin().list_offsets(
                 asked,
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
-from mirrorlib.delivery.sinks.kafka.trouble import Scene, told
+from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class _Record:
 
 def position_record(stream: Stream, plan: Plan, topic: str, turn: int) -> tuple[bytes, bytes]:
     """Write a window's number, and whose it is, as key and value of a message."""
-    told = {
+    record = {
         "window": plan.number,
         "version": plan.until,
         "consumer": stream.consumer,
@@ -82,7 +82,7 @@ def position_record(stream: Stream, plan: Plan, topic: str, turn: int) -> tuple[
         "ordinal": stream.ordinal,
         "began_at": stream.began_at,
     }
-    return stream.uuid.encode(), json.dumps(told, ensure_ascii=False).encode()
+    return stream.uuid.encode(), json.dumps(record, ensure_ascii=False).encode()
 
 
 class Positions:
@@ -117,7 +117,7 @@ class Positions:
     def _position(self, stream: Stream, topic: str) -> Position:
         """Say what the records tell; a record of an older version tells of no order."""
         lane = (stream.consumer, stream.table, topic)
-        told = self._records.get(stream.uuid)
+        known = self._records.get(stream.uuid)
         turns = {
             record.turn: (uuid, record)
             for uuid, record in self._records.items()
@@ -126,9 +126,9 @@ class Positions:
         uuid, last = turns[max(turns)] if turns else (stream.uuid, None)
         later = last is not None and not comes_after(stream, last.ordinal, last.began_at)
         return Position(
-            window=told.window if told else 0,
+            window=known.window if known else 0,
             begun=not self._lanes.isdisjoint({lane, (*lane[:2], "")}),
-            turn=(told.turn if told else 0) or max(turns, default=0) + 1,
+            turn=(known.turn if known else 0) or max(turns, default=0) + 1,
             overtaken=uuid != stream.uuid and later,
         )
 
@@ -174,7 +174,7 @@ class _Reader:
         """Read until each partition's end is reached, as long as there is any progress."""
         scene, deadline = self._scene, time.monotonic() + self._scene.timeout
         while any(self.reached[number] < end for number, end in ends.items()):
-            with told(scene, f"read the topic {self._topic}", lambda: self._heard):
+            with translated(scene, f"read the topic {self._topic}", lambda: self._heard):
                 messages = self._consumer.consume(_AT_ONCE, _POLL)
                 for message in messages:
                     self._take(message)
@@ -219,12 +219,14 @@ class _Reader:
 
 def _read(value: bytes) -> _Record | None:
     try:
-        told = json.loads(value)
-        window = told["window"]
+        record = json.loads(value)
+        window = record["window"]
     except (ValueError, KeyError, TypeError):
         return None
-    lane = (told.get("consumer", ""), told.get("table", ""), told.get("topic", ""))
-    order = (told.get("turn", 0), told.get("ordinal", 0), told.get("began_at", ""))
+    lane = (record.get("consumer", ""), record.get("table", ""), record.get("topic", ""))
+    order = (record.get("turn", 0), record.get("ordinal", 0), record.get("began_at", ""))
     return (
-        _Record(window, lane, told.get("lineage", ""), *order) if isinstance(window, int) else None
+        _Record(window, lane, record.get("lineage", ""), *order)
+        if isinstance(window, int)
+        else None
     )

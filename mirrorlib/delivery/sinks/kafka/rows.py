@@ -58,16 +58,18 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
         found = [_column_of(name, columns, table) for name in keys]
         parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in found]
         key = f.to_json(f.struct(*parts), _JSON)
-    row = f.struct(*[_told(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns])
+    row = f.struct(
+        *[_json_value(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns]
+    )
     places = f.create_map(*[f.lit(value) for pair in ORDER.items() for value in pair])
-    told = frame.select(
+    records = frame.select(
         key.alias(KEY),
         f.to_json(row, _JSON).alias(ROW),
         places[f.col(KIND)].alias(PLACE),
         f.col(VERSION),
         f.unix_millis(f.col(TIME)).alias(MOMENT),
     )
-    return told.orderBy(VERSION, KEY, PLACE) if ordered else told
+    return records.orderBy(VERSION, KEY, PLACE) if ordered else records
 
 
 def _column_of(key: str, columns: Sequence[str], table: str) -> str:
@@ -106,10 +108,10 @@ def _key(column: Column, kind: DataType) -> Column:
     if isinstance(kind, t.FloatType | t.DoubleType):
         zero = f.lit(0.0).cast(kind)
         return f.when(column == zero, zero).otherwise(column)
-    return _told(column, kind)
+    return _json_value(column, kind)
 
 
-def _told(column: Column, kind: DataType) -> Column:
+def _json_value(column: Column, kind: DataType) -> Column:
     """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
@@ -121,15 +123,17 @@ def _told(column: Column, kind: DataType) -> Column:
         return f.call_function("format_number", column, f.lit(digits))
     if isinstance(kind, t.ArrayType):
         inner = kind.elementType
-        return f.transform(column, lambda item: _told(item, inner))
+        return f.transform(column, lambda item: _json_value(item, inner))
     if isinstance(kind, t.MapType):
-        return _told_map(column, kind)
+        return _json_map(column, kind)
     assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
-    fields = [_told(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+    fields = [
+        _json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
+    ]
     return f.when(column.isNotNull(), f.struct(*fields))
 
 
-def _told_map(column: Column, kind: DataType) -> Column:
+def _json_map(column: Column, kind: DataType) -> Column:
     """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
@@ -137,11 +141,12 @@ def _told_map(column: Column, kind: DataType) -> Column:
     assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
     keys, values = kind.keyType, kind.valueType
     if isinstance(keys, t.StringType):
-        return f.transform_values(column, lambda _, value: _told(value, values))
+        return f.transform_values(column, lambda _, value: _json_value(value, values))
     return f.transform(
         f.map_entries(column),
         lambda entry: f.struct(
-            _told(entry["key"], keys).alias("key"), _told(entry["value"], values).alias("value")
+            _json_value(entry["key"], keys).alias("key"),
+            _json_value(entry["value"], values).alias("value"),
         ),
     )
 

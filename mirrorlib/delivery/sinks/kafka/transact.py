@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message
-from mirrorlib.delivery.sinks.kafka.trouble import FENCED, TOO_LARGE, Scene, error_of, told
+from mirrorlib.delivery.sinks.kafka.trouble import FENCED, TOO_LARGE, Scene, error_of, translated
 from mirrorlib.errors import StoreError
 from mirrorlib.names import TableName, parse_name
 
@@ -113,7 +113,7 @@ class Transactions:
         self._began = 0.0
         self._committing = False
         largest = int(address.producer.get(MESSAGE_BYTES, 0)) >> 10
-        with told(scene, "connect"):
+        with translated(scene, "connect"):
             self._producer = Producer(
                 {
                     **client_conf(address, self._heard.trouble_of),
@@ -135,7 +135,7 @@ class Transactions:
             StoreError: no broker answers, or it does not allow it.
 
         """
-        with told(self._scene, "begin a transaction", self._latest):
+        with translated(self._scene, "begin a transaction", self._latest):
             self._producer.init_transactions(self._scene.timeout)
 
     def send_window(

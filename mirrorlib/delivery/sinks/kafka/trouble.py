@@ -52,7 +52,7 @@ _STRANGER = frozenset(
     }
 )
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
-_TOLD = 300  # characters of what librdkafka says
+_LONGEST = 300  # characters of what librdkafka says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,9 @@ class Scene:
         if code in _AWAY and latest is not None:
             error = latest  # a refused password reads as silence
         reason, step = self._advice(error.code())
-        return self.error(f"cannot {verb}: {reason}", step, first_line(_Said(error.str()), _TOLD))
+        return self.error(
+            f"cannot {verb}: {reason}", step, first_line(_Said(error.str()), _LONGEST)
+        )
 
     def _advice(self, code: int) -> tuple[str, str]:
         if code in _AWAY:
@@ -126,7 +128,7 @@ class _Said(Exception):  # noqa: N818  # only carries a text to `first_line`
 
 
 @contextlib.contextmanager
-def told(
+def translated(
     scene: Scene, verb: str, latest: Callable[[], KafkaError | None] = lambda: None
 ) -> Iterator[None]:
     """Turn what librdkafka raises into errors that name the place."""

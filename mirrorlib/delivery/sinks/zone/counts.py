@@ -67,13 +67,13 @@ def _by_key(data: pa.Table, keys: Sequence[str], held: pa.Table) -> pa.Table:
     """Count what comes and goes of each key in each version, behind what readers hold of it; in order."""
     kinds = data[net.KIND]
     comes = pc.is_in(kinds, value_set=pa.array([net.INSERT, net.POST]))
-    told = data.select([*keys, net.VERSION])
-    told = told.append_column(_COMES, _numbers(comes)).append_column(
+    marked = data.select([*keys, net.VERSION])
+    marked = marked.append_column(_COMES, _numbers(comes)).append_column(
         _GOES, _numbers(pc.invert(comes))
     )
-    told = told.append_column(_SETTLES, _numbers(pc.not_equal(kinds, net.INSERT)))
+    marked = marked.append_column(_SETTLES, _numbers(pc.not_equal(kinds, net.INSERT)))
     sums = [(_COMES, "sum"), (_GOES, "sum"), (_SETTLES, "max")]
-    counted = told.group_by([*keys, net.VERSION]).aggregate(sums)
+    counted = marked.group_by([*keys, net.VERSION]).aggregate(sums)
     counted = counted.rename_columns([*keys, net.VERSION, _COMES, _GOES, _SETTLES])
     none = pa.repeat(pa.scalar(0, pa.int64()), held.num_rows)
     begun = held.select([*keys, COUNT]).rename_columns([*keys, _COMES])

@@ -71,14 +71,14 @@ class KnownKeys:
         keys = rows.select(self._keys).append_column(_GONE, gone)
         counts = count_rows(data, self._keys)
         noted = pa.concat_tables([counts, keys], promote_options="permissive")
-        told = self._encode(self._last(noted), replaces=replaces)
+        encoded = self._encode(self._last(noted), replaces=replaces)
         for path in (self._path(number), self._path(number, self._window)):
-            if self._zone.put_new(path, told) or (there := self._zone.read(path)) == told:
+            if self._zone.put_new(path, encoded) or (there := self._zone.read(path)) == encoded:
                 return
             marks = _marks(there)
             if marks.get(_BATCH) == self._batch:
                 if _FOLDED not in marks:  # else another runner has published the window meanwhile
-                    self._zone.put(path, told)
+                    self._zone.put(path, encoded)
                 return
 
     def read(self, published: int) -> pa.Table:
@@ -148,14 +148,14 @@ class KnownKeys:
         """
         tables: list[pa.Table] = []
         for number, noted in self._notes(published):
-            keys, told = noted, noted.schema.metadata or {}
+            keys, facts = noted, noted.schema.metadata or {}
             if wanted is not None:
                 keys = keys.filter(_is_among(keys[self._keys[0]], wanted))
             if number > published:
-                if told.get(_BATCH) == self._batch:
+                if facts.get(_BATCH) == self._batch:
                     continue
                 keys = _with(keys.select(self._keys), _GONE, pa.scalar(value=False))
-            elif _ALL in told:
+            elif _ALL in facts:
                 tables.clear()
             if COUNT not in keys.column_names:  # nor did older versions count
                 keys = _with(keys, COUNT, pa.scalar(0, pa.int64()))

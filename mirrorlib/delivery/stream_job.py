@@ -66,7 +66,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Courier:
+class StreamJob:
     """What delivers one stream: its table and keys, where it is registered, who receives.
 
     Attributes:
@@ -92,7 +92,7 @@ class Courier:
     observe: Observer
     stop: Callable[[], bool]
 
-    def look_again(self) -> Courier:
+    def look_again(self) -> StreamJob:
         """Look at the table's log anew; returns itself where nothing has come or gone.
 
         Raises:
@@ -103,14 +103,14 @@ class Courier:
         return self if source is self.source else replace(self, source=source)
 
 
-def check_table(courier: Courier, stream: Stream, table_id: str, position: int) -> None:
+def check_table(job: StreamJob, stream: Stream, table_id: str, position: int) -> None:
     """See that the table is still the one that was read.
 
     Raises:
         FeedExpiredError: it was made anew, so what came after the position is not known.
 
     """
-    commits = courier.source.commits
+    commits = job.source.commits
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
         step = f"Begin anew: {snapshot_command(stream.consumer)}"
@@ -122,8 +122,8 @@ def check_table(courier: Courier, stream: Stream, table_id: str, position: int) 
 
 
 def tell_step(
-    courier: Courier, plan: Plan, step: str, when: Literal["before", "after"], rows: int = 0
+    job: StreamJob, plan: Plan, step: str, when: Literal["before", "after"], rows: int = 0
 ) -> None:
     """Tell whoever watches the run that a step begins or has ended."""
-    table = courier.registry.table
-    courier.observe(Event(table=table, step=step, when=when, batch=plan.number, rows=rows))
+    table = job.registry.table
+    job.observe(Event(table=table, step=step, when=when, batch=plan.number, rows=rows))
