@@ -92,22 +92,6 @@ def parse_name(text: str) -> TableName:
     raise TableNameError(msg, table=text, next_step="Correct the name.")
 
 
-def parse_folder(parts: Sequence[str]) -> TableName | None:
-    """Read a folder below the landing zone's root as a table; None when it is not a table folder.
-
-    `orders` and `a.b` are tables, `dbo.schema` holds tables, `dbo.schema/orders` is one. Folders
-    whose name begins with `_` or `.` are never tables, nor is anything inside them.
-    """
-    if not parts or any(is_ignored(part) for part in parts):
-        return None
-    first = parts[0]
-    if len(parts) == 1 and not first.endswith(SCHEMA_SUFFIX):
-        return TableName(None, first)
-    if len(parts) == 2 and first.endswith(SCHEMA_SUFFIX):  # schema folder and table folder  # noqa: PLR2004  # schema and table
-        return TableName(first.removesuffix(SCHEMA_SUFFIX), parts[1])
-    return None
-
-
 def is_ignored(name: str) -> bool:
     """Tell whether the format ignores a file or folder: its name begins with `_` or `.`."""
     return name.startswith(("_", "."))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import DataType, StructType
 
 _SQL_TYPES = {
     pa.bool_(): "boolean",
@@ -207,11 +207,6 @@ def sized_column(name: str, kind: DataType) -> Column:
 def to_ddl(kind: DataType) -> str:
     """Write a type for SQL, whatever names it has in it."""
     return write_type(kind, lambda leaf: leaf.simpleString())
-
-
-def fields_ddl(fields: Iterable[StructField]) -> str:
-    """Write columns, or fields, for SQL."""
-    return ", ".join(f"{quote(field.name)} {to_ddl(field.dataType)}" for field in fields)
 
 
 def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:

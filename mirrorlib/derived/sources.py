@@ -67,13 +67,11 @@ class Round:
     Attributes:
         streams: the derived table's ways through its sources.
         plans: the windows.
-        taken_up: an earlier run has planned it.
 
     """
 
     streams: tuple[Stream, ...]
     plans: tuple[Plan, ...]
-    taken_up: bool = False
 
     @property
     def number(self) -> int:
@@ -213,7 +211,7 @@ def pending_round(sources: Sequence[Source], streams: tuple[Stream, ...]) -> Rou
         else _planned(source, stream, entry)
         for source, stream, entry in zip(sources, streams, entries, strict=True)
     )
-    return Round(streams=streams, plans=plans, taken_up=True)
+    return Round(streams=streams, plans=plans)
 
 
 def next_round(

@@ -26,7 +26,7 @@ from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
 from mirrorlib.journal.streams import Done, Entry, Plan, Stream
-from mirrorlib.names import TableName, parse_name, refuse_uncarriable
+from mirrorlib.names import TableName, refuse_uncarriable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -181,11 +181,6 @@ def registries(state: Store, consumer: str | None = None) -> list[Registry]:
             shown = TableName.from_segment(name).table
             found.append(Registry(state, shown, TableName.from_segment(table)))
     return [registry for registry in found if registry.is_registered]
-
-
-def registry_of(state: Store, consumer: str, table: str) -> Registry:
-    """Return the registry of one consumer and one table, by their names."""
-    return Registry(state, consumer, parse_name(table))
 
 
 def check_name(consumer: str) -> None:

@@ -24,8 +24,9 @@ from mirrorlib.delivery.sinks.delta import open_sink, sink, whole
 from mirrorlib.delivery.sinks.delta.work import Place, Work
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
-from mirrorlib.journal.registry import Registry, registry_of
+from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import Stream
+from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
@@ -125,7 +126,8 @@ class Receiver:
     @property
     def registry(self) -> Registry:
         """Return what is kept of the consumer."""
-        return registry_of(open_store(f"{self.source.root}/_mirrorlib"), self.name, "dbo/t")
+        state = open_store(f"{self.source.root}/_mirrorlib")
+        return Registry(state, self.name, parse_name("dbo/t"))
 
     @property
     def stream(self) -> Stream:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
-from mirrorlib.ingest.batch.fold import MARKER, ORDER, count_null_keys, fold_frame, fold_rows
+from mirrorlib.ingest.batch.fold import MARKER, ORDER, fold_frame, fold_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -235,10 +235,3 @@ def test_composite_keys_do_not_run_together() -> None:
     markers = pa.chunked_array([pa.repeat(pa.scalar(UPSERT, pa.int8()), len(pairs))])
 
     assert len(pairs) == len(fold_rows(rows, markers, ["k", "l"]))
-
-
-def test_rows_with_null_keys_are_counted() -> None:
-    """Each row once, however many of its key columns are NULL."""
-    rows = pa.table({"k": [None, None, 1], "l": [None, 1, 1]})
-
-    assert 2 == count_null_keys(rows, ["k", "l"])

@@ -13,7 +13,6 @@ from mirrorlib.names import (
     find_conflicts,
     is_ignored,
     matches,
-    parse_folder,
     parse_name,
     printable,
     refuse_uncarriable,
@@ -30,40 +29,17 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize(
-    "folder,expected",
+    "name,folder",
     [
-        ("orders", TableName(None, "orders")),
-        ("dbo.schema/orders", ORDERS),
-        ("a.b", TableName(None, "a.b")),
-        ("dbo.schema/a.schema", TableName("dbo", "a.schema")),
-        ("x.y.schema/orders", TableName("x.y", "orders")),
-        ("dbo.schema", None),
-        ("orders/Region=eastus", None),
-        ("dbo.schema/orders/Region=eastus", None),
-        ("_scratchPad", None),
-        (".state", None),
-        (".schema/orders", None),
-        ("dbo.schema/_temp", None),
-        ("_x.schema/orders", None),
+        (TableName(None, "orders"), "orders"),
+        (TableName(None, "a.b"), "a.b"),
+        (ORDERS, "dbo.schema/orders"),
+        (TableName("dbo", "a.schema"), "dbo.schema/a.schema"),
     ],
 )
-def test_folders_are_read_as_tables(folder: str, expected: TableName | None) -> None:
-    """A folder with a dot in its name is a table unless it ends in `.schema`."""
-    assert expected == parse_folder(folder.split("/"))
-
-
-@pytest.mark.parametrize("folder", ["orders", "a.b", "dbo.schema/orders", "dbo.schema/a.schema"])
-def test_a_table_knows_its_folder(folder: str) -> None:
-    """The one that its name was read from."""
-    name = parse_folder(folder.split("/"))
-
-    assert name is not None
+def test_a_table_knows_its_folder(name: TableName, folder: str) -> None:
+    """Below the folder of its schema, where it has one."""
     assert folder == name.folder
-
-
-def test_the_root_is_no_table() -> None:
-    """The landing zone itself is not one of its tables."""
-    assert None is parse_folder([])
 
 
 @pytest.mark.parametrize(

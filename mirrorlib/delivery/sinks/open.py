@@ -21,7 +21,6 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
     "jdbc": ("mirrorlib.delivery.sinks.jdbc", ("current",)),
     "kafka": ("mirrorlib.delivery.sinks.kafka", ("changes",)),
 }
-MODES = ("changes", "current", "scd2")
 _SECRET = re.compile(
     r"(//[^/@\s]*:)[^/@]*(?=@)|((?:password|passphrase|secret|token|sig|pem)=)[^&]*", re.IGNORECASE
 )

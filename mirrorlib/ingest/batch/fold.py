@@ -15,7 +15,6 @@ Where updates are conditional, one counts only if its value in a column is great
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -58,12 +57,6 @@ def _ops_alone(markers: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the op of rows that are the only ones of their keys."""
     inserted = pc.if_else(pc.equal(markers, INSERT), ADD, PUT)
     return pc.if_else(pc.equal(markers, DELETE), DROP, inserted).cast(pa.int8())
-
-
-def count_null_keys(rows: pa.Table, keys: Sequence[str]) -> int:
-    """Count the rows in which some key column is NULL."""
-    nulls = [pc.is_null(rows.column(key)) for key in keys]
-    return pc.sum(reduce(pc.or_, nulls)).as_py() or 0 if nulls else 0
 
 
 def _key_numbers(rows: pa.Table, keys: Sequence[str]) -> pa.Array:

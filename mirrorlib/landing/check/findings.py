@@ -58,15 +58,6 @@ class Findings:
         elif file != listed[-1].file:
             self._more[same] = self._more.get(same, 0) + 1
 
-    def has_error(self, file: str) -> bool:
-        """Say whether an error was found in a file."""
-        name = printable(file)
-        return any(
-            finding.severity == "error" and finding.file == name
-            for listed in self._listed.values()
-            for finding in listed
-        )
-
     def all(self) -> tuple[Finding, ...]:
         """Return the findings, the worst first, else in the order in which they were found."""
         found = [
