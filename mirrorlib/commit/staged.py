@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 OP = "_mirror_op"
 SET = "_mirror_set"  # by place, which columns an update sets
-# delete · update or insert · update only · insert without a look
-DROP, PUT, CHANGE, ADD = 1, 2, 3, 4
+FRESH = "_mirror_fresh"  # no row of the key was there before the window, nor in what the target has of it
+# nothing can carry it out: the rows are not what the target goes by · delete · update or insert · update only ·
+# insert without a look
+WRONG, DROP, PUT, CHANGE, ADD = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,8 @@ A state before plus what a feed adds, minus what it removes, is the state after 
 added as often as removed cancel out, and what is left of a key on both sides is an update. That is
 right for keys that occur several times, for tables without keys (a difference of multisets), and
 for a key that is deleted and inserted again; an update that changes nothing leaves nothing.
+
+Copies by key ask for less, the last state of each: `last_states`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.allowed import is_free_of
@@ -39,6 +42,9 @@ class Helpers:
     left: str
     place: str
     pairs: str
+    before: str
+    after: str
+    first: str
 
     @staticmethod
     def beside(columns: Sequence[str]) -> Helpers:
@@ -139,6 +145,39 @@ def _fold_all(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> Data
     left = counted.where(f.col(helpers.sign) != 0).withColumn(helpers.times, copies)
     kind = f.when(f.col(helpers.sign) > 0, INSERT).otherwise(DELETE)
     return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
+
+
+def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFrame:
+    """Keep the last row of each key: `PUT` when it came, `DROP` when it went; one shuffle by key.
+
+    Of what went, the key alone. `FRESH` says that the first thing to happen to the key was that it came, in a
+    version after *upto*, which the target has. A row of a key that comes while one is there is `WRONG`.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    helpers = Helpers.beside(columns)
+    change = f.col(helpers.sign)
+    order = Window.partitionBy(*map(quote, keys)).orderBy(
+        VERSION, helpers.sign
+    )  # in a version, what goes is first
+    narrow = [
+        f.col(quote(name)) if name in keys else f.when(sign() > 0, f.col(quote(name))).alias(name)
+        for name in columns
+    ]
+    since = change if upto < 0 else f.when(f.col(VERSION) > upto, change).otherwise(0)
+    rows = frame.select(*narrow, VERSION, sign().alias(helpers.sign)).withColumns(
+        {
+            helpers.before: f.lag(helpers.sign).over(order),
+            helpers.after: f.lead(helpers.sign).over(order),
+            helpers.first: f.first(since).over(order),
+        }
+    )
+    doubled, last = (change > 0) & (f.col(helpers.before) > 0), f.col(helpers.after).isNull()
+    op = f.when(doubled, WRONG).when(change > 0, PUT).otherwise(DROP).cast("tinyint")
+    fresh = (f.col(helpers.first) > 0).alias(FRESH)
+    return rows.where(doubled | last).select(*map(quote, columns), op.alias(OP), fresh)
 
 
 def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.commit.staged import ADD, DROP, OP, PUT
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.few import fold_few
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
-from mirrorlib.delivery.sinks.delta.merge import FRESH, merge_rows, twice
+from mirrorlib.delivery.sinks.delta.merge import merge_rows, twice
 from mirrorlib.delivery.sinks.delta.multiset import (
     NET,
     count_rows,
@@ -23,7 +23,7 @@ from mirrorlib.delivery.sinks.delta.multiset import (
     stage_counts,
     unlike,
 )
-from mirrorlib.delivery.sinks.delta.stage import WRONG, stage_rows, stage_table
+from mirrorlib.delivery.sinks.delta.stage import stage_rows, stage_table
 from mirrorlib.delivery.sinks.delta.whole import rewrite_copy
 from mirrorlib.delivery.sinks.delta.work import (
     Work,
@@ -33,7 +33,7 @@ from mirrorlib.delivery.sinks.delta.work import (
     keys_of,
 )
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.net import VERSION, sign
+from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -110,46 +110,13 @@ def _merge_keys(work: Work) -> int:
         schema = copy_columns(work.delivery.frame).add(OP, "byte").add(FRESH, "boolean")
         staged = stage_table(work, few, schema, keys)
     else:
-        folded = fold_keys(work.frame, keys, work.upto if work.overlaps else -1)
+        folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, work.keys)
     if not staged.ops or few is None or not rewrite_copy(work, few):
         merge_rows(work, staged, work.keys, check=work.known)
     return staged.rows
-
-
-def fold_keys(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFrame:
-    """Keep the last row of each key: `PUT` when it came, `DROP` when it went; one shuffle by key.
-
-    `FRESH` says that the first thing to happen to the key was that it came, in a version after *upto*,
-    which the target has. A row of a key that comes while one is there is `WRONG`.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    columns = columns_of(frame)
-    comes = f.col(NET) > 0
-    key = Window.partitionBy(*map(quote, keys))
-    order = key.orderBy(VERSION, NET)  # what goes in a version goes before what comes
-    narrow = [  # what goes is known by its key alone
-        f.col(quote(name)) if name in keys else f.when(sign() > 0, f.col(quote(name))).alias(name)
-        for name in columns
-    ]
-    first = f.col(NET) if upto < 0 else f.when(f.col(VERSION) > upto, f.col(NET)).otherwise(0)
-    rows = frame.select(*narrow, VERSION, sign().alias(NET)).withColumns(
-        {
-            "_mirror_before": f.lag(NET).over(order),
-            "_mirror_after": f.lead(NET).over(order),
-            "_mirror_first": f.first(first).over(order),
-        }
-    )
-    doubled = comes & (f.col("_mirror_before") > 0)
-    last = f.col("_mirror_after").isNull()
-    op = f.when(doubled, WRONG).when(comes, PUT).otherwise(DROP).cast("tinyint")
-    return rows.where(doubled | last).select(
-        *map(quote, columns), op.alias(OP), (f.col("_mirror_first") > 0).alias(FRESH)
-    )
 
 
 def _merge_counts(work: Work) -> int:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.commit.staged import DROP, OP, PUT
-from mirrorlib.delivery.sinks.delta.merge import FRESH
-from mirrorlib.delivery.sinks.delta.stage import WRONG
+from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, SMALL_COMMIT, configured, spark_generation
 from mirrorlib.feed.files.few import FEW, HANDFUL
@@ -49,7 +47,7 @@ def gather_few(work: Work) -> Work:
 
 
 def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | None:
-    """Fold rows by key as `fold_keys` does; None for keys that Python may compare in another way than Spark."""
+    """Fold rows by key as `last_states` does; None for keys that Python may compare in another way than Spark."""
     if not all(any(is_kind(rows.schema.field(key).type) for is_kind in _KEYS) for key in keys):
         return None
     comes = [kind in {INSERT, POST} for kind in rows.column(KIND).to_pylist()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.staged import OP
+from mirrorlib.commit.staged import FRESH, OP
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import SchemaError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
 
-FRESH = "_mirror_fresh"  # no row of the key was there before the window, nor in what the target has of it
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows, mark_nothing
-from mirrorlib.commit.staged import ADD, DROP, OP
+from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
 from mirrorlib.delivery.sinks.delta.merge import merge_rows
@@ -24,7 +24,7 @@ from mirrorlib.delivery.sinks.delta.multiset import (
     stage_counts,
     unlike,
 )
-from mirrorlib.delivery.sinks.delta.stage import WRONG, stage_rows
+from mirrorlib.delivery.sinks.delta.stage import stage_rows
 from mirrorlib.delivery.sinks.delta.work import (
     Work,
     check_comparable,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sinks.delta.work import Work
 
-WRONG = 0  # an op that nothing can carry out: the rows are not what the target goes by
-
 
 def stage_rows(
     work: Work, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]

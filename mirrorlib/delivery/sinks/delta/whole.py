@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
-from mirrorlib.commit.staged import OP, PUT
+from mirrorlib.commit.staged import FRESH, OP, PUT
 from mirrorlib.delivery.sinks.delta.few import key_values
-from mirrorlib.delivery.sinks.delta.merge import FRESH, twice
+from mirrorlib.delivery.sinks.delta.merge import twice
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.key_property import ON

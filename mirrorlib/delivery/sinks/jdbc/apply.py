@@ -17,7 +17,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     quote,
     quoted,
 )
-from mirrorlib.delivery.sinks.jdbc.fold import FRESH, PASSED, stage_fields
+from mirrorlib.delivery.sinks.jdbc.fold import NEW, PASSED, stage_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def _has_fresh(session: Session, shape: Shape, keys: dict[str, str]) -> bool:
     same = " AND ".join(f"held.{quote(name)} = stage.{column}" for name, column in keys.items())
     found = session.run(
         f"SELECT 1 FROM {STAGE} AS stage JOIN {shape.place.sql} AS held ON {same}"  # noqa: S608  # quoted
-        f" WHERE stage.op IN ({FRESH}, {PASSED}) LIMIT 1"
+        f" WHERE stage.op IN ({NEW}, {PASSED}) LIMIT 1"
     )
     return bool(found)
 

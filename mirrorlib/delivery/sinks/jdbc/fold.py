@@ -3,10 +3,8 @@
 In: the delivery's frame. Out: a frame of one text column.
 
 - A snapshot's line is a row's values.
-- Of changes, the last state of each key counts: the line is what to do, how often the key was found where it may
-  occur once, then the values. A key is there when the last commit that touched it has put it in, and gone when
-  that has only taken it out: so a row whose key was changed is gone under the old one. A key was there before when
-  the first commit that touched it has taken it out; from there on it is counted, commit by commit.
+- Of changes, the last state of each key counts: the line is what to do, how often the key was there at once, where
+  it may be there once, then the values.
 - Where there are no keys, equal rows that came and went within the window cancel out.
 """
 
@@ -14,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
 from mirrorlib.delivery.sinks.jdbc.database import Field
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.delta.sessions import set_conf
-from mirrorlib.feed.net import VERSION, sign
+from mirrorlib.feed.net import last_states, sign
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sinks.jdbc.layout import Column, Shape
 
-# What to do. As the window tells it, what is FRESH or has PASSED was not there before: it came, and is there or gone.
-GONE, PUT, FRESH, PASSED = -1, 1, 2, -2
+# What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
+GONE, PUT, NEW, PASSED = -1, 1, 2, -2
 MARKS = (Field("op", "smallint"), Field("copies", "bigint"))
 _NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
@@ -55,42 +54,15 @@ def snapshot_lines(frame: DataFrame, shape: Shape) -> DataFrame:
 
 def keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
     """Write the last state of each key; one shuffle by key."""
-    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    keys = [column for column in shape.columns if column.key]
-    rows = _in_utc(frame).select(
-        _line(keys, signed=False).alias("key"),
-        VERSION,
-        sign().alias("sign"),
-        _line(shape.columns).alias("line"),
-    )
-    commits = (
-        rows.repartition("key")
-        .groupBy("key", VERSION)
-        .agg(
-            f.sum(f.greatest("sign", f.lit(0))).alias("puts"),
-            f.sum(f.greatest(-f.col("sign"), f.lit(0))).alias("takes"),
-            f.max(f.struct("sign", "line")).alias("state"),  # what was put wins over what was taken
-        )
-    )
-    since = Window.partitionBy("key").orderBy(VERSION)
-    more = f.sum(f.col("puts") - f.col("takes")).over(since)
-    folded = (
-        commits.withColumn("more", more)
-        .groupBy("key")
-        .agg(
-            f.max(f.greatest("puts", "takes")).alias("at_once"),
-            f.max("more").alias("more"),
-            f.min(f.struct(VERSION, f.least("takes", f.lit(1)).alias("before"))).alias("first"),
-            f.max(f.struct(VERSION, "state")).alias("last"),
-        )
-    )
-    before, state = f.col("first.before"), f.col("last.state")
-    gone, fresh = state["sign"] < 0, before == 0
-    op = f.when(gone & fresh, PASSED).when(gone, GONE).when(fresh, FRESH).otherwise(PUT)
-    copies = f.greatest(f.col("at_once"), before + f.col("more"))
-    return folded.select(_joined([op, copies, state["line"]]))
+    keys = {column.source: column.kind for column in shape.columns if column.key}
+    plain = {name: f.col(quote(name)).cast(kind) for name, kind in keys.items()}
+    rows = last_states(_in_utc(frame).withColumns(plain), list(keys))
+    gone, fresh = f.col(OP) == DROP, f.col(FRESH)
+    op = f.when(gone & fresh, PASSED).when(gone, GONE).when(fresh, NEW).otherwise(PUT)
+    copies = f.when(f.col(OP) == WRONG, 2).otherwise(1)
+    return rows.select(_joined([op, copies, _line(shape.columns)]))
 
 
 def counted_lines(frame: DataFrame, shape: Shape) -> DataFrame:
@@ -137,11 +109,10 @@ def _in_utc(frame: DataFrame) -> DataFrame:
     return frame
 
 
-def _line(columns: Sequence[Column], *, signed: bool = True) -> SparkColumn:
-    """Write values; for databases and Spark -0.0 and 0.0 are one, so where equal ones have to meet, its sign goes."""
+def _line(columns: Sequence[Column]) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    return _joined([f.coalesce(_text(column, signed=signed), f.lit(_NULL)) for column in columns])
+    return _joined([f.coalesce(_text(column), f.lit(_NULL)) for column in columns])
 
 
 def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
@@ -150,7 +121,7 @@ def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
     return f.concat_ws("\t", *(value.cast("string") for value in values)).alias("value")
 
 
-def _text(column: Column, *, signed: bool) -> SparkColumn:
+def _text(column: Column) -> SparkColumn:
     """Write a value as text that reads back as the same value."""
     from pyspark.sql import functions as f
 
@@ -160,8 +131,6 @@ def _text(column: Column, *, signed: bool) -> SparkColumn:
     value = value.cast(column.kind)
     if column.kind.startswith("decimal"):  # a cast to text may write 1E-7
         return f.call_function("format_number", value, f.lit(_digits(column.kind)))
-    if column.kind in {"float", "double"} and not signed:
-        value = value + f.lit(0.0)
     if column.kind == "string":
         return _escaped(value)
     if column.kind == "binary":
