@@ -35,7 +35,7 @@ from mirrorlib.ingest.files.source_identity import (
     proof_of,
     refuse_changed,
 )
-from mirrorlib.ingest.files.table_folder import changed_warning, emptied_since, open_folder
+from mirrorlib.ingest.files.table_folder import changed_warning, emptied_since
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
 if TYPE_CHECKING:
@@ -43,29 +43,19 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mirrorlib.ingest.batch.foreign_writes import Standing
-    from mirrorlib.ingest.files.history import History
-    from mirrorlib.ingest.files.incremental_listing import IncrementalListing
     from mirrorlib.ingest.files.next_batch import Next
-    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.files.table_folder import Folder, FolderView
     from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.progress import Progress
     from mirrorlib.ingest.report import TableReport
     from mirrorlib.ingest.work import Work
-    from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import StoredFile
 
 CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
 
 
 def advance_table(
-    work: Work,
-    folder: TableFolder,
-    opened: Folder,
-    history: History,
-    incremental: IncrementalListing,
-    options: Options,
-    progress: Progress,
-    stop: Callable[[], bool],
+    work: Work, view: FolderView, opened: Folder, progress: Progress, stop: Callable[[], bool]
 ) -> TableReport:
     """Apply what the folder shows, as far as it goes.
 
@@ -78,45 +68,32 @@ def advance_table(
     pending = entry is not None and entry.done is None
     if entry is not None and pending:
         # Else another zone's files would void its plan.
-        progress.warn(*check_zone(work, folder, history, options, entry, progress.proven))
+        progress.warn(*check_zone(work, view, entry, progress.proven))
         entry = progress.entry = _end_plan(work, progress, entry.plan, None, clock, 0)
     check_changed_source(work.table, entry)
     if pending or work.source.policies.by_time:
         # What was listed before the journal was read may be applied by now.
-        opened = open_folder(
-            work.source.zone,
-            folder,
-            history,
-            incremental=None if pending else incremental,
-            options=options,
-        )
-        if not goes_on(work, opened, options):
+        opened = view.open(full=pending)
+        if not goes_on(work, opened, view.options):
             return progress.end("behind", CHANGED)
-    progress.warn(*check_zone(work, folder, history, options, entry, progress.proven))
-    if history.moves():
-        history.keep_move()
+    progress.warn(*check_zone(work, view, entry, progress.proven))
+    if view.history.moves():
+        view.history.keep_move()
     progress.proven = proof_of(work, entry)
     check_keys(work, entry)
     check_detection(work, opened, entry)
-    return _apply_batches(work, folder, opened, history, incremental, options, progress, stop)
+    return _apply_batches(work, view, opened, progress, stop)
 
 
 def _apply_batches(
-    work: Work,
-    folder: TableFolder,
-    opened: Folder,
-    history: History,
-    incremental: IncrementalListing,
-    options: Options,
-    progress: Progress,
-    stop: Callable[[], bool],
+    work: Work, view: FolderView, opened: Folder, progress: Progress, stop: Callable[[], bool]
 ) -> TableReport:
     """Apply batch after batch, from where the table stands."""
-    entry = progress.entry
+    entry, options = progress.entry, view.options
     bars: dict[str, Bar] = {} if options.retry else bars_of(entry)
     while True:
         clock: dict[str, float] = {}
-        stopped = _see_changes(work, opened, incremental, options, progress)
+        stopped = _see_changes(work, view, opened, progress)
         if stopped is not None:
             return stopped
         standing = stand(work, entry, progress.verified)
@@ -144,29 +121,24 @@ def _apply_batches(
         check_changed_source(work.table, entry)
         bars |= bars_of_void(entry)
         if work.source.policies.by_time:
-            history.compact()
-        opened = open_folder(
-            work.source.zone, folder, history, incremental=incremental, options=options
-        )
+            view.history.compact()
+        opened = view.open()
 
 
 def _see_changes(
-    work: Work,
-    opened: Folder,
-    incremental: IncrementalListing,
-    options: Options,
-    progress: Progress,
+    work: Work, view: FolderView, opened: Folder, progress: Progress
 ) -> TableReport | None:
     """Look in a listing for what the format forbids; end where nobody can tell any more what the next files mean.
 
     Every listing is looked at before the next plan: from then on, what it has shown counts as known.
     """
-    if not goes_on(work, opened, options):
+    if not goes_on(work, opened, view.options):
         return progress.end("behind", CHANGED)
     changed = changed_since(work, opened, progress.entry)
     warnings = [changed_warning(name) for name in changed]
     progress.warn(*warnings)
-    incremental.keep(*warnings)
+    if view.incremental is not None:
+        view.incremental.keep(*warnings)
     evidence = began_again(work, opened, progress.entry, changed)
     if evidence:
         return progress.end("blocked", evidence)

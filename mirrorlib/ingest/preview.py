@@ -40,7 +40,7 @@ from mirrorlib.ingest.files.source_identity import (
     check_zone,
     refuse_changed,
 )
-from mirrorlib.ingest.files.table_folder import open_folder, pass_over
+from mirrorlib.ingest.files.table_folder import FolderView, pass_over
 from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
 from mirrorlib.ingest.lifecycle import (
     absent_tables,
@@ -159,7 +159,8 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
     try:
         journal = Journal(job.state, folder.name)
         history = History(journal, job.zone.url, moved_from=job.options.moved_from, planned=True)
-        opened = open_folder(job.zone, folder, history, options=job.options)
+        view = FolderView(zone=job.zone, folder=folder, history=history, options=job.options)
+        opened = view.open()
         if opened.waits_for:
             return PlannedTable(
                 table=table,
@@ -173,7 +174,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
             return PlannedTable(table=table, state="waiting", reason=reason)
         with lend_session(job.spark) as spark:
             work = open_work(job, spark, folder, opened, lives)
-            return _look_ahead(work, folder, opened, history, job.options)
+            return _look_ahead(work, view, opened)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         return _failed(exc, folder.name)
 
@@ -183,14 +184,13 @@ def _failed(exc: Exception, name: TableName) -> PlannedTable:
     return PlannedTable(table=name.shown, state="failed", reason=str(error), file=error.file)
 
 
-def _look_ahead(
-    work: Work, folder: TableFolder, opened: Folder, history: History, options: Options
-) -> PlannedTable:
+def _look_ahead(work: Work, view: FolderView, opened: Folder) -> PlannedTable:
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
+    options = view.options
     lives = work.lives if work.life.uuid else ()
     newest = newest_entry(work.journal, lives, opened.metadata)
     # Else a plan's files would not be found.
-    unproven = check_zone(work, folder, history, options, newest)
+    unproven = check_zone(work, view, newest)
     planned = PlannedTable(
         table=work.table, state="current", warnings=(*opened.warnings_under(options), *unproven)
     )

@@ -230,8 +230,8 @@ def _look_at_table(
     if not counted:
         return ()
     keys = "1 key occurs" if counted == 1 else f"{counted} keys occur"
-    warning = f"{keys} in several of the appended rows: an update changes each of them, a delete removes each."
-    return (warning,)
+    effect = "an update changes each of them, a delete removes each."
+    return (f"{keys} in several of the rows that were appended: {effect}",)
 
 
 def _check_files(

@@ -12,7 +12,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.properties import REWRITE_LIMIT
@@ -27,7 +27,7 @@ from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.source_identity import goes_on
-from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.files.table_folder import Folder, FolderView
 from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
 from mirrorlib.ingest.lifecycle import (
     absent_tables,
@@ -59,7 +59,7 @@ from mirrorlib.store import LocalStore
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -254,60 +254,66 @@ def _record(journal: Journal, progress: Progress, report: TableReport) -> str:
 def _advance(job: Job, folder: TableFolder, progress: Progress) -> TableReport:
     if folder.refusal is not None:
         raise folder.refusal
-    table = str(folder.name)
-    job.observe(Event(table=table, step="list", when="before"))
     journal = Journal(job.state, folder.name)
-    history = History(journal, job.zone.url, moved_from=job.options.moved_from)
-    incremental = IncrementalListing(
-        journal, job.options, read_listed(journal.read_status()), due=False
-    )
-    opened = open_folder(job.zone, folder, history, incremental=incremental, options=job.options)
-    job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
-    progress.listing = "incremental" if opened.partial else "full"
-    progress.warn(*opened.warnings_under(job.options))
-    # A plain folder whose first files do not count has been seen only once its life has begun.
-    if opened.waits_for and not (opened.plain and not job.options.include_existing):
-        return progress.end("waiting", opened.waits_for)
     with (
         lock_table(job.spark, job.target, job.state, folder.name, job.stop),
         lend_session(job.spark) as spark,
     ):
-        lives = lives_of(job, folder.name, opened)
+        word = journal.read_status()
+        view, opened = _open(job, folder, journal, word, progress)
+        progress.warn(*opened.warnings_under(job.options))
+        # A plain folder whose first files do not count has been seen only once its life has begun.
+        if opened.waits_for and not (opened.plain and not job.options.include_existing):
+            return progress.end("waiting", opened.waits_for)
         if isinstance(job.state, LocalStore):
             # What a killed runner left; the lock says it is gone.
             job.state.delete_folder(f"staged/{folder.name.segment}")
-        word = journal.read_status()
         progress.verified = read_verified(word)
         progress.proven, progress.emptied = word.get("proven"), read_emptied(word)
-        incremental = IncrementalListing(journal, job.options, read_listed(word))
-        if opened.metadata is not None and take_over(open_work(job, spark, folder, opened, lives)):
-            history = History(journal, job.zone.url, moved_from=job.options.moved_from)
-        opened = open_folder(
-            job.zone, folder, history, incremental=incremental, options=job.options
-        )
-        progress.listing = "incremental" if opened.partial else "full"
-        if opened.waits_for:
-            return progress.end("waiting", opened.waits_for)
-        progress.warnings.clear()  # this listing may be full where the one before the lock was not
-        progress.warn(*opened.warnings_under(job.options))
+        before = journal.lives()
+        lives = lives_of(job, folder.name, opened)
+        keyed = opened.metadata is not None
+        taken = keyed and take_over(open_work(job, spark, folder, opened, lives))
+        if taken or lives != before:  # what has been applied is another thing now
+            view, opened = _open(job, folder, journal, word, progress)
+            progress.warnings.clear()
+            progress.warn(*opened.warnings_under(job.options))
+            if opened.waits_for:
+                return progress.end("waiting", opened.waits_for)
         work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(
-            work, folder, opened, history, incremental, job.options, progress, job.stop
-        )
-        progress.listed = incremental.result(progress.entry)
-        _clean(work, folder, history, progress, job.options)
+        report = advance_table(work, view, opened, progress, job.stop)
+        if view.incremental is not None:
+            progress.listed = view.incremental.result(progress.entry)
+        _clean(work, view, progress)
         return report
 
 
-def _clean(
-    work: Work, folder: TableFolder, history: History, progress: Progress, options: Options
-) -> None:
+def _open(
+    job: Job, folder: TableFolder, journal: Journal, word: Mapping[str, Any], progress: Progress
+) -> tuple[FolderView, Folder]:
+    """Open a table's folder as the journal knows it now."""
+    table = str(folder.name)
+    job.observe(Event(table=table, step="list", when="before"))
+    view = FolderView(
+        zone=job.zone,
+        folder=folder,
+        history=History(journal, job.zone.url, moved_from=job.options.moved_from),
+        options=job.options,
+        incremental=IncrementalListing(journal, job.options, read_listed(word)),
+    )
+    opened = view.open()
+    job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
+    progress.listing = "incremental" if opened.partial else "full"
+    return view, opened
+
+
+def _clean(work: Work, view: FolderView, progress: Progress) -> None:
     """Clean up behind what was applied; a trouble with that is told, and is none of the table's."""
-    if options.cleanup is None or work.journal.lives()[-1] != work.life:
+    if view.options.cleanup is None or work.journal.lives()[-1] != work.life:
         return
     try:
-        opened = open_folder(work.source.zone, folder, history, options=options)
-        if goes_on(work, opened, options):
-            clean_folder(work.source.zone, folder, opened, progress.entry, options)
+        opened = view.open(full=True)
+        if goes_on(work, opened, view.options):
+            clean_folder(view, opened, progress.entry)
     except MirrorError as exc:
-        _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)
+        _LOG.warning("%s: its folder could not be cleaned up: %s", view.folder.name, exc)

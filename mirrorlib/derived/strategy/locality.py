@@ -20,27 +20,6 @@ from mirrorlib.keys.tracing.rules import judge
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-_ROW_BY_ROW = frozenset(
-    {
-        "CTERelationRef",
-        "CollectMetrics",
-        "Filter",
-        "Generate",
-        "Project",
-        "RebalancePartitions",
-        "Repartition",
-        "RepartitionByExpression",
-        "ResolvedHint",
-        "Sort",
-        "SubqueryAlias",
-        "View",
-        "WithCTE",
-    }
-)
-_BY_KEY = frozenset({"Aggregate", "Distinct"})  # rows of one group are equal in what comes out
-_LISTED = frozenset({"Deduplicate", "Window"})  # rows of one group are equal in what is listed
-# Of rows that nothing has changed they may give others another time.
-_PICKING = frozenset({"Deduplicate", "GlobalLimit", "LocalLimit", "Offset", "Sample"})
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
 _EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
@@ -120,7 +99,7 @@ def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
     """Say what beside a source's way picks rows: what is there of other keys was made of the last pick."""
     for node in nodes:
         everything = node.operator == "Window" and not _listed(node)
-        if id(node) in way or not (everything or node.operator in _PICKING):
+        if id(node) in way or not (everything or judge(node, 0).picks):
             continue
         outputs = outputs_of(node)
         if node.operator == "Deduplicate" and outputs and {n for _, n in outputs} <= _listed(node):
@@ -154,12 +133,13 @@ def _label(node: Node, side: int) -> str:
 
 def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     """Take one operator; drop the columns by which it does not work; say why where it works by none at all."""
-    if node.operator in _ROW_BY_ROW and len(node.children) == 1:
+    works = judge(node, side).works
+    if works == "row":
         return ""
     reach.whole = False
-    if node.operator in _BY_KEY and len(node.children) == 1:
+    if works == "group":
         return ""
-    if node.operator in _LISTED and len(node.children) == 1:
+    if works == "list":
         _keep(followed, _listed(node))
         return ""
     if node.operator in {"Intersect", "Except"} and not side:

@@ -19,25 +19,23 @@ from mirrorlib.ingest.files.plan import changed_files, placed_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.ingest.options import Cleanup, Options
+    from mirrorlib.ingest.files.table_folder import Folder, FolderView
+    from mirrorlib.ingest.options import Cleanup
     from mirrorlib.journal.entries import Entry
-    from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import Store, StoredFile
 
 PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyToDelete"}
 _LOG = logging.getLogger(__name__)
 
 
-def clean_folder(
-    zone: Store, folder: TableFolder, opened: Folder, entry: Entry | None, options: Options
-) -> int:
+def clean_folder(view: FolderView, opened: Folder, entry: Entry | None) -> int:
     """Move what was applied out of the way, and remove what was moved long ago; return how many files were moved.
 
     Raises:
         StoreError: the store refuses; what was moved so far is moved.
 
     """
+    zone, folder, options = view.zone, view.folder, view.options
     if options.cleanup is None or entry is None or entry.plan.zone != zone.url:
         return 0
     place = f"{folder.path}/{PLACES[options.cleanup]}"

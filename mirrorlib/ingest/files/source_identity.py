@@ -13,7 +13,7 @@ from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.proof import holds_same, prove_passed
-from mirrorlib.ingest.files.table_folder import open_folder, policies_of
+from mirrorlib.ingest.files.table_folder import policies_of
 from mirrorlib.landing.metadata import DETECTION_NAMES
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import open_store
@@ -22,12 +22,10 @@ from mirrorlib.store.target import settled
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from mirrorlib.ingest.files.history import History
-    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.files.table_folder import Folder, FolderView
     from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Entry, PlannedFile
-    from mirrorlib.landing.listing import TableFolder
     from mirrorlib.landing.metadata import TableMetadata
     from mirrorlib.store import StoredFile
 
@@ -39,12 +37,7 @@ _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
 def check_zone(
-    work: Work,
-    folder: TableFolder,
-    history: History,
-    options: Options,
-    entry: Entry | None,
-    proven: str | None = None,
+    work: Work, view: FolderView, entry: Entry | None, proven: str | None = None
 ) -> tuple[str, ...]:
     """Take another zone than recorded only if every file that would be passed over is what was applied.
 
@@ -60,7 +53,7 @@ def check_zone(
         JournalError: nothing proves that it is the same zone.
 
     """
-    zone = work.source.zone.url
+    zone, history, options = work.source.zone.url, view.history, view.options
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return ()
     plain = work.source.policies.plain is not None
@@ -72,9 +65,7 @@ def check_zone(
         raise JournalError(
             msg, table=work.table, found=f"{zone} instead of {options.moved_from}", next_step=step
         )
-    opened = open_folder(
-        work.source.zone, folder, history, options=replace(options, allow_overwrites=False)
-    )
+    opened = replace(view, options=replace(options, allow_overwrites=False)).open(full=True)
     files = passed_over(opened.listing, entry.position)
     proof = prove_passed(work, entry, files, history.roots() if plain else ())
     moved = options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone)

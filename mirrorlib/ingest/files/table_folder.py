@@ -107,6 +107,33 @@ class Folder:
         return (*self.warnings, _UNHEEDED)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderView:
+    """How one run looks into a table folder, again and again.
+
+    Attributes:
+        zone: the landing zone.
+        folder: the table's folder.
+        history: what has been applied.
+        options: how it is to be read.
+        incremental: lets it be looked at for what has come alone; None lists it in full.
+
+    """
+
+    zone: Store
+    folder: TableFolder
+    history: History
+    options: Options
+    incremental: IncrementalListing | None = None
+
+    def open(self, *, full: bool = False) -> Folder:
+        """Open it as it is now, by a *full* listing where that is asked for; see `open_folder`."""
+        incremental = None if full else self.incremental
+        return open_folder(
+            self.zone, self.folder, self.history, incremental=incremental, options=self.options
+        )
+
+
 def open_folder(
     zone: Store,
     folder: TableFolder,

@@ -1,4 +1,4 @@
-"""Say what every operator does to keys: the rule table, as far as it goes by operators.
+"""Say what every operator does to rows and their keys: the rule table, as far as it goes by operators.
 
 Partition key, order of arrival and primary key are judged apart. Whatever Spark does, or may do, by a shuffle
 leaves no order of arrival: a join with a table shuffles unless Spark finds that small. What is not in these
@@ -18,10 +18,13 @@ Order = Literal["arrival", "inputs", "columns", "none"]
 
 ORDERS: tuple[Order, ...] = ("none", "columns", "inputs", "arrival")  # the weakest first
 
+Works = Literal["row", "group", "list", "unknown"]
+"""On what an operator works: a row by itself; rows equal in what comes out, or in what it lists; nobody knows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What an operator does to the keys of the rows that go through it.
+    """What an operator does to the rows that go through it, and to their keys.
 
     Attributes:
         label: the operator, as users say it.
@@ -30,6 +33,8 @@ class Effect:
         order: how much of the order of arrival is left, at best.
         why: the reason, a clause.
         passes: whether any row or column of that input comes out at all.
+        works: on which rows it works at once.
+        picks: whether it may give other rows another time, of rows that nothing has changed.
 
     """
 
@@ -39,10 +44,24 @@ class Effect:
     order: Order = "arrival"
     why: str = ""
     passes: bool = True
+    works: Works = "unknown"
+    picks: bool = False
 
 
-def _no_primary(label: str, why: str, order: Order = "arrival") -> Effect:
-    return Effect(label=label, primary=False, order=order, why=why)
+def _row_by_row(label: str) -> Effect:
+    return Effect(label=label, works="row")
+
+
+def _shuffled(label: str) -> Effect:
+    return Effect(label=label, order="columns", why=_SHUFFLED, works="row")
+
+
+def _no_primary(label: str, why: str, order: Order = "arrival", works: Works = "unknown") -> Effect:
+    return Effect(label=label, primary=False, order=order, why=why, works=works)
+
+
+def _picking(label: str, why: str, order: Order = "arrival", works: Works = "unknown") -> Effect:
+    return replace(_no_primary(label, why, order, works), picks=True)
 
 
 def _nothing(label: str, why: str) -> Effect:
@@ -55,31 +74,33 @@ _STATEFUL = "it is stateful: what comes out are no longer all changes of a recor
 _MULTIPLIED = "one row becomes several"
 
 _UNARY = {
-    "Aggregate": _no_primary("aggregate", _STATEFUL, "none"),
-    "CTERelationRef": Effect(label="CTE"),
-    "CollectMetrics": Effect(label="observe"),
-    "Deduplicate": _no_primary("dropDuplicates", _STATEFUL, "columns"),
+    "Aggregate": _no_primary("aggregate", _STATEFUL, "none", "group"),
+    "CTERelationRef": _row_by_row("CTE"),
+    "CollectMetrics": _row_by_row("observe"),
+    "Deduplicate": _picking("dropDuplicates", _STATEFUL, "columns", "list"),
     "DeduplicateWithinWatermark": _no_primary(
         "dropDuplicatesWithinWatermark", _STATEFUL, "columns"
     ),
-    "Distinct": _no_primary("distinct", _STATEFUL, "columns"),
+    "Distinct": _no_primary("distinct", _STATEFUL, "columns", "group"),
     "EventTimeWatermark": Effect(label="withWatermark"),
-    "Filter": Effect(label="filter"),
-    "Generate": _no_primary("explode", _MULTIPLIED),
-    "GlobalLimit": _no_primary("limit", _FEWER, "columns"),
-    "LocalLimit": _no_primary("limit", _FEWER),
-    "Offset": _no_primary("offset", _FEWER, "columns"),
-    "Project": Effect(label="select"),
-    "RebalancePartitions": Effect(label="rebalance", order="columns", why=_SHUFFLED),
-    "Repartition": Effect(label="repartition", order="columns", why=_SHUFFLED),
-    "RepartitionByExpression": Effect(label="repartition", order="columns", why=_SHUFFLED),
-    "ResolvedHint": Effect(label="hint"),
-    "Sample": _no_primary("sample", _FEWER),
-    "Sort": _no_primary("sort", "the sort's order takes the place of the arrival's", "columns"),
-    "SubqueryAlias": Effect(label="alias"),
-    "View": Effect(label="view"),
-    "Window": _no_primary("window functions", _STATEFUL, "columns"),
-    "WithCTE": Effect(label="CTE"),
+    "Filter": _row_by_row("filter"),
+    "Generate": _no_primary("explode", _MULTIPLIED, works="row"),
+    "GlobalLimit": _picking("limit", _FEWER, "columns"),
+    "LocalLimit": _picking("limit", _FEWER),
+    "Offset": _picking("offset", _FEWER, "columns"),
+    "Project": _row_by_row("select"),
+    "RebalancePartitions": _shuffled("rebalance"),
+    "Repartition": _shuffled("repartition"),
+    "RepartitionByExpression": _shuffled("repartition"),
+    "ResolvedHint": _row_by_row("hint"),
+    "Sample": _picking("sample", _FEWER),
+    "Sort": _no_primary(
+        "sort", "the sort's order takes the place of the arrival's", "columns", "row"
+    ),
+    "SubqueryAlias": _row_by_row("alias"),
+    "View": _row_by_row("view"),
+    "Window": _no_primary("window functions", _STATEFUL, "columns", "list"),
+    "WithCTE": _row_by_row("CTE"),
 }
 _AWAY = Effect(label="", passes=False)
 _UDF = "a user-defined function may do anything: keys never go through one"
