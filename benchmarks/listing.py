@@ -1,7 +1,6 @@
 """Show what a look at a landing zone costs: folders in full against the next names only, in one process.
 
-No Spark is started: what is measured is `open_folder`, which every run calls for each table. A run calls
-it twice when nothing is new, before and under the table's lock.
+No Spark is started: what is measured is `open_folder`, which a run calls once for each table when nothing is new.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from typing import Any, cast
 import obstore.store
 
 from mirrorlib.ingest.files.history import History
-from mirrorlib.ingest.files.incremental_listing import Look, read_listed
+from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.table_folder import open_folder, policies_of
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.progress import Tally, record_status
+from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Plan, PlannedFile, new_attempt, now
 from mirrorlib.landing.listing import TableFolder
@@ -143,8 +142,9 @@ def look_at(zone: Zone, state: Store, names: Iterable[str], options: Options) ->
     before, began = zone.requests(), time.perf_counter()
     for name in names:
         journal, folder = _table(state, name)
-        look = Look(journal, options, read_listed(journal.read_status()))
-        opened = open_folder(zone.store, folder, History(journal), look)
+        listing = IncrementalListing(journal, options, read_listed(journal.read_status()))
+        history = History(journal, zone.store.url)
+        opened = open_folder(zone.store, folder, history, incremental=listing)
         if not opened.listing.count:
             msg = f"{name} shows no file"
             raise RuntimeError(msg)
@@ -177,12 +177,14 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
     done = Done(
         outcome="applied", version=1, table_id=None, columns=(), table_bytes=0, kind="append"
     )
-    tally = Tally(table=name, zone=zone.store.url)
-    tally.entry = Entry(plan=journal.write_plan(life, plan), done=journal.write_done(life, 1, done))
-    look = Look(journal, _NEXT, None)
-    open_folder(zone.store, folder, History(journal), look)
-    tally.listed = look.result(tally.entry)
-    record_status(journal, tally, tally.end("current"))
+    progress = Progress(table=name, zone=zone.store.url)
+    progress.entry = Entry(
+        plan=journal.write_plan(life, plan), done=journal.write_done(life, 1, done)
+    )
+    listing = IncrementalListing(journal, _NEXT, None)
+    open_folder(zone.store, folder, History(journal, zone.store.url), incremental=listing)
+    progress.listed = listing.result(progress.entry)
+    record_status(journal, progress, progress.end("current"))
 
 
 def _table(state: Store, name: str) -> tuple[Journal, TableFolder]:
