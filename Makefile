@@ -12,7 +12,7 @@ N ?= 200
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs torture history bench smoke35 clean machine
+.PHONY: help demo test thorough check format docs torture history bench smoke35 release clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ bench: .venv/dev.stamp ## Measure against the MERGE recipe; takes a while
 smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
 	$(BIN35)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
 
+release: .venv/release.stamp ## Build wheel and sdist, and test them in environments of their own
+	$(BIN)/python tools/release.py
+
 clean: ## Remove the environments and what the tools left behind
 	rm -rf .venv .venv35 .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 
@@ -78,6 +81,10 @@ machine:
 	$(BIN)/python -m pip install $(QUIET) --editable '.[local,dev]'
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3 || \
 		echo "azurite could not be installed: the tests of Azure are left out"
+	@touch $@
+
+.venv/release.stamp: .venv/dev.stamp
+	$(BIN)/python -m pip install $(QUIET) build check-wheel-contents twine
 	@touch $@
 
 .venv35/dev.stamp: pyproject.toml | machine
