@@ -12,10 +12,10 @@ N ?= 200
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs torture history bench smoke35 release clean machine
+.PHONY: help demo test thorough check format docs torture history bench bench-quick smoke35 release clean machine
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/local.stamp ## See it work on real data
 	@$(BIN)/mirrorlib demo
@@ -49,8 +49,11 @@ torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
 	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py
 
-bench: .venv/dev.stamp ## Measure against the MERGE recipe; takes a while
-	$(BIN)/python -m benchmarks
+bench: .venv/dev.stamp .venv-iceberg/stamp ## Measure against the MERGE recipe and peers: an hour
+	$(BIN)/python -m benchmarks --peers --rounds 5 --results
+
+bench-quick: .venv/dev.stamp ## See that every workload runs and ends equal, in minutes
+	$(BIN)/python -m benchmarks --peers --quick
 
 smoke35: .venv35/dev.stamp ## Run the smoke tests on Spark 3.5 and Delta 3.3
 	$(BIN35)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
@@ -59,7 +62,7 @@ release: .venv/release.stamp ## Build wheel and sdist, and test them in environm
 	$(BIN)/python tools/release.py
 
 clean: ## Remove the environments and what the tools left behind
-	rm -rf .venv .venv35 .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .venv35 .venv-iceberg .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 
 # One clear line instead of a stack trace when this machine lacks something.
 machine:
@@ -81,6 +84,12 @@ machine:
 	$(BIN)/python -m pip install $(QUIET) --editable '.[local,dev]'
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3 || \
 		echo "azurite could not be installed: the tests of Azure are left out"
+	@touch $@
+
+# Iceberg 1.12 supports Spark up to 4.1.
+.venv-iceberg/stamp: | machine
+	"$(PYTHON)" -m venv .venv-iceberg
+	.venv-iceberg/bin/python -m pip install $(QUIET) pyspark==4.1.4 pyarrow
 	@touch $@
 
 .venv/release.stamp: .venv/dev.stamp

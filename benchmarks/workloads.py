@@ -17,10 +17,12 @@ from data import COLUMNS, make_changes, write_file, write_load
 from recipe import create_table, default_session, merge_files
 
 import mirrorlib
+from mirrorlib.names import sequence_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from peers import Peer
     from pyspark.sql import SparkSession
 
 _FILES = 10
@@ -38,13 +40,13 @@ class Side:
     """What somebody else needed."""
 
     name: str
-    target: str
+    target: str = "(shown)"
     rounds: list[float] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
-        """Return the fastest round."""
-        return min(self.rounds)
+        """Return the median of the rounds."""
+        return statistics.median(self.rounds)
 
 
 @dataclass(kw_only=True)
@@ -59,8 +61,8 @@ class Result:
 
     @property
     def ours(self) -> float:
-        """Return mirrorlib's fastest round."""
-        return min(self.our_rounds)
+        """Return the median of mirrorlib's rounds."""
+        return statistics.median(self.our_rounds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return seconds and ratios as JSON-ready values."""
@@ -76,6 +78,18 @@ class Bench:
     folder: Path
     rows: int
     rounds: int
+    peers: list[Peer] = field(default_factory=list)
+    commits: int = _COMMITS
+    warm_up: int = _WARM_UP
+
+    @cached_property
+    def loaded(self) -> list[tuple[Peer, Path]]:
+        """Let every peer load the large table; return where each has it."""
+        self.only_load()
+        tables = [(peer, self.folder / f"peer{place}") for place, peer in enumerate(self.peers)]
+        for peer, table in tables:
+            peer.load(table, self.load)
+        return tables
 
     @cached_property
     def zone(self) -> Path:
@@ -86,19 +100,19 @@ class Bench:
     @property
     def load(self) -> list[Path]:
         """Return the files of the initial load."""
-        return [self.zone / "orders" / f"{number:020d}.parquet" for number in range(1, _FILES + 1)]
+        return [self.zone / "orders" / sequence_name(number) for number in range(1, _FILES + 1)]
 
     @cached_property
     def ours(self) -> Path:
         """Return a target that mirrorlib has filled from the initial load."""
-        self._only_load()
+        self.only_load()
         mirrorlib.apply(self.spark, str(self.zone), str(self.folder / "ours"))
         return self.folder / "ours"
 
     @cached_property
     def plain(self) -> Path:
         """Return the same for every reader of Delta: no deletion vectors."""
-        self._only_load()
+        self.only_load()
         mirrorlib.apply(self.spark, str(self.zone), self.folder / "plain", readers="plain")
         return self.folder / "plain"
 
@@ -127,7 +141,13 @@ class Bench:
         sums = f"count(*), sum(cast(xxhash64({names}) AS decimal(38, 0)))"
         return tuple(self.spark.sql(f"SELECT {sums} FROM delta.`{path}`").collect()[0])
 
-    def _only_load(self) -> None:
+    def equals(self, peer: Peer, table: Path, expected: tuple[Any, ...]) -> bool:
+        """Say whether the table of a peer's round is as expected."""
+        found = peer.digest(table)
+        return expected == (self.digest(peer.place(table)) if found is None else found)
+
+    def only_load(self) -> None:
+        """Take change files out of the zone."""
         for path in (self.zone / "orders").glob("*.parquet"):
             if path not in self.load:
                 path.unlink()
@@ -135,9 +155,10 @@ class Bench:
 
 def run_a(bench: Bench) -> Result:
     """Load a table for the first time."""
-    bench._only_load()  # noqa: SLF001  # workloads and bench are one thing in two pieces
+    bench.only_load()
     copy = Side(name="plain Spark copy", target=">= 0.91 (ours <= 1.1 x)")
-    recipe = Side(name="recipe", target="(shown)")
+    recipe = Side(name="recipe")
+    theirs = [Side(name=peer.name) for peer in bench.peers]
     ours, equal = [], True
     for round_ in range(bench.rounds):
         run = bench.folder / "run"
@@ -146,7 +167,13 @@ def run_a(bench: Bench) -> Result:
         session = default_session(bench.spark)
         copy.rounds.append(_timed(create_table, session, run / "copy", bench.load, vectors=True))
         ours.append(_timed(_apply, bench, run / "ours"))
-        equal = equal and bench.digest(run / "copy") == bench.digest(run / "ours" / "orders")
+        expected = bench.digest(run / "ours" / "orders")
+        equal = equal and bench.digest(run / "copy") == expected
+        for place, peer in enumerate(bench.peers):
+            table = bench.folder / f"load{place}"
+            theirs[place].rounds.append(_timed(peer.load, table, bench.load))
+            peer.begin(table)
+            equal = equal and bench.equals(peer, table, expected)
         if round_ == 0:
             create_table(session, run / "recipe", bench.load[:1], vectors=False)
             session.sql(f"DELETE FROM delta.`{run / 'recipe'}`")
@@ -154,7 +181,9 @@ def run_a(bench: Bench) -> Result:
     title = (
         f"initial load, {bench.rows:,} rows x {len(COLUMNS)} columns in {_FILES} files, no marker"
     )
-    return Result(name="A", title=title, our_rounds=ours, sides=[copy, recipe], equal=equal)
+    return Result(
+        name="A", title=title, our_rounds=ours, sides=[copy, recipe, *theirs], equal=equal
+    )
 
 
 def run_b(bench: Bench) -> Result:
@@ -199,7 +228,8 @@ def run_e(bench: Bench) -> Result:
     create_table(session, folder / "recipe", load, vectors=False)
     _apply_to(bench, folder / "zone", folder / "ours")
     recipe, ours = Side(name="recipe", target=">= 5"), []
-    for commit in range(1, _WARM_UP + _COMMITS + 1):
+    theirs = _begun(bench, folder, load)
+    for commit in range(1, bench.warm_up + bench.commits + 1):
         file = write_file(
             folder / "zone" / "t",
             commit + 1,
@@ -207,19 +237,30 @@ def run_e(bench: Bench) -> Result:
         )
         recipe.rounds.append(_timed(merge_files, session, folder / "recipe", [file]))
         ours.append(_timed(_apply_to, bench, folder / "zone", folder / "ours"))
-    equal = bench.digest(folder / "recipe") == bench.digest(folder / "ours" / "t")
-    recipe.rounds = [statistics.median(recipe.rounds[_WARM_UP:])]
+        for peer, table, side in theirs:
+            side.rounds.append(_timed(peer.merge, table, file))
+    expected = bench.digest(folder / "ours" / "t")
+    equal = bench.digest(folder / "recipe") == expected
+    equal = equal and all(bench.equals(peer, table, expected) for peer, table, _ in theirs)
+    sides = [recipe, *(side for _, _, side in theirs)]
+    for side in sides:
+        del side.rounds[: bench.warm_up]
     title = (
         f"10 changed rows into a table of {_SMALL_ROWS:,}, "
-        f"median of {_COMMITS} commits after {_WARM_UP} of each side"
+        f"{bench.commits} commits after {bench.warm_up} of each side"
     )
-    return Result(
-        name="E",
-        title=title,
-        our_rounds=[statistics.median(ours[_WARM_UP:])],
-        sides=[recipe],
-        equal=equal,
-    )
+    return Result(name="E", title=title, our_rounds=ours[bench.warm_up :], sides=sides, equal=equal)
+
+
+def _begun(bench: Bench, folder: Path, load: list[Path]) -> list[tuple[Peer, Path, Side]]:
+    """Let every peer load a small table, to be changed once."""
+    theirs = []
+    for place, peer in enumerate(bench.peers):
+        table = folder / f"{folder.name}{place}"
+        peer.load(table, load)
+        peer.begin(table)
+        theirs.append((peer, table, Side(name=peer.name)))
+    return theirs
 
 
 def run_f(bench: Bench) -> Result:
@@ -248,11 +289,20 @@ def run_f(bench: Bench) -> Result:
         rounds=[seconds * _TABLES / len(some)],
     )
     ours = _timed(_apply_to, bench, folder / "zone", folder / "ours")
-    equal = all(
-        bench.digest(folder / f"recipe-{t}") == bench.digest(folder / "ours" / t) for t in some
-    )
-    title = f"{_TABLES} tables x 5 files x 10 rows, the recipe's a MERGE a file"
-    return Result(name="F", title=title, our_rounds=[ours], sides=[recipe], equal=equal)
+    expected = {table: bench.digest(folder / "ours" / table) for table in some}
+    equal = all(bench.digest(folder / f"recipe-{table}") == expected[table] for table in some)
+    sides = [recipe]
+    for peer in bench.peers:
+        seconds = 0.0
+        for table in some:
+            own = folder / f"many-{table}"
+            peer.load(own, [folder / "zone" / table / sequence_name(1)])
+            peer.begin(own)
+            seconds += sum(_timed(peer.merge, own, file) for file in files[table])
+            equal = equal and bench.equals(peer, own, expected[table])
+        sides.append(Side(name=peer.name, rounds=[seconds * _TABLES / len(some)]))
+    title = f"{_TABLES} tables x 5 files x 10 rows, everybody else's a MERGE a file"
+    return Result(name="F", title=title, our_rounds=[ours], sides=sides, equal=equal)
 
 
 def run_s(bench: Bench) -> Result:
@@ -296,6 +346,7 @@ def _changes(
     changes = make_changes(bench.rows, int(bench.rows * share), newest=newest, salt=ord(name))
     start, plain_start = bench.ours, bench.plain
     plain = Side(name="mirrorlib, --readers plain", target="(shown: its price)")
+    loaded, theirs = bench.loaded, [Side(name=peer.name) for peer in bench.peers]
     file = write_file(bench.zone / "orders", _FILES + 1, changes)
     session = default_session(bench.spark)
     ours, equal = [], True
@@ -310,8 +361,12 @@ def _changes(
             copy = bench.copy(table)
             side.rounds.append(_timed(merge_files, session, copy, [file]))
             equal = equal and bench.digest(copy) == expected
-    title = f"{what} of {bench.rows:,}"
-    return Result(name=name, title=title, our_rounds=ours, sides=[*sides, plain], equal=equal)
+        for side, (peer, table) in zip(theirs, loaded, strict=True):
+            peer.begin(table)
+            side.rounds.append(_timed(peer.merge, table, file))
+            equal = equal and bench.equals(peer, table, expected)
+    title, sides = f"{what} of {bench.rows:,}", [*sides, plain, *theirs]
+    return Result(name=name, title=title, our_rounds=ours, sides=sides, equal=equal)
 
 
 def _five_files(folder: Path, table: int) -> list[Path]:

@@ -1,0 +1,102 @@
+"""Write down what was measured: a table of ratios, the machine and the versions, and a plot."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from peers import Peer
+    from workloads import Result
+
+HERE = Path(__file__).parent
+_PACKAGES = ("pyspark", "delta-spark", "pyarrow")
+_HEAD = """# Results
+
+`make bench` on {when}: {machine}; {versions}. Everybody works on the same files in turn, on two cores and with 6 GB of
+heap, and has to end with equal tables (row count and checksum). Seconds are the median of the rounds, with the fastest
+and the slowest. A ratio says how many times as long somebody else takes: above 1, mirrorlib is faster. mirrorlib's
+seconds are those of a whole run, with listing, journal and the proof that nothing was applied twice; the others' are
+those of the statement alone.
+
+![Times as long as mirrorlib, by workload](results.svg)
+
+| | workload | who | median s | fastest to slowest | ratio |
+|---|---|---|---|---|---|
+"""
+
+
+def write_results(results: list[Result], peers: list[Peer]) -> Path:
+    """Write RESULTS.md and results.svg beside it; return the former."""
+    path = HERE / "RESULTS.md"
+    path.write_text(_head() + "".join(map(_rows, results)) + _lacking(peers), encoding="utf-8")
+    _plot(results, HERE / "results.svg")
+    return path
+
+
+def _head() -> str:
+    return _HEAD.format(
+        when=datetime.now(UTC).date().isoformat(),
+        machine=f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        versions=", ".join(f"{name} {version(name)}" for name in _PACKAGES),
+    )
+
+
+def _rows(result: Result) -> str:
+    rows = [("mirrorlib", result.our_rounds, result.ours)]
+    rows += [(side.name, side.rounds, side.seconds) for side in result.sides]
+    lines = []
+    for place, (name, rounds, seconds) in enumerate(rows):
+        first = f"{result.name} | {result.title}" if not place else " | "
+        ratio = "" if not place else f"{seconds / result.ours:.2f}"
+        lines.append(
+            f"| {first} | {name} | {seconds:.2f} | {min(rounds):.2f} to {max(rounds):.2f} | {ratio} |\n"
+        )
+    if not result.equal:
+        lines.append("| | | **the tables ended different** | | | |\n")
+    return "".join(lines)
+
+
+def _lacking(peers: list[Peer]) -> str:
+    if not peers:
+        return "\nNo peer was installed.\n"
+    lines = "".join(f"- {peer.name}: {peer.lacks}.\n" for peer in peers)
+    return f"\nWhat they do not do, and mirrorlib's seconds include:\n\n{lines}"
+
+
+def _plot(results: list[Result], path: Path) -> None:
+    """Draw a group of bars a workload, a bar for everybody else."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "mirrorlib"  # the same figures give the same file
+    from matplotlib import pyplot as plt
+
+    names = list(dict.fromkeys(_kind(side.name) for result in results for side in result.sides))
+    figure, axes = plt.subplots(figsize=(9, 4.5))
+    width = 0.8 / len(names)
+    for place, name in enumerate(names):
+        bars = [
+            (at + place * width, side.seconds / result.ours)
+            for at, result in enumerate(results)
+            for side in result.sides
+            if _kind(side.name) == name
+        ]
+        axes.bar([at for at, _ in bars], [ratio for _, ratio in bars], width, label=name)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.set_yscale("log")
+    axes.set_xticks([at + 0.4 for at in range(len(results))], [result.name for result in results])
+    axes.set_ylabel("times as long as mirrorlib (log)")
+    axes.legend(fontsize="small", ncols=3)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+def _kind(name: str) -> str:
+    """Leave out what differs from workload to workload."""
+    return name.partition(", 4 tables")[0]
