@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -152,12 +153,21 @@ def test_apply_shows_its_parameters() -> None:
     assert inspect.signature(apply_zone) == inspect.signature(mirrorlib.apply)
 
 
-def test_the_version_is_the_projects() -> None:
-    """What commits and reports say is what was installed."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+def test_the_version_is_that_of_the_installed_distribution() -> None:
+    """Commits and reports say it; a copy without a history has the one that the changelog is at."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 
-    assert mirrorlib.__version__ in {project["version"], "0+source"}
-    assert f"\n## {project['version']}\n" in (ROOT / "CHANGELOG.md").read_text()
+    assert mirrorlib.__version__ in {installed_version(), "0+source"}
+    assert found["fallback-version"] == next(one for one in headings if one[0].isdigit())
+
+
+def installed_version() -> str | None:
+    """Of the distribution here; no one where the package is imported from a folder."""
+    try:
+        return metadata.version("mirrorlib-delta")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 # How it is installed

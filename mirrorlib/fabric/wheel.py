@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 _DIST = "dist"
 _PROJECT = "mirrorlib-delta"
 _FOLDER = "stamped"  # where no pattern for built wheels, dist/*.whl, finds it beside the one it is made of
-# Of these there can be a post-release (PEP 440).
-_RELEASE = re.compile(r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?")
+# Of these there can be a post-release (PEP 440), which stands before the number of a development.
+_RELEASE = re.compile(r"(?P<release>(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?)(?P<dev>\.dev\d+)?")
 _RECORD = re.compile(r"(?P<own>[^/]+)\.dist-info/RECORD")
 _NUMBERS = 10**9
 
@@ -86,8 +86,8 @@ def _number(files: Mapping[str, bytes]) -> int:
 
 def _own(version: str, number: int) -> str:
     """Put a number into a version: a post-release where there can be one, else the local part."""
-    if _RELEASE.fullmatch(version):
-        return f"{version}.post{number}"
+    if found := _RELEASE.fullmatch(version):
+        return f"{found['release']}.post{number}{found['dev'] or ''}"
     return f"{version}{'.' if '+' in version else '+'}c{number}"
 
 

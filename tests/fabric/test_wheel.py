@@ -121,7 +121,7 @@ def test_the_record_tells_what_is_in_it(clone: Path) -> None:
     [
         ("1.2.0", r"mirrorlib_delta-1\.2\.0\.post\d+-.*"),
         ("1.2rc1", r"mirrorlib_delta-1\.2rc1\.post\d+-.*"),
-        ("1.2.0.dev7", r"mirrorlib_delta-1\.2\.0\.dev7\+c\d+-.*"),
+        ("1.2.0.dev7", r"mirrorlib_delta-1\.2\.0\.post\d+\.dev7-.*"),
         ("1.2.0.post7", r"mirrorlib_delta-1\.2\.0\.post7\+c\d+-.*"),
         ("1.2.0+gabc", r"mirrorlib_delta-1\.2\.0\+gabc\.c\d+-.*"),
     ],
