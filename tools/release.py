@@ -65,10 +65,10 @@ def environment(name: str, python: str, *packages: str) -> Path:
 
 def runs(python: str) -> bool:
     """Tell whether a Python of this name is here: a version manager's shim says no only when it is called."""
-    return (
-        bool(shutil.which(python))
-        and not subprocess.run([python, "-m", "venv", "-h"], capture_output=True).returncode
-    )
+    if not shutil.which(python):
+        return False
+    done = subprocess.run([python, "-m", "venv", "-h"], capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def unpack(source: Path) -> Path:
