@@ -8,11 +8,12 @@ PYTHON35 ?= $(shell python3.11 -c 'import venv, ensurepip' 2>/dev/null && echo p
 BIN := .venv/bin
 BIN35 := .venv35/bin
 N ?= 200
+MINUTES ?= 10
 # Compiling all of Spark's Python takes longer than what is ever imported of it.
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs torture history bench bench-quick smoke35 release clean machine
+.PHONY: help demo test thorough check format docs fuzz torture history bench bench-quick smoke35 release clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +46,9 @@ docs: .venv/dev.stamp ## Build the documentation's site in build/site
 
 torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest --thorough -m torture --timeout 0
+
+fuzz: .venv/dev.stamp ## Damage files, metadata, names and journals for MINUTES (MINUTES=10)
+	MIRRORLIB_FUZZ=$(MINUTES) $(BIN)/pytest -n 0 -s tests/test_fuzz.py
 
 history: .venv/dev.stamp ## Read a history of N random commits in random windows (N=10000: an hour)
 	MIRRORLIB_HISTORY=$(N) $(BIN)/pytest --thorough -n 2 --dist load tests/feed/test_long_history.py

@@ -125,7 +125,7 @@ class MirrorError(Exception):
         claim = ": ".join(part for part in (self.table, self.place, self.reason) if part)
         found = "" if self.found is None else f" (found {self.found})"
         advice = f" {self.next_step}" if self.next_step else ""
-        return f"{claim}{found}.{advice}"
+        return "\n".join(printable(line) for line in f"{claim}{found}.{advice}".split("\n"))
 
     def to_dict(self) -> dict[str, str | int | None]:
         """Give the facts as JSON-ready values: class name, whole text and every attribute."""
@@ -296,6 +296,13 @@ class LocalSparkError(MirrorError):
     """A local Spark session cannot be started on this machine."""
 
     advice = "Install what is missing and try again."
+
+
+def printable(text: str) -> str:
+    """Make what others have written safe to print: control characters and broken UTF-8 as escapes."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in text
+    )
 
 
 def first_line(exc: BaseException | str, length: int = 200) -> str:

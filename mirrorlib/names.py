@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote as percent_decode
 
-from mirrorlib.errors import TableNameError
+from mirrorlib.errors import TableNameError, printable
 from mirrorlib.identifiers import fold_name, folds_of
 
 WHOLE_FOLDER = ""  # the partition folder of a table that has none
@@ -203,13 +203,6 @@ def _uncarriable(part: str) -> str | None:
     if len(part.encode()) > LONGEST_PART:
         return f"the name is longer than {LONGEST_PART} bytes"
     return None
-
-
-def printable(text: str) -> str:
-    """Make a name safe to print: control characters and broken UTF-8 as escapes."""
-    return "".join(
-        character if character.isprintable() else ascii(character)[1:-1] for character in text
-    )
 
 
 def find_conflicts(names: Iterable[TableName]) -> Mapping[TableName, TableNameError]:

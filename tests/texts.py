@@ -12,7 +12,7 @@ import pytest
 
 from mirrorlib.errors import ChangeFileError
 from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
-from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import StoredFile
 
 if TYPE_CHECKING:

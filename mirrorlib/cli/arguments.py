@@ -11,7 +11,7 @@ from typing import Any
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.ingest.options import MAX_LOSS, SETTLE, Options
-from mirrorlib.landing.metadata import is_partial
+from mirrorlib.landing.metadata.declared import is_partial
 
 
 def add_place(command: argparse.ArgumentParser) -> None:

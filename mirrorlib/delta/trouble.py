@@ -129,9 +129,21 @@ _TEXTS = {  # what comes from below Spark has no condition
 }
 
 
+_GONE = Trouble(
+    reason="Spark's process has ended, most likely because it had too little memory",
+    next_step="Give it more (--memory), or smaller batches (--max-bytes), and run again.",
+)
+
+
+def _is_gone(exc: BaseException) -> bool:
+    """Say whether nobody is there any more to be called."""
+    lost = isinstance(exc, ConnectionError) or type(exc).__name__ == "Py4JNetworkError"
+    return lost or "does not exist in the JVM" in str(exc)
+
+
 def is_sparks(exc: BaseException) -> bool:
     """Say whether an exception is Spark's, Delta's, or of the way to them."""
-    return type(exc).__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"}
+    return _is_gone(exc) or type(exc).__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"}
 
 
 def conditions_of(exc: BaseException) -> list[str]:
@@ -145,6 +157,8 @@ def conditions_of(exc: BaseException) -> list[str]:
 
 def known_trouble(exc: BaseException) -> Trouble | None:
     """Tell an error in our words; None for one that is not known."""
+    if _is_gone(exc):
+        return _GONE
     names, text = conditions_of(exc), str(exc)
     for begins, trouble in _KNOWN.items():
         if any(name.startswith(begins) for name in names):

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.ingest.files.plan import Limits
 from mirrorlib.journal.entries import Readers
-from mirrorlib.landing.metadata import is_partial
+from mirrorlib.landing.metadata.declared import is_partial
 
 InsertPolicy = Literal["append", "upsert"]
 Evolution = Literal["widen", "add", "strict"]

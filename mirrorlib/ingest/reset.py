@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.journal.entries import Entry, Life
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.names import TableName
     from mirrorlib.store import Store
 

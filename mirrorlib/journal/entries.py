@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from mirrorlib.journal.plan_log import Value
 from mirrorlib.landing.delimited import Dialect
-from mirrorlib.landing.metadata import DefinedColumn, Detection
+from mirrorlib.landing.metadata.declared import DefinedColumn, Detection
 from mirrorlib.landing.plain import FileKind, kind_of
 
 Readers = Literal["plain"]

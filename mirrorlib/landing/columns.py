@@ -23,6 +23,8 @@ MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes
 RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})
 OURS = "_mirror_"
 _LONGEST_NAME = 255
+MOST_COLUMNS = 30_000  # as SQL Server's widest tables; a file with more is a damaged one, or meant to cost memory
+LONGEST_ROW = 128 << 20  # bytes; Spark needs ten times as much memory for one
 KNOWN_MARKERS = (0, 1, 2, 4)  # insert, update, delete, upsert
 
 
@@ -106,6 +108,10 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
     if len(markers) > 1:
         msg = "the file has two row marker columns"
         raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
+    if len(names) > MOST_COLUMNS:
+        msg, found = f"the file has more than {MOST_COLUMNS:,} columns", f"{len(names):,}"
+        step = "See whether it is what was meant to be published; split the table."
+        raise SchemaError(msg, table=table, file=file, found=found, next_step=step)
     seen: dict[str, str] = {}
     for name in names:
         folds = folds_of(name)

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
-from mirrorlib.landing.metadata import TEXT_ENDINGS
+from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
+from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.store import StoredFile
 
-_SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
-_LITTLE = 1 << 16
 Counted = Literal["datetime", "int96"]  # the two ways in which Spark writes dates and moments
 WRITER = b"org.apache.spark.version"
 _SINCE = {"datetime": b"3.0.0", "int96": b"3.1.0"}
@@ -40,24 +39,6 @@ _END = 64 << 10  # bytes of a Parquet file, or its whole footer where that is lo
 _BLOCK = 4 << 20
 _LENGTH = 8  # bytes behind a footer: how long it is, and Parquet's magic number
 END, WHOLE = "end", "whole"
-
-
-def open_parquet(source: BinaryIO, *, buffer: int = 0) -> pq.ParquetFile:
-    """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999.
-
-    Args:
-        source: The file.
-        buffer: Read columns so many bytes at a time; 0 reads a row group's column at once.
-
-    Raises:
-        pa.ArrowInvalid: it is not whole Parquet.
-
-    """
-    try:
-        return pq.ParquetFile(source, buffer_size=buffer, coerce_int96_timestamp_unit="us")
-    except UnicodeDecodeError as exc:
-        msg = "a column's name is not UTF-8"
-        raise pa.ArrowInvalid(msg) from exc
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
@@ -74,6 +55,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     try:
         parquet = open_parquet(source)
         arrow, metadata = parquet.schema_arrow, parquet.metadata
+        check_rows(metadata)
     except (pa.ArrowException, OSError) as exc:
         raise _not_parquet(file, table, first_line(exc)) from exc
     physical = _physical_types(metadata)
@@ -101,21 +83,11 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     )
 
 
-def row_bytes(schema: pa.Schema) -> int:
-    """Return the bytes that a row's columns of fixed width take in memory."""
-    return sum(int(kind.bit_width) for kind in schema.types if is_fixed(kind)) // 8
-
-
-def is_fixed(kind: pa.DataType) -> bool:
-    """Say whether all values of a type take the same memory."""
-    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
-
-
 def _decoded_bytes(schema: pa.Schema, metadata: pq.FileMetaData) -> int:
     """Return how large a file gets in memory, at least: a dictionary or a run says often what a page says once."""
     groups = range(metadata.num_row_groups)
     encoded: int = sum(metadata.row_group(group).total_byte_size for group in groups)
-    return max(encoded, int(metadata.num_rows) * row_bytes(schema))
+    return max(encoded, int(metadata.num_rows) * row_bytes(schema.types))
 
 
 def _not_parquet(file: StoredFile, table: str, found: str) -> ChangeFileError:
@@ -125,27 +97,6 @@ def _not_parquet(file: StoredFile, table: str, found: str) -> ChangeFileError:
         msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
         step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
     return ChangeFileError(msg, table=table, file=file.name, found=found, next_step=step)
-
-
-def spark_decodes(source: BinaryIO) -> bool:
-    """Say whether Spark's reader has the codecs and encodings of a Parquet file; Spark brings no Brotli.
-
-    A damaged file gives False: Arrow then meets the damage, and names it.
-    """
-    try:
-        parquet = open_parquet(source, buffer=_LITTLE)
-        if not parquet.num_row_groups:
-            return True
-        # Arrow ends the process when it is asked for a chunk whose metadata is damaged, but not when it reads one.
-        next(parquet.iter_batches(batch_size=1, row_groups=[0]), None)
-    except (pa.ArrowException, OSError):
-        return False
-    group = parquet.metadata.row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)]
-    return all(
-        chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
-        for chunk in chunks
-    )
 
 
 def _file_column(

@@ -18,7 +18,7 @@ from mirrorlib.errors import (
     StoreError,
     TableNameError,
 )
-from mirrorlib.landing.metadata import METADATA_NAME
+from mirrorlib.landing.metadata.declared import METADATA_NAME
 from mirrorlib.names import (
     SCHEMA_SUFFIX,
     WHOLE_FOLDER,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.listing import order_by_time, see_inside
-from mirrorlib.landing.metadata import TableMetadata
+from mirrorlib.landing.metadata.declared import TableMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

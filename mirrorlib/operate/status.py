@@ -32,7 +32,7 @@ from mirrorlib.ingest.report import (
 )
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import TableFolder, shows_tables
-from mirrorlib.landing.partner import Partner, read_partner
+from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.ledger import NEW, list_applied
 from mirrorlib.store import open_store

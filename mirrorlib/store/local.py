@@ -16,11 +16,12 @@ import shutil
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from stat import S_ISDIR
+from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
+from mirrorlib.errors import StoreError
 from mirrorlib.store.protocol import Folder, StoredFile
-from mirrorlib.store.trouble import translated, translated_file
+from mirrorlib.store.trouble import check_size, translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,18 +95,20 @@ class LocalStore:
         """Return the file's size, time and identity."""
         return self._stored(path, self._path(path))
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole file, None when there is none."""
         with translated("read", self._path(path)):
             try:
-                return self._path(path).read_bytes()
+                found = self.stat(path)
+                check_size(found.size if found else None, most, self._path(path))
+                return self._inside(path).read_bytes() if found else None
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the file; the operating system reads what is asked for."""
         with translated("open", self._path(path)):
-            return translated_file(self._path(path).open("rb"), self._path(path))
+            return translated_file(self._inside(path).open("rb"), self._path(path))
 
     def open_new(self, path: str) -> BinaryIO:
         """Open the file itself: only its writer knows its name before it is closed."""
@@ -165,6 +168,16 @@ class LocalStore:
     def _path(self, path: str) -> Path:
         return self._root / path if path else self._root
 
+    def _inside(self, path: str) -> Path:
+        """See that no link leads out: who may write here need not be who may read the rest of the disk."""
+        place = self._path(path)
+        real, root = (os.path.realpath(each) for each in (place, self._root))
+        if not Path(real).is_relative_to(root):
+            msg = f"{place} is a link that leads out of {self._root}, and is not followed"
+            step = "Put the file itself there, or mount its folder there."
+            raise StoreError(msg, found=real, next_step=step)
+        return place
+
     @contextlib.contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[Path]:
         final = self._path(path)
@@ -197,7 +210,7 @@ class LocalStore:
                 if exc.errno in _NO_FILE:  # removed since it was listed, or a link to nowhere
                     return None
                 raise
-            if S_ISDIR(stat.st_mode):
+            if not S_ISREG(stat.st_mode):  # a device or a pipe has no end
                 return None
             return StoredFile(
                 path=path,

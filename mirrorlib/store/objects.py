@@ -16,7 +16,7 @@ import obstore.store
 from obstore.exceptions import AlreadyExistsError, GenericError
 
 from mirrorlib.store.protocol import Folder, StoredFile
-from mirrorlib.store.trouble import translated, translated_file
+from mirrorlib.store.trouble import check_size, translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,11 +117,13 @@ class ObjectStore:
             except FileNotFoundError:
                 return None
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole object, None when there is none."""
         with translated("read", f"{self._url}/{path}"):
             try:
-                return obstore.get(self._store, path).bytes().to_bytes()
+                found = obstore.get(self._store, path)
+                check_size(found.meta["size"], most, f"{self._url}/{path}")
+                return found.bytes().to_bytes()
             except FileNotFoundError:
                 return None
 

@@ -51,7 +51,8 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         options: What obstore is told of an object store beside its URL: credentials, an endpoint.
 
     Raises:
-        LandingZoneError: the URL is none that can be opened.
+        LandingZoneError: the URL is none that can be opened, or credentials are in it: they would be in every
+            journal, commit, report and list of processes that names the place.
 
     """
     url = os.fspath(url)
@@ -63,6 +64,10 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
     # One letter is a Windows drive, no "//" a name with a colon.
     if len(scheme) <= 1 or "://" not in url:
         return LocalStore(Path(url))
+    if urlsplit(url).password or urlsplit(url).query:
+        msg = "the URL of a place has a password or a query in it, as credentials are written"
+        step = "Give credentials by the store's own variables: AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_SAS_TOKEN …"
+        raise LandingZoneError(msg, found=f"{scheme}://…", next_step=step)
     more: dict[str, Any] = {"retry_config": RETRIES, **(options or {})}
     try:
         store = obstore.store.from_url(url, **more)

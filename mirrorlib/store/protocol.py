@@ -80,8 +80,8 @@ class Store(Protocol):
     def stat(self, path: str) -> StoredFile | None:
         """Return the file at *path*, None when there is none."""
 
-    def read(self, path: str) -> bytes | None:
-        """Return the whole file, None when there is none."""
+    def read(self, path: str, *, most: int | None = None) -> bytes | None:
+        """Return the whole file, None when there is none; one of more than *most* bytes is refused, unread."""
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the file at *path* for reading at random places."""

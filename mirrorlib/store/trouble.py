@@ -33,6 +33,15 @@ def translated(verb: str, place: object) -> Iterator[None]:
         ) from exc
 
 
+def check_size(size: int | None, most: int | None, place: object) -> None:
+    """See that what is read in one piece is not more than memory is meant to hold of it."""
+    if most is not None and (size or 0) > most:
+        msg = f"{place} is larger than what is read of such a file"
+        step = "See what has been written there, and by whom."
+        found = f"{size:,} bytes, and {most:,} at most"
+        raise StoreError(msg, found=found, next_step=step)
+
+
 def has_no_put_new(error: StoreError) -> bool:
     """Say whether a store failed because it has no put-if-absent: a mount without hard links, for one."""
     cause = error.__cause__

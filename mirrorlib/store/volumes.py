@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from mirrorlib.errors import StoreError
 from mirrorlib.extras import how_to_install
 from mirrorlib.store.protocol import Folder, Store, StoredFile
+from mirrorlib.store.trouble import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,11 +110,13 @@ class VolumeStore:
         modified = parsedate_to_datetime(found.last_modified)
         return _stored(path, int(found.content_length), modified)
 
-    def read(self, path: str) -> bytes | None:
+    def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole file, None when there is none."""
         with _translated("read", self._path(path)) as errors:
             try:
-                with contextlib.closing(self._files.download(self._path(path)).contents) as body:
+                found = self._files.download(self._path(path))
+                with contextlib.closing(found.contents) as body:
+                    check_size(found.content_length, most, self._path(path))
                     return bytes(body.read())
             except errors.NotFound:
                 return None

@@ -13,7 +13,7 @@ from mirrorlib.ingest.files.source_identity import is_same_key
 from mirrorlib.ingest.files.table_folder import policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.landing.check.zone import check_zone
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.names import sequence_name
 from mirrorlib.store import open_store
 from tests.zones import ZoneWriter

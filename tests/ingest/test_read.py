@@ -13,7 +13,6 @@ import pytest
 from mirrorlib.errors import ChangeFileError, FileChangedError, MarkerError, SchemaError
 from mirrorlib.ingest.batch.open_batch import prepare_files
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows import decode
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.read import (
     Landed,
@@ -23,6 +22,7 @@ from mirrorlib.ingest.rows.read import (
     read_landed,
 )
 from mirrorlib.journal.entries import Policies
+from mirrorlib.landing import parquet
 from mirrorlib.landing.delimited import Dialect
 from mirrorlib.store import StoredFile, open_store
 from tests.zones import marker_array
@@ -264,7 +264,7 @@ def test_large_files_are_read_in_pieces(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In row order, each piece with its markers; one column alone too, though another's name begins like it."""
-    monkeypatch.setattr(decode, "ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr("mirrorlib.landing.parquet.ROWS_AT_A_TIME", 3)
     rows = [{"a.b": f"x{i}", "a": i, "id": i} for i in range(8)]
     path = orders.file(rows, [0, 4] * 4, parquet={"row_group_size": 5})
     large = landed(orders, path, whole=False)
@@ -288,7 +288,7 @@ def test_decoding_ends_as_soon_as_a_file_takes_more_memory_than_there_is_room_fo
 ) -> None:
     """A dictionary says a value once, so only decoding tells; what is known by then is that the file is large."""
     decoded = _count_decoded(monkeypatch)
-    monkeypatch.setattr(decode, "_ROWS_OF_TEXT", 10)
+    monkeypatch.setattr(parquet, "_ROWS_OF_TEXT", 10)
     path = orders.file([{"id": n, "v": "x" * 1000} for n in range(500)])
 
     found = read_landed(source(orders), listed(orders, path), whole=True, room=25_000)
@@ -329,7 +329,7 @@ def test_the_files_of_a_batch_share_the_room(
 def _count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the rows that are decoded with all their columns."""
     decoded: list[int] = []
-    decode_pieces = decode.iter_batches
+    decode_pieces = parquet.iter_batches
 
     def counted(handle: BinaryIO, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         for piece in decode_pieces(handle, columns):
@@ -344,7 +344,7 @@ def test_the_row_of_a_misfit_is_counted_over_pieces(
     orders: TableWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A timestamp that is too fine is named by its place in the file."""
-    monkeypatch.setattr(decode, "ROWS_AT_A_TIME", 3)
+    monkeypatch.setattr("mirrorlib.landing.parquet.ROWS_AT_A_TIME", 3)
     times = pa.array([1000] * 7 + [1001], pa.timestamp("ns"))
     path = orders.file(pa.table({"id": list(range(8)), "t": times}))
 

@@ -13,7 +13,7 @@ from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing.delimited import Dialect
-from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.delimited import Dialect, dialect_of
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.reading import parse_metadata
 
 CORRECT = "Correct _metadata.json; the next run reads it again."
 

@@ -12,7 +12,7 @@ import pytest
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.delimited import dialect_of, read_header
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.reading import parse_metadata
 from texts import dialect, listed, refusal, rows
 
 AB = {"a": "String", "b": "String"}

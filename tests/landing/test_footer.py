@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("pyarrow", minversion="21", reason="an older one has not all types")
 
 from mirrorlib.errors import ChangeFileError, SchemaError
-from mirrorlib.landing.footer import read_footer, spark_decodes
+from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.parquet import spark_decodes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from mirrorlib.store import StoredFile
 

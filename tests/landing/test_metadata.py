@@ -13,9 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import MetadataError
-from mirrorlib.landing.lenient import Json, read_lenient
-from mirrorlib.landing.metadata import DefinedColumn, TableMetadata, as_published
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata, as_published
+from mirrorlib.landing.metadata.lenient import Json, read_lenient
+from mirrorlib.landing.metadata.reading import parse_metadata
 
 
 def parsed(text: str | bytes) -> TableMetadata:

@@ -22,7 +22,8 @@ _KINDS = {  # what a URL begins with, the module that receives, and its modes: t
     "kafka": ("mirrorlib.delivery.sinks.kafka", ("changes",)),
 }
 _SECRET = re.compile(
-    r"(//[^/@\s]*:)[^/@]*(?=@)|((?:password|passphrase|secret|token|sig|pem)=)[^&]*", re.IGNORECASE
+    r"(//[^/@\s]*:)[^/@]*(?=@)|((?:passw[^=&]*|passphrase|secret|token|sig|pem)=)[^&]*",
+    re.IGNORECASE,
 )
 
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from mirrorlib.feed.net import INSERT, KIND
 from mirrorlib.identifiers import find_name
-from mirrorlib.landing.footer import WRITER, old_calendar, open_parquet
+from mirrorlib.landing.footer import WRITER, old_calendar
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.landing.metadata import METADATA_NAME, as_published
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME, as_published
+from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 from mirrorlib.names import partition_of, sequence_number
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Entry, PlannedFile
     from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import Store, StoredFile
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
@@ -120,7 +120,7 @@ class IncrementalListing:
             return None
         if entry.done is None or entry.done.outcome != "applied":
             return None
-        data = zone.read(f"{folder.path}/{METADATA_NAME}")
+        data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES)
         if data is None or _digest(data) != listed.metadata:
             return None
         names = [anchor.name for anchor in listed.anchors.values()]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.metadata.declared import TableMetadata
 
 
 def newest_entry(

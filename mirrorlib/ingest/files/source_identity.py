@@ -14,7 +14,7 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
 from mirrorlib.ingest.files.proof import holds_same, prove_passed
 from mirrorlib.ingest.files.table_folder import policies_of
-from mirrorlib.landing.metadata import DETECTION_NAMES
+from mirrorlib.landing.metadata.declared import DETECTION_NAMES
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import open_store
 from mirrorlib.store.target import settled
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Entry, PlannedFile
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import StoredFile
 
 UNPROVEN = (

@@ -20,8 +20,13 @@ from mirrorlib.landing.listing import (
     see_folder,
     see_partitions,
 )
-from mirrorlib.landing.metadata import TEXT_ENDINGS, TableMetadata, as_published
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.declared import (
+    METADATA_BYTES,
+    TEXT_ENDINGS,
+    TableMetadata,
+    as_published,
+)
+from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.plain import (
     PLAIN_DIALECT,
     PLAIN_METADATA,
@@ -191,7 +196,8 @@ def open_folder(
 
 def _see_all(zone: Store, folder: TableFolder) -> tuple[Seen, bytes | None]:
     seen = see_folder(zone, folder)
-    return seen, zone.read(seen.metadata.path) if seen.metadata else None
+    data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
+    return seen, data
 
 
 def _takes_plain(history: History, options: Options | None) -> bool:

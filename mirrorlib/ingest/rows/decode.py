@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_line
 from mirrorlib.landing.delimited import iter_tables, read_header
-from mirrorlib.landing.footer import is_fixed, open_parquet, read_footer, row_bytes
+from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.lines import iter_line_tables, read_line_schema
+from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from mirrorlib.landing.columns import FileSchema
     from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
-
-ROWS_AT_A_TIME = 1 << 17
-_ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
-_BYTES_AT_A_TIME = 64 << 20
 
 
 def open_schema(source: Source, file: StoredFile) -> FileSchema:
@@ -118,23 +115,6 @@ def iter_pieces(
             tables = iter_tables(handle, file, text_dialect(source), schema.own, table=source.table)
         for rows in tables:
             yield rows if columns is None else rows.select(columns)
-
-
-def iter_batches(handle: BinaryIO, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Decode a Parquet file, or some of its columns, so many rows at a time as fit into memory however wide they are.
-
-    Raises:
-        pa.ArrowException, OSError: a page is damaged.
-
-    """
-    parquet = open_parquet(handle)
-    schema = parquet.schema_arrow
-    if columns is not None:
-        schema = pa.schema([schema.field(name) for name in columns])
-    text = any(not is_fixed(kind) for kind in schema.types)
-    fitting = max(_BYTES_AT_A_TIME // max(row_bytes(schema), 1), 1)
-    most = min(ROWS_AT_A_TIME, _ROWS_OF_TEXT) if text else ROWS_AT_A_TIME
-    yield from parquet.iter_batches(batch_size=min(most, fitting), columns=columns)
 
 
 def text_dialect(source: Source) -> Dialect:

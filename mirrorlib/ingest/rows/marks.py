@@ -42,7 +42,7 @@ def read_marks(
     if schema.marker is None:
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), schema.rows)])
     if rows is None:
-        rows = pq.read_table(handle, columns=[schema.marker])
+        rows = pq.read_table(handle, columns=[schema.marker], read_dictionary=[schema.marker])
     values = rows.column(schema.marker)
     if values.null_count and not source.policies.upsert_default:
         msg = "the row marker is NULL"

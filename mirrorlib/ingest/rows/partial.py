@@ -21,7 +21,7 @@ from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.fold import DELETED, MARKER, ORDER, find_tail, give_ops, ops_of_winner
 from mirrorlib.ingest.rows.marks import INSERT, UPDATE, UPSERT
-from mirrorlib.landing.metadata import list_column
+from mirrorlib.landing.metadata.declared import list_column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,9 +17,7 @@ import pyarrow as pa
 from mirrorlib.delta.columns import sql_type
 from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
 from mirrorlib.ingest.rows.decode import (
-    ROWS_AT_A_TIME,
     damaged,
-    iter_batches,
     iter_pieces,
     open_schema,
     text_dialect,
@@ -45,10 +43,9 @@ from mirrorlib.landing.footer import (
     end_of,
     first_moved,
     is_native,
-    open_parquet,
     read_footer,
-    spark_decodes,
 )
+from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
 
 if TYPE_CHECKING:
@@ -60,7 +57,9 @@ if TYPE_CHECKING:
     from mirrorlib.store import StoredFile
 
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
-SMALL_DECODED = 1 << 30  # of Arrow memory: dictionary pages can hold far more than their size says
+SMALL_DECODED = (
+    256 << 20
+)  # of Arrow memory: dictionary pages can hold far more than their size says
 _WRITE_CORRECTED = (
     "Write the file with Spark's datetimeRebaseModeInWrite and int96RebaseModeInWrite set to CORRECTED, "
     "under the same name."
@@ -132,7 +131,7 @@ def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
             counts = count_marks(markers)
             check_columns(source, file, schema, counts, markers)
             keys = typed_keys(source, schema)
-            pieces = [rows] if rows is not None else iter_batches(handle, keys) if keys else ()
+            pieces = [rows] if rows is not None else iter_batches(handle, keys)
             nulls = sum(count_nulls(piece, keys) for piece in pieces)
             fingerprint = end_of(handle, file.size)
         except (pa.ArrowException, OSError) as exc:

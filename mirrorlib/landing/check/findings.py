@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mirrorlib.errors import printable
 from mirrorlib.landing.check.report import Finding
 from mirrorlib.landing.check.rules import RULES
 from mirrorlib.landing.check.rules.rule import SEVERITIES
-from mirrorlib.names import printable
 
 ERRORS_LISTED = 100  # of one rule in one table
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.metadata import TEXT_ENDINGS, TEXT_EXTENSIONS
-from mirrorlib.landing.partner import PARTNER_FILE
+from mirrorlib.landing.metadata.declared import TEXT_ENDINGS, TEXT_EXTENSIONS
+from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import (
     WHOLE_FOLDER,
     extension_of,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mirrorlib.landing.check.findings import Findings
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import Folder, Store, StoredFile
 
 

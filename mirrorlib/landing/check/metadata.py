@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.delimited.values import STRING
-from mirrorlib.landing.lenient import read_lenient
-from mirrorlib.landing.metadata import METADATA_NAME, TableMetadata, as_published
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
+from mirrorlib.landing.metadata.lenient import read_lenient
+from mirrorlib.landing.metadata.reading import parse_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mirrorlib.landing.check.findings import Findings
-    from mirrorlib.landing.metadata import DefinedColumn
+    from mirrorlib.landing.metadata.declared import DefinedColumn
 
 MOST_KEYS = 4
 _KNOWN = (

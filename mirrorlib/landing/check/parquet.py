@@ -7,7 +7,6 @@ time. Nothing asks for the footer's statistics: Arrow ends the process over dama
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -33,19 +32,18 @@ from mirrorlib.landing.check.rows import (
     tell_rows,
 )
 from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.parquet import check_rows, iter_batches, open_parquet
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
 from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+    from typing import BinaryIO
 
     from mirrorlib.landing.check.findings import Findings
     from mirrorlib.landing.check.folder import ChangeFile
     from mirrorlib.store import Store
 
-_ROWS_AT_A_TIME = 1 << 16
 _BROKEN = (pa.ArrowException, OSError)
 _PANDAS_INDEX = "__index_level_"
 
@@ -61,6 +59,7 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
     with zone.open_file(file.stored.path) as handle:
         try:
             parquet = open_parquet(handle)
+            check_rows(parquet.metadata)
             schema = parquet.schema_arrow
             names = schema.names
         except _BROKEN as exc:
@@ -75,7 +74,7 @@ def review_parquet(zone: Store, file: ChangeFile, policy: Policy, found: Finding
             found.add("key-missing", "no such column", file=file.name, column=key)
         try:
             scan = Scan() if marker else Scan(rows=rows) if markers else scan_unmarked(rows, policy)
-            _scan(scan, parquet, columns, marker, file.name, policy, found)
+            _scan(scan, handle, columns, marker, file.name, policy, found)
         except _BROKEN as exc:
             raise UnreadableError(DAMAGED, first_line(exc, 120)) from exc
     tell_rows(scan, policy, file.name, marker, found)
@@ -92,7 +91,7 @@ def misfit(zone: Store, file: ChangeFile, column: ColumnFacts, kind: pa.DataType
     """
     seen = 0
     with zone.open_file(file.stored.path) as handle:
-        for batch in _batches(open_parquet(handle), [column.name]):
+        for batch in iter_batches(handle, [column.name]):
             values = canonical_values(_values(batch, column.name), column.type, "utc")
             row = first_misfit(values, kind)
             if row is not None:
@@ -154,7 +153,7 @@ def _is_converted(kind: pa.DataType) -> bool:
 
 def _scan(
     scan: Scan,
-    parquet: pq.ParquetFile,
+    handle: BinaryIO,
     columns: tuple[ColumnFacts, ...],
     marker: str | None,
     file: str,
@@ -168,7 +167,7 @@ def _scan(
     wanted = [name for name in (marker, *open_keys) if name]
     reported: set[str] = set()
     seen = 0
-    for batch in _batches(parquet, None if policy.deep else wanted):
+    for batch in iter_batches(handle, None if policy.deep else wanted):
         if marker:
             scan_markers(scan, _values(batch, marker), seen, policy)
         scan_keys(scan, {name: _values(batch, name) for name in open_keys}, seen)
@@ -179,11 +178,6 @@ def _scan(
                 kind = f"a value that {column.type} does not hold"
                 found.add("value-out-of-range", kind, file=file, column=column.name, row=seen + row)
         seen += len(batch)
-
-
-def _batches(parquet: pq.ParquetFile, names: list[str] | None) -> Iterator[pa.RecordBatch]:
-    if names is None or names:
-        yield from parquet.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=names)
 
 
 def _values(batch: pa.RecordBatch, name: str) -> pa.ChunkedArray:

@@ -22,7 +22,7 @@ from mirrorlib.landing.check.parquet import misfit, review_parquet
 from mirrorlib.landing.check.report import CheckedTable, CheckStep
 from mirrorlib.landing.check.rows import Policy
 from mirrorlib.landing.check.text import review_text
-from mirrorlib.landing.metadata import METADATA_NAME
+from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.names import is_ignored, refuse_uncarriable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _review_content(
     observe: CheckObserver,
 ) -> tuple[ChangeFile, ...]:
     stated = any(file.name == METADATA_NAME for file in listed.files)
-    data = zone.read(f"{folder.path}/{METADATA_NAME}") if stated else None
+    data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES) if stated else None
     names = _shown(zone, folder.path, listed)
     metadata = review_metadata(data, folder.name.shown, found, names)
     dialect = review_dialect(metadata, folder.name.shown, found)

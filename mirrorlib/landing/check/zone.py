@@ -14,9 +14,10 @@ from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.landing.check.findings import Findings
 from mirrorlib.landing.check.report import CheckReport
 from mirrorlib.landing.check.table import review_table
-from mirrorlib.landing.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.partner import PARTNER_FILE
+from mirrorlib.landing.metadata.declared import METADATA_BYTES
+from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
+from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches
 from mirrorlib.store import open_store
 
@@ -127,7 +128,7 @@ def _review_level(listed: Folder | None, folder: str, found: Findings) -> None:
 
 
 def _review_partner_events(zone: Store, found: Findings) -> None:
-    data = zone.read(PARTNER_FILE)
+    data = zone.read(PARTNER_FILE, most=METADATA_BYTES)
     if data is None:
         return
     try:

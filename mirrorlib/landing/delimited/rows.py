@@ -8,16 +8,18 @@ either for something else. Where rows end: see `grammar`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from mirrorlib.errors import ChangeFileError
+from mirrorlib.landing.columns import LONGEST_ROW, MOST_COLUMNS
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Grammar, Piece, grammar_of
 from mirrorlib.landing.delimited.text import Origin
 
-LONGEST_ROW = 256 << 20
+LONGEST_HEADER = 4 << 20  # 30,000 columns of the longest names
 OPEN_QUOTE = "a quoted value has no end; the file may be an upload under way"
 NO_HEADER = "the change file has no header row; it may be an upload under way"
 
@@ -53,6 +55,7 @@ def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Open
         text = _with_end(text) if block is None else text + block
         if not text:
             break
+        _check_header(text, dialect, origin)
         limit = len(text) - (block is not None and text.endswith(b"\r"))
         if found := grammar.row.match(text, 0, limit):
             opened = _opened(found[0], text, blocks, dialect, origin)
@@ -148,6 +151,20 @@ def _check_unfinished(piece: Piece, grammar: Grammar, origin: Origin, *, last: b
     msg = "there is text behind a closing quote"
     step = "Double or escape the quotes inside quoted values, and publish the file again."
     raise origin.fault(msg, line=line, next_step=step)
+
+
+def _check_header(text: bytes, dialect: Dialect, origin: Origin) -> None:
+    """See that what has no end yet, or no end of columns, is no header before a pattern looks at all of it."""
+    end = re.search(rb"[\r\n]", text)
+    length = end.start() if end else len(text)
+    msg, found = "", f"the first line has {length:,} bytes"
+    if text.count(dialect.column_separator.encode(), 0, length) >= MOST_COLUMNS:
+        msg = f"the file has more than {MOST_COLUMNS:,} columns"
+    elif length > LONGEST_HEADER:
+        msg = f"the header row is longer than {LONGEST_HEADER >> 20} MiB"
+    if msg:
+        step = "See whether the file is text, and has a header row."
+        raise origin.fault(msg, found=found, next_step=step)
 
 
 def _no_header(origin: Origin) -> ChangeFileError:

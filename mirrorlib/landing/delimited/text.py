@@ -43,7 +43,8 @@ _INSTEAD = {
 _LONGEST_LENGTH = 5  # bytes of a length in raw Snappy
 _GOES_ON = 0x80  # in a byte of it: another one follows
 _SNAPPY_MORE = 32  # bytes that compressing may add, and a sixth
-_LARGEST_SNAPPY = 1 << 30  # bytes: what is tried as a whole
+_LARGEST_SNAPPY = 256 << 20  # bytes: what is tried as a whole
+_MOST_SNAPPY = 22  # times a block's bytes: a copy of 64 bytes takes three
 UNDECODABLE = "the text is not "  # how the complaint begins; the codec follows
 DAMAGED = "stream is cut short or damaged; it may be an upload under way"  # how it ends
 
@@ -138,7 +139,9 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
             break
     size = handle.seek(0, io.SEEK_END)
     handle.seek(0)
-    possible = size <= _SNAPPY_MORE + length + length // 6 and length <= _LARGEST_SNAPPY
+    possible = size <= _SNAPPY_MORE + length + length // 6 and length <= min(
+        _LARGEST_SNAPPY, _MOST_SNAPPY * size
+    )
     if not length or not possible or magic[place] & 0b11:
         return False
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn
 
 from mirrorlib.errors import ChangeFileError
-from mirrorlib.landing.delimited.rows import LONGEST_ROW
+from mirrorlib.landing.columns import LONGEST_ROW
 from mirrorlib.landing.delimited.text import Origin, iter_text
 from mirrorlib.landing.lines.literals import Number
 from mirrorlib.store import StoredFile

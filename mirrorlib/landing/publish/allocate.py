@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, TableBusyError
-from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import (
     Call,
     Claim,

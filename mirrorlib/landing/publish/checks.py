@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.footer import read_footer
-from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.landing.publish.columns import OR_ANEW, FittedColumn, Given, fit_column, refused
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
 from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows, missing_column, same_marker

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.metadata import DefinedColumn
+from mirrorlib.landing.metadata.declared import DefinedColumn
 from mirrorlib.landing.publish.declare import PublishFormat, published_type
 from mirrorlib.landing.publish.files import is_number, no_numbers
 from mirrorlib.landing.publish.known import KnownColumn, KnownSchema

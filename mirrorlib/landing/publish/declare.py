@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.metadata import Detection, TableMetadata
+from mirrorlib.landing.metadata.declared import Detection, TableMetadata
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
 if TYPE_CHECKING:

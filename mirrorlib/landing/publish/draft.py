@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.metadata import METADATA_NAME, DefinedColumn, TableMetadata
-from mirrorlib.landing.metadata_reading import parse_metadata
-from mirrorlib.landing.partner import PARTNER_FILE
+from mirrorlib.landing.metadata.declared import METADATA_NAME, DefinedColumn, TableMetadata
+from mirrorlib.landing.metadata.partner import PARTNER_FILE
+from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.checks import Fitted, fit_rows
 from mirrorlib.landing.publish.claims import Content, Place
 from mirrorlib.landing.publish.columns import Given

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INTEGERS, is_binary_float
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from mirrorlib.errors import MirrorError, StoreError
 from mirrorlib.identifiers import find_named, fold_name
-from mirrorlib.landing.footer import open_parquet, read_footer
+from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.declare import ARROW_TYPES
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from mirrorlib.names import is_ignored, sequence_name
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from mirrorlib.landing.metadata import TableMetadata
+    from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import Store, StoredFile
 
 STATE = "_mirrorlib"

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from mirrorlib.errors import SchemaError, TableNameError
-from mirrorlib.landing.metadata import Detection
+from mirrorlib.errors import SchemaError, TableNameError, printable
+from mirrorlib.landing.metadata.declared import Detection
 from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
 from mirrorlib.landing.publish.draft import check_partition_names
 from mirrorlib.landing.publish.table import LandingTable
@@ -29,7 +29,6 @@ from mirrorlib.names import (
     is_ignored,
     named_twice,
     parse_name,
-    printable,
     refuse_uncarriable,
 )
 from mirrorlib.store import Store, open_store

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import MetadataError, SchemaError
-from mirrorlib.landing.metadata import DefinedColumn, TableMetadata
-from mirrorlib.landing.metadata_reading import parse_metadata
+from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
+from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.declare import (
     CSV_PROPERTIES,
     Wanted,

@@ -140,7 +140,7 @@ def open_sink(address: str, mode: str) -> FilesSink:
     if options and (name != "format" or value not in get_args(FileFormat)):
         msg = "files are exported with one option, the format"
         step = "Give files:URL?format=parquet, jsonl or csv."
-        raise LandingZoneError(msg, found=options, next_step=step)
+        raise LandingZoneError(msg, found=name, next_step=step)
     if not url:
         msg = "files are exported to a folder or a URL"
         raise LandingZoneError(msg, next_step="Give files:URL?format=parquet, jsonl or csv.")

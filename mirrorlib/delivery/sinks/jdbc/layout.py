@@ -13,10 +13,9 @@ from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.delivery.sinks.jdbc.owned import check_follows, check_owner
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
-from mirrorlib.errors import SchemaError, TableNameError, first_few
+from mirrorlib.errors import SchemaError, TableNameError, first_few, printable
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
-from mirrorlib.names import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -25,8 +25,8 @@ from mirrorlib.delivery.sinks.jdbc.database import (
 )
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
 from mirrorlib.delivery.sinks.jdbc.refusals import Refusals
-from mirrorlib.errors import LandingZoneError, TableNameError
-from mirrorlib.names import TableName, printable
+from mirrorlib.errors import LandingZoneError, TableNameError, printable
+from mirrorlib.names import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -39,8 +39,9 @@ from mirrorlib.errors import (
     StoreError,
     TableBusyError,
     TableNameError,
+    printable,
 )
-from mirrorlib.names import TableName, printable
+from mirrorlib.names import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

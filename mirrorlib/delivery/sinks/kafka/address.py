@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from mirrorlib.errors import LandingZoneError, TableNameError
-from mirrorlib.names import TableName, printable
+from mirrorlib.errors import LandingZoneError, TableNameError, printable
+from mirrorlib.names import TableName
 
 POSITIONS = "_mirrorlib_positions"
 ENVIRONMENT = "MIRRORLIB_KAFKA_"

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.delivery.sinks.zone.counts import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import read_claim
 from mirrorlib.landing.publish.rows import DELETE, MARKER_COLUMN
 

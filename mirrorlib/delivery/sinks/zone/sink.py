@@ -57,7 +57,7 @@ from mirrorlib.errors import (
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import MARKER
-from mirrorlib.landing.footer import open_parquet
+from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import Place
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.landing.lenient import NotJsonError, read_lenient
+from mirrorlib.landing.metadata.declared import METADATA_BYTES
+from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.lenient import Json
+    from mirrorlib.landing.metadata.lenient import Json
     from mirrorlib.store import Store
 
 PARTNER_FILE = "_partnerEvents.json"
@@ -45,7 +46,7 @@ class Partner:
 
 def read_partner(zone: Store, folder: str = "") -> Partner | None:
     """Read the file in the zone's root, or in a table's folder."""
-    data = zone.read(f"{folder}/{PARTNER_FILE}" if folder else PARTNER_FILE)
+    data = zone.read(f"{folder}/{PARTNER_FILE}" if folder else PARTNER_FILE, most=METADATA_BYTES)
     try:
         members = _members(read_lenient(data)[0]) if data is not None else {}
     except NotJsonError:

@@ -14,8 +14,7 @@ from typing import TypeVar
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.lenient import Json, Members, NotJsonError, read_lenient
-from mirrorlib.landing.metadata import (
+from mirrorlib.landing.metadata.declared import (
     DETECTION_NAMES,
     METADATA_NAME,
     DefinedColumn,
@@ -24,6 +23,7 @@ from mirrorlib.landing.metadata import (
     TableMetadata,
     is_partial,
 )
+from mirrorlib.landing.metadata.lenient import Json, Members, NotJsonError, read_lenient
 
 _DETECTIONS: Mapping[str, Detection] = {
     name.casefold(): detection for detection, name in DETECTION_NAMES.items()

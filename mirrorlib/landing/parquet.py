@@ -1,0 +1,154 @@
+"""Open Parquet files, and decode them so many rows at a time as fit into memory, whatever they are packed into."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirrorlib.landing.columns import LONGEST_ROW
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import BinaryIO
+
+ROWS_AT_A_TIME = 1 << 17
+_ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
+_BYTES_AT_A_TIME = 64 << 20
+_HARMLESS = (
+    512 << 10
+)  # bytes of a column's dictionary: with so many rows of text at a time, 4 GiB at the very worst
+_LITTLE = 1 << 16
+_SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
+
+
+def open_parquet(
+    source: BinaryIO, *, buffer: int = 0, packed: Sequence[str] = ()
+) -> pq.ParquetFile:
+    """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999.
+
+    Args:
+        source: The file.
+        buffer: Read columns so many bytes at a time; 0 reads a row group's column at once.
+        packed: The columns that stay dictionaries: a value that all rows share takes its memory once.
+
+    Raises:
+        pa.ArrowInvalid: it is not whole Parquet.
+
+    """
+    try:
+        return pq.ParquetFile(
+            source,
+            buffer_size=buffer,
+            coerce_int96_timestamp_unit="us",
+            read_dictionary=list(packed),
+        )
+    except UnicodeDecodeError as exc:
+        msg = "a column's name is not UTF-8"
+        raise pa.ArrowInvalid(msg) from exc
+
+
+def iter_batches(
+    source: BinaryIO, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Decode a file, or some of its columns, so many rows at a time as fit into memory however wide they are.
+
+    Where no column is asked for, nothing comes.
+
+    Raises:
+        pa.ArrowException, OSError: a page is damaged.
+
+    """
+    if columns is not None and not columns:
+        return
+    parquet = open_parquet(source)
+    schema = parquet.schema_arrow
+    names = schema.names if columns is None else list(columns)
+    kinds = [schema.field(index).type for index in _places(schema, names)]
+    texts = [name for name, kind in zip(names, kinds, strict=True) if _is_text(kind)]
+    widest = row_bytes(kinds) + _longest_texts(source, parquet.metadata, texts)
+    fitting = max(_BYTES_AT_A_TIME // max(widest, 1), 1)
+    most = ROWS_AT_A_TIME if all(map(is_fixed, kinds)) else _ROWS_OF_TEXT
+    size = min(most, fitting, ROWS_AT_A_TIME)
+    yield from parquet.iter_batches(batch_size=size, columns=columns)
+
+
+def check_rows(metadata: pq.FileMetaData) -> None:
+    """See that no rows are larger than what a process is meant to hold, however well they are packed.
+
+    Raises:
+        pa.ArrowInvalid: some are.
+
+    """
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    largest = max((one.total_byte_size // max(one.num_rows, 1) for one in groups), default=0)
+    if largest > LONGEST_ROW:
+        msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
+        raise pa.ArrowInvalid(msg)
+
+
+def _places(schema: pa.Schema, names: Sequence[str]) -> list[int]:
+    """Find columns by their exact names, of twins the first."""
+    return [schema.get_all_field_indices(name)[0] for name in names]
+
+
+def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[str]) -> int:
+    """Return the most bytes that a row's texts take, where a few bytes of a file can stand for many rows of them.
+
+    Without a dictionary a row group's own size tells; of a large one, only the dictionaries do. What is said of a
+    column is not asked: Arrow ends the process when that is damaged, but not when it reads one.
+    """
+    longest = 0
+    for number in range(metadata.num_row_groups) if texts else ():
+        group = metadata.row_group(number)
+        if group.total_byte_size > _HARMLESS:
+            parquet = open_parquet(source, buffer=_LITTLE, packed=texts)
+            rows = parquet.iter_batches(batch_size=1, row_groups=[number], columns=list(texts))
+            first = next(rows, None)
+            values = sum(_longest_value(column) for column in first.columns) if first else 0
+            longest = max(longest, values + group.total_byte_size // max(group.num_rows, 1))
+    return longest
+
+
+def _longest_value(column: pa.Array) -> int:
+    """Return the bytes of the longest value of a column's dictionary, though no row here has it."""
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in {pa.string(), pa.binary(), pa.large_string(), pa.large_binary()}
+
+
+def row_bytes(kinds: Sequence[pa.DataType]) -> int:
+    """Return the bytes that a row's columns of fixed width take in memory."""
+    return sum(int(kind.bit_width) for kind in kinds if is_fixed(kind)) // 8
+
+
+def is_fixed(kind: pa.DataType) -> bool:
+    """Say whether all values of a type take the same memory."""
+    return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind))
+
+
+def spark_decodes(source: BinaryIO) -> bool:
+    """Say whether Spark's reader has the codecs and encodings of a Parquet file; Spark brings no Brotli.
+
+    A damaged file gives False: Arrow then meets the damage, and names it.
+    """
+    try:
+        parquet = open_parquet(source, buffer=_LITTLE)
+        if not parquet.num_row_groups:
+            return True
+        # Arrow ends the process when it is asked for a chunk whose metadata is damaged, but not when it reads one.
+        next(parquet.iter_batches(batch_size=1, row_groups=[0]), None)
+    except (pa.ArrowException, OSError):
+        return False
+    group = parquet.metadata.row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return all(
+        chunk.compression in _SPARK_CODECS and "BYTE_STREAM_SPLIT" not in chunk.encodings
+        for chunk in chunks
+    )

@@ -1,0 +1,201 @@
+"""The threats of SECURITY.md that no other tests are about."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mirrorlib
+from mirrorlib.delivery.sinks.open import shown_url
+from mirrorlib.errors import LandingZoneError, MirrorError, StoreError
+from mirrorlib.landing.parquet import iter_batches
+from mirrorlib.store import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.zones import ZoneWriter
+
+ROOT = Path(__file__).parents[1]
+SECRET = "hunter2"  # noqa: S105  # of nobody
+ESCAPE = "\x1b[2J"
+
+
+def test_every_threat_has_its_tests() -> None:
+    """Each line of SECURITY.md names tests that are there."""
+    named = re.findall(r"`(tests/\S+?\.py)?(?:::(\w+))?`", (ROOT / "SECURITY.md").read_text())
+    file = ""
+    for path, test in ((path, test) for path, test in named if path or test):
+        file = path or file
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), (file, test)
+        assert (ROOT / file).is_file(), file
+    lines = [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line[:2] == "| "]
+    assert all("`tests/" in line for line in lines[1:])
+
+
+def test_a_link_out_of_the_zone_is_not_followed(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path
+) -> None:
+    """Its table stops and says where it leads; the others go on, and a link within the zone is a file."""
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.table({"id": [1]}), secret)
+    inside = zone.table("inside", keys=["id"]).file([{"id": 1}])
+    zone.table("linked", keys=["id"]).folder.joinpath(inside.name).symlink_to(inside)
+    zone.table("stolen", keys=["id"]).folder.joinpath(inside.name).symlink_to(secret)
+    pipe = zone.table("pipe", keys=["id"]).folder / inside.name
+    os.mkfifo(pipe)
+
+    report = mirrorlib.apply(spark, str(zone), tmp_path / "target")
+
+    states = {table.table: table.state for table in report.tables}
+    assert {
+        "inside": "current",
+        "linked": "current",
+        "pipe": "waiting",
+        "stolen": "failed",
+    } == states
+    (reason,) = (str(table.reason) for table in report.tables if table.table == "stolen")
+    assert "is a link that leads out of" in reason
+    assert str(secret) in reason
+    assert not (tmp_path / "target" / "stolen").exists()
+
+
+def test_reports_escape_what_publishers_name(zone: ZoneWriter) -> None:
+    """A folder's name is text in HTML."""
+    zone.table("<script>alert(1)<", keys=["id"]).file([{"id": 1}], [9])
+
+    page = mirrorlib.check(str(zone))._repr_html_()
+
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_errors_escape_what_files_hold() -> None:
+    """Whatever fact of an error it is in; lines stay lines."""
+    error = MirrorError(f"a{ESCAPE}", table=f"t{ESCAPE}", found=f"{ESCAPE}\nb\u202e", next_step="c")
+
+    assert r"t\x1b[2J: a\x1b[2J (found \x1b[2J" == str(error).splitlines()[0]
+    assert r"b\u202e). c" == str(error).splitlines()[1]
+
+
+def test_large_metadata_is_not_read(zone: ZoneWriter) -> None:
+    """It is refused by its size; a device in its place is no file."""
+    table = zone.table("t", keys=["id"])
+    table.file([{"id": 1}])
+    metadata = table.folder / "_metadata.json"
+    with metadata.open("wb") as file:
+        file.truncate(1 << 34)  # which takes no room, and more memory than there is
+
+    (finding,) = mirrorlib.check(str(zone)).findings
+    assert "larger than what is read of such a file" in finding.found
+
+    metadata.unlink()
+    metadata.symlink_to("/dev/zero")
+    assert "metadata-missing" in {finding.rule for finding in mirrorlib.check(str(zone)).findings}
+
+
+def text_bomb(path: Path, begin: bytes, block: bytes, times: int) -> None:
+    """Write much text that takes little room."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(begin)
+        for _ in range(times):
+            file.write(block)
+
+
+BLOCK = 1 << 20
+BOMBS = {
+    "header": (b"", b"\0" * BLOCK, 64, "the header row is longer than 4 MiB"),
+    "columns": (b"id", b",c" * (BLOCK // 2), 64, "the file has more than 30,000 columns"),
+    "row": (b"id,v\n1,", b"a" * BLOCK, 1024, "a row is longer than 128 MiB"),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_bomb_is_refused_in_bounded_memory(zone: ZoneWriter, kind: str) -> None:
+    """By its name, in a process that may not have the memory that all of it takes."""
+    begin, block, times, reason = BOMBS[kind]
+    table = zone.table("t", keys=["id"])
+    text_bomb(table.folder / "00000000000000000001.csv", begin, block, times)
+
+    assert reason in checked(zone, memory=2 << 30)
+
+
+def test_rows_of_a_parquet_file_are_bounded(zone: ZoneWriter) -> None:
+    """Its footer tells."""
+    table = zone.table("t", keys=["id"])
+    rows = pa.table({"id": [1], "v": ["a" * (129 << 20)]})
+    pq.write_table(rows, table.folder / "00000000000000000001.parquet", compression="zstd")
+
+    assert "a row has 129 MiB, and 128 at most are read" in checked(zone, memory=8 << 30, deep=True)
+
+
+def checked(zone: ZoneWriter, *, memory: int, deep: bool = False) -> str:
+    """Check a zone in a process of so much memory; give what it says."""
+    program = "from mirrorlib.cli.main import main; main()"
+    words = [sys.executable, "-c", program, "check", str(zone), *(["--deep"] if deep else [])]
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory)),
+        env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_dictionary_is_decoded_in_bounded_memory(tmp_path: Path) -> None:
+    """A value that all rows share comes in batches of few rows; texts as files have them, in large ones."""
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 2000, pa.int32()), ["a" * (1 << 20)])
+    bomb, usual = tmp_path / "bomb.parquet", tmp_path / "usual.parquet"
+    limits = {"dictionary_pagesize_limit": 1 << 30, "compression": "zstd"}
+    pq.write_table(pa.table({"v": values}), bomb, store_schema=False, **limits)
+    pq.write_table(pa.table({"v": [f"{n:020d}" for n in range(100_000)]}), usual, **limits)
+
+    assert bomb.stat().st_size < 1 << 14
+    with bomb.open("rb") as file:
+        assert {True} == {batch.nbytes < 80 << 20 for batch in iter_batches(file)}
+    with usual.open("rb") as file:
+        assert 8192 == max(len(batch) for batch in iter_batches(file))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"s3://AKIA:{SECRET}@bucket/zone",
+        f"abfss://zone@account.dfs.core.windows.net/z?sig={SECRET}",
+        f"https://account.blob.core.windows.net/c/z?sv=1&sig={SECRET}",
+    ],
+)
+def test_credentials_in_a_places_url_are_refused_and_not_repeated(url: str) -> None:
+    """Before anything is asked of the place."""
+    with pytest.raises(LandingZoneError, match="as credentials are written") as caught:
+        open_store(url)
+
+    assert SECRET not in f"{caught.value.to_dict()}{caught.value!r}"
+
+
+@pytest.mark.parametrize("option", ["password", "passwd", "sasl.passwor", "token", "sig"])
+def test_receivers_passwords_are_not_shown(option: str) -> None:
+    """However the option is called."""
+    assert SECRET not in shown_url(f"kafka://host:1/topic?a=1&{option}={SECRET}&b=2")
+
+
+def test_a_small_file_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:
+    """The limit is the caller's."""
+    (tmp_path / "f").write_bytes(b"12345")
+    store = open_store(tmp_path)
+
+    assert b"12345" == store.read("f", most=5)
+    with pytest.raises(StoreError, match="larger than what is read"):
+        store.read("f", most=4)
