@@ -165,6 +165,7 @@ def begin_a_new_life(
     table.publish([{"id": key, "v": f"new {key}", "n": key} for key in range(5)], None)
 
 
+@pytest.mark.thorough
 @pytest.mark.torture
 def test_killed_at_random_moments_every_file_has_one_effect(
     spark: SparkSession, tmp_path: Path

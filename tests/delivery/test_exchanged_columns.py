@@ -93,6 +93,7 @@ class Source:
         return self._rows(f"{self.root}/{kind}/t")
 
 
+@pytest.mark.thorough
 def test_a_column_that_was_dropped_and_added_again_asks_for_a_snapshot(
     spark: SparkSession, tmp_path: Path
 ) -> None:

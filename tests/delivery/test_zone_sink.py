@@ -812,6 +812,7 @@ class Source:
         return {row["id"]: row["v"] for row in rows}
 
 
+@pytest.mark.thorough
 def test_a_renamed_column_asks_for_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that nothing touches would lack its values; columns that only come, or only go, are followed."""
     source = Source(spark, tmp_path)

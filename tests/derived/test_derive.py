@@ -66,6 +66,7 @@ def named(orders: DataFrame, customers: DataFrame) -> DataFrame:
     return orders.join(c, "customer", "left").select("id", "customer", "amount", "name")
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_rows_that_are_transformed_by_themselves_are_taken_from_the_feed(lake: Lake) -> None:
     """Updates, deletes, inserts, and rows that begin or cease to pass the filter; the keys survive."""
