@@ -108,7 +108,9 @@ class FaultyStore(LocalStore):
         real = super().__getattribute__(name)
         return partial(self._call, name, real) if name in MODES else real
 
-    def _call(self, verb: str, real: Callable[..., object], path: str, *rest: object) -> object:
+    def _call(
+        self, verb: str, real: Callable[..., object], path: str, *rest: object, **named: object
+    ) -> object:
         mode = self._faults.strike(verb, f"{self.url}/{path}")
         if verb == "open_file" and path.endswith(self._faults.unreadable or "\n"):
             raise _lost(verb, path)
@@ -117,7 +119,7 @@ class FaultyStore(LocalStore):
         if mode == "during" and verb.startswith("put"):
             self._leave_draft(path, *rest)
             raise _lost(verb, path)
-        result = real(path, *rest)
+        result = real(path, *rest, **named)
         if mode == "during":
             return _Broken(cast("BinaryIO", result))
         if mode == "after":

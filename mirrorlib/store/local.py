@@ -99,9 +99,11 @@ class LocalStore:
         """Return the whole file, None when there is none."""
         with translated("read", self._path(path)):
             try:
-                found = self.stat(path)
-                check_size(found.size if found else None, most, self._path(path))
-                return self._inside(path).read_bytes() if found else None
+                if most is not None:  # somebody else writes it, and may have put a device there
+                    found = self.stat(path)
+                    check_size(found.size if found else None, most, self._path(path))
+                    return self._inside(path).read_bytes() if found else None
+                return self._inside(path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
