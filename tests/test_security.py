@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 import os
 import re
 import resource
@@ -102,6 +103,40 @@ def test_large_metadata_is_not_read(zone: ZoneWriter) -> None:
     metadata.unlink()
     metadata.symlink_to("/dev/zero")
     assert "metadata-missing" in {finding.rule for finding in mirrorlib.check(str(zone)).findings}
+
+
+def test_deep_partition_folders_are_refused(
+    zone: ZoneWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the place that has no end; neither the check nor the listing runs out of its stack."""
+    table = zone.table("t", keys=["id"])
+    table.metadata({"keyColumns": ["id"], "isPartitionEnabled": True})
+    monkeypatch.chdir(table.folder)
+    for level in range(600):  # more bytes than a path may have
+        Path(f"p{level}=1").mkdir()
+        os.chdir(f"p{level}=1")
+
+    (finding,) = mirrorlib.check(str(zone)).findings
+
+    assert "not-checked" == finding.rule
+    assert "p9=1" in finding.found
+
+
+def test_no_value_of_a_row_is_logged(
+    spark: SparkSession, zone: ZoneWriter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor said in a report: of what is applied, and of what has a value that does not fit."""
+    caplog.set_level(logging.INFO)
+    zone.table("good", keys=["id"]).file([{"id": SECRET, "v": SECRET}], [4])
+    bad = zone.table("bad", keys=["id"])
+    bad.file([{"id": SECRET, "v": 1}], [4])
+    bad.file([{"id": SECRET, "v": SECRET}], [7])
+
+    report = mirrorlib.apply(spark, str(zone), tmp_path / "target")
+
+    assert {"good": "current", "bad": "failed"} == {one.table: one.state for one in report.tables}
+    assert "good" in caplog.text
+    assert SECRET not in f"{caplog.text}{report}{report.to_dict()}{mirrorlib.check(str(zone))}"
 
 
 def text_bomb(path: Path, begin: bytes, block: bytes, times: int) -> None:

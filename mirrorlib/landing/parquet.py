@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 ROWS_AT_A_TIME = 1 << 17
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
-_HARMLESS = (
-    512 << 10
-)  # bytes of a column's dictionary: with so many rows of text at a time, 4 GiB at the very worst
+_HARMLESS = 512 << 10  # bytes of a dictionary: 4 GiB at worst, with so many rows of text at a time
 _LITTLE = 1 << 16
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 
