@@ -11,14 +11,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from peers import Peer
-    from workloads import Result
+    from workloads import Result, Side
 
 HERE = Path(__file__).parent
 _PACKAGES = ("pyspark", "delta-spark", "pyarrow")
+_SHORT = {
+    "A": "initial load",
+    "B": "1 % random",
+    "C": "1 % newest",
+    "D": "10 % random",
+    "E": "10 rows",
+    "F": "40 small tables",
+}
 _HEAD = """# Results
 
-`make bench` on {when}: {machine}; {versions}. Everybody works on the same files in turn, on two cores and with 6 GB of
-heap, and has to end with equal tables (row count and checksum). Seconds are the median of the rounds, with the fastest
+`make bench` on {when}: {machine};
+{versions}. Everybody works on the same files in turn, on two cores and with 6 GB of heap, and has to end with equal
+tables (row count and checksum). Seconds are the median of the rounds, with the fastest
 and the slowest. A ratio says how many times as long somebody else takes: above 1, mirrorlib is faster. mirrorlib's
 seconds are those of a whole run, with listing, journal and the proof that nothing was applied twice; the others' are
 those of the statement alone.
@@ -69,32 +78,47 @@ def _lacking(peers: list[Peer]) -> str:
 
 
 def _plot(results: list[Result], path: Path) -> None:
-    """Draw a group of bars a workload, a bar for everybody else."""
+    """Draw a group of bars a workload, a bar for everybody else: up where he takes longer, down where he is faster."""
     import matplotlib as mpl
 
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = "mirrorlib"  # the same figures give the same file
     from matplotlib import pyplot as plt
+    from matplotlib.patches import Rectangle
 
-    names = list(dict.fromkeys(_kind(side.name) for result in results for side in result.sides))
+    shown = [(result, _others(result)) for result in results if _others(result)]
+    names = list(dict.fromkeys(_kind(side.name) for _, sides in shown for side in sides))
     figure, axes = plt.subplots(figsize=(9, 4.5))
-    width = 0.8 / len(names)
-    for place, name in enumerate(names):
-        bars = [
-            (at + place * width, side.seconds / result.ours)
-            for at, result in enumerate(results)
-            for side in result.sides
-            if _kind(side.name) == name
-        ]
-        axes.bar([at for at, _ in bars], [ratio for _, ratio in bars], width, label=name)
+    for at, (result, sides) in enumerate(shown):
+        width = 0.8 / len(sides)
+        for place, side in enumerate(sides):
+            color, ratio = f"C{names.index(_kind(side.name))}", side.seconds / result.ours
+            middle = at + (place - (len(sides) - 1) / 2) * width
+            axes.bar(middle, ratio - 1, width, bottom=1, color=color)
+            above = ratio >= 1
+            axes.annotate(
+                f"{ratio:.2g}",
+                (middle, ratio),
+                ha="center",
+                va="bottom" if above else "top",
+                fontsize="x-small",
+            )
     axes.axhline(1, color="black", linewidth=1)
     axes.set_yscale("log")
-    axes.set_xticks([at + 0.4 for at in range(len(results))], [result.name for result in results])
-    axes.set_ylabel("times as long as mirrorlib (log)")
-    axes.legend(fontsize="small", ncols=3)
+    axes.margins(y=0.15)
+    axes.set_xticks(range(len(shown)), [f"{one.name}\n{_SHORT[one.name]}" for one, _ in shown])
+    axes.set_yticks([0.1, 1, 10], ["0.1 times", "mirrorlib", "10 times"])
+    axes.set_ylabel("slower than mirrorlib: above")
+    handles = [Rectangle((0, 0), 1, 1, color=f"C{at}") for at in range(len(names))]
+    axes.legend(handles, names, fontsize="small", loc="upper left")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def _others(result: Result) -> list[Side]:
+    """Leave out mirrorlib's own other ways."""
+    return [side for side in result.sides if not side.name.startswith(("mirrorlib", "the same"))]
 
 
 def _kind(name: str) -> str:
