@@ -57,9 +57,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import StoredFile
 
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
-SMALL_DECODED = (
-    256 << 20
-)  # of Arrow memory: dictionary pages can hold far more than their size says
+# Of Arrow memory: dictionary pages can hold far more than their size says, and a local Spark has a heap of 2 GB.
+SMALL_DECODED = 256 << 20
 _WRITE_CORRECTED = (
     "Write the file with Spark's datetimeRebaseModeInWrite and int96RebaseModeInWrite set to CORRECTED, "
     "under the same name."

@@ -139,9 +139,8 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
             break
     size = handle.seek(0, io.SEEK_END)
     handle.seek(0)
-    possible = size <= _SNAPPY_MORE + length + length // 6 and length <= min(
-        _LARGEST_SNAPPY, _MOST_SNAPPY * size
-    )
+    most = min(_LARGEST_SNAPPY, _MOST_SNAPPY * size)
+    possible = size <= _SNAPPY_MORE + length + length // 6 and length <= most
     if not length or not possible or magic[place] & 0b11:
         return False
     try:

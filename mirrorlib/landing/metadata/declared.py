@@ -12,9 +12,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 METADATA_NAME = "_metadata.json"
-METADATA_BYTES = (
-    16 << 20
-)  # of it, and of a partner's file, at most: 30,000 columns are declared in 3 MB
+METADATA_BYTES = 16 << 20  # of it, and of a partner's file: 30,000 columns are declared in 3 MB
 
 Detection: TypeAlias = Literal["sequential", "last_update_time"]
 FileFormat: TypeAlias = Literal["parquet", "delimited"]
