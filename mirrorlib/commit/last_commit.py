@@ -1,6 +1,6 @@
 """Look back in a target's log: which window was written last, and whether somebody else has written since.
 
-In: the log of a target table. Out: `Seen`. Every window's commit says whose it is (`facts_of`), so the
+In: the log of a target table. Out: `LastCommit`. Every window's commit says whose it is (`facts_of`), so the
 newest one that does is all that has to be found: usually the newest of all.
 """
 
@@ -21,7 +21,7 @@ _LOOKS = (1, 8, 64)  # commits at a time, then all the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LastCommit:
     """What a target's log tells.
 
     Attributes:
@@ -47,11 +47,11 @@ class Seen:
         return int(self.facts["window"]) if mine and self.facts else 0
 
 
-def look_back(log: TableLog) -> Seen:
+def read_last_commit(log: TableLog) -> LastCommit:
     """Find the newest window in a table's log."""
     newest = log.newest()
     if newest is None:
-        return Seen(newest=-1)
+        return LastCommit(newest=-1)
     until, foreign = newest, None
     for count in (*_LOOKS, newest + 1):
         after = max(until - count, -1)
@@ -59,7 +59,7 @@ def look_back(log: TableLog) -> Seen:
         for commit in reversed(commits):
             if commit.ours is not None and "window" in commit.ours:
                 foreign = foreign or _overlooked(log, commit)
-                return Seen(
+                return LastCommit(
                     newest=newest,
                     facts=commit.ours,
                     version=commit.version,
@@ -70,14 +70,21 @@ def look_back(log: TableLog) -> Seen:
                 foreign = foreign or commit
         if len(commits) < until - after or after < 0:
             whole = len(commits) == until - after
-            return Seen(newest=newest, foreign=foreign, whole=whole)
+            return LastCommit(newest=newest, foreign=foreign, whole=whole)
         until = after
     raise AssertionError  # the last look takes all there are
 
 
 def prove_window(
-    log: TableLog, stream: str, number: int, before: Seen, *, what: str, table: str, next_step: str
-) -> Seen | None:
+    log: TableLog,
+    stream: str,
+    number: int,
+    before: LastCommit,
+    *,
+    what: str,
+    table: str,
+    next_step: str,
+) -> LastCommit | None:
     """Return the log's end once it has a window; None where Delta skipped it, as another runner has gone on.
 
     Args:
@@ -93,10 +100,10 @@ def prove_window(
         OutcomeUnknownError: Delta skipped it as one that it knows, and no commit names it.
 
     """
-    seen = look_back(log)
-    if seen.window_of(stream) == number:
-        return seen
-    if seen.version == before.version:
+    last = read_last_commit(log)
+    if last.window_of(stream) == number:
+        return last
+    if last.version == before.version:
         msg = f"Delta skipped {what} as one that it knows, but no commit names it"
         raise OutcomeUnknownError(msg, table=table, next_step=next_step)
     return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import check_table, tell_step
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
-from mirrorlib.feed.files.few import frame_of, read_few
+from mirrorlib.feed.files.small_window import frame_of, read_small_window
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
 from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
@@ -52,7 +52,7 @@ def carry_out(
             raise
         lost = exc
     job.registry.state.delete_folder(_scratch(job, plan))  # what killed runners left there
-    job = job.look_again()
+    job = job.refresh()
     lost = lost or _lost_meanwhile(job, stream, plan)
     tell_step(job, plan, "deliver", "after", rows or 0)
     outcome: Outcome = "delivered" if lost is None else "void"
@@ -147,7 +147,7 @@ def _deliver_whole(job: StreamJob, spark: SparkSession, stream: Stream, plan: Pl
     except Exception as exc:
         if isinstance(exc, MirrorError) and not isinstance(exc, FeedExpiredError):
             raise  # it is about the rows, or the receiver
-        again = job.look_again()
+        again = job.refresh()
         if again is job:
             raise
         return _deliver_or_explain(again, spark, stream, plan)
@@ -167,7 +167,7 @@ def _deliver_or_explain(job: StreamJob, spark: SparkSession, stream: Stream, pla
 def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Exception) -> None:
     """Say so if versions or files are gone, as not every VACUUM writes down that it ran, or Delta refuses the read."""
     try:
-        source = job.look_again().source
+        source = job.refresh().source
         if plan.kind == "snapshot":
             prove_rows(source.commits, source.shown, plan.until)
         else:
@@ -199,7 +199,7 @@ def _read(
 ) -> tuple[DataFrame, pa.Table | None]:
     """Read a window as a frame, and where its rows are few as what they are."""
     schema = feed_schema(window)
-    few = read_few(source, window, schema)
+    few = read_small_window(source, window, schema)
     if few is not None:
         return frame_of(spark, few, schema), few
     return read_window(spark, source, window, plan=False), None

@@ -92,14 +92,14 @@ class StreamJob:
     observe: Observer
     stop: Callable[[], bool]
 
-    def look_again(self) -> StreamJob:
+    def refresh(self) -> StreamJob:
         """Look at the table's log anew; returns itself where nothing has come or gone.
 
         Raises:
             FeedError: the table is gone.
 
         """
-        source = self.source.look_again()
+        source = self.source.refresh()
         return self if source is self.source else replace(self, source=source)
 
 

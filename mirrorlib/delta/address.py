@@ -53,14 +53,14 @@ class FeedTable:
     location: str
     commits: Commits
 
-    def look_again(self) -> FeedTable:
+    def refresh(self) -> FeedTable:
         """Look at its log anew; returns itself where nothing has come or gone.
 
         Raises:
             FeedError: it is gone.
 
         """
-        commits = self.commits.look_again()
+        commits = self.commits.refresh()
         return self if commits is self.commits else replace(self, commits=commits)
 
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:

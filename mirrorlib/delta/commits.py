@@ -74,7 +74,7 @@ class Commits:
             msg = "there is no Delta table"
             raise FeedError(msg, table=self._shown, next_step="Check the path.")
 
-    def look_again(self) -> Commits:
+    def refresh(self) -> Commits:
         """List the log anew; what was read of a version is kept. Returns itself where nothing has come or gone.
 
         Raises:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.last_commit import look_back, prove_window
+from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
@@ -119,8 +119,8 @@ def _write(
     except MirrorError:
         raise
     except Exception as exc:
-        now = look_back(open_log(job.session, job.place.ref, table.location))
-        if now.foreign is None and now.version == target.seen.version:
+        now = read_last_commit(open_log(job.session, job.place.ref, table.location))
+        if now.foreign is None and now.version == target.last.version:
             raise
         msg = "another commit came while the derived table was written"
         raise TableBusyError(msg, table=job.place.shown, next_step="Run again.") from exc
@@ -128,7 +128,7 @@ def _write(
 
 def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
     """Say in the commit which round it is; the number grows from one beginning to the next."""
-    lead, before = planned.lead, target.seen.facts or {}
+    lead, before = planned.lead, target.last.facts or {}
     known = int(before.get("epoch", 0))
     epoch = known if before.get("stream") == lead.uuid else max(lead.ordinal, known + 1)
     facts: dict[str, Any] = {
@@ -136,7 +136,7 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         "stream": lead.uuid,
         "epoch": epoch,
         "window": planned.number,
-        ON: target.seen.newest,
+        ON: target.last.newest,
         "how": computed.how,
         "plan": computed.fingerprint,
         MOVES: computed.moves,
@@ -160,26 +160,26 @@ def _proven(
         OutcomeUnknownError: Delta skipped it, and nobody has.
 
     """
-    seen = prove_window(
+    last = prove_window(
         open_log(job.session, job.place.ref, table.location),
         planned.lead.uuid,
         planned.number,
-        target.seen,
+        target.last,
         what=f"round {planned.number}",
         table=job.place.shown,
         next_step="Remove the table; the next run makes it anew.",
     )
-    if seen is None:
+    if last is None:
         msg = "another runner has gone on with the derived table"
         raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
-    return seen.version, written or Written(added=seen.rows, removed=0)
+    return last.version, written or Written(added=last.rows, removed=0)
 
 
 def settle_keys(job: Job, target: Target) -> None:
     """Write down the keys of the last round, whose runner may have died before it did."""
-    if target.found is None or target.seen.facts is None:
+    if target.found is None or target.last.facts is None:
         return
-    stored = target.seen.facts.get(_KEYS)
+    stored = target.last.facts.get(_KEYS)
     keys = stored_keys({KEYS_PROPERTY: stored}) if stored else None
     keep_keys(job.session, job.place.ref.sql, target.found.properties, keys or Keys())
 
@@ -238,7 +238,7 @@ def nothing_new(job: Job, target: Target) -> DeriveReport:
         ),
         added=0,
         removed=0,
-        version=target.seen.version,
+        version=target.last.version,
         keys=stored_keys(properties) or Keys(),
         losses=(),
         seconds=round(time.perf_counter() - job.began, 3),

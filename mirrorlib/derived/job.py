@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.commit.last_commit import Seen, look_back
+from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.table import find_target, open_log
@@ -68,26 +68,26 @@ class Target:
     Attributes:
         found: it; None while there is none.
         schema: its columns.
-        seen: what its log tells of our rounds.
+        last: what its log tells of our rounds.
         pure: nobody else has written rows to it, so what was said of its keys is true.
 
     """
 
     found: Found | None
     schema: StructType | None
-    seen: Seen
+    last: LastCommit
     pure: bool = True
 
     def held(self, name: str) -> Held | None:
         """Return what the table holds, when a round of ours was its last commit."""
-        facts = self.seen.facts
+        facts = self.last.facts
         if self.schema is None or facts is None or facts.get("derived") != name:
             return None
-        return Held(schema=self.schema, version=self.seen.newest, facts=facts)
+        return Held(schema=self.schema, version=self.last.newest, facts=facts)
 
 
-def look(job: Job) -> Target:
-    """Look at the table.
+def open_target(job: Job) -> Target:
+    """Open the table as it is now.
 
     Raises:
         ForeignWriteError: it is not ours, or not as we have left it.
@@ -95,26 +95,26 @@ def look(job: Job) -> Target:
     """
     found = find_target(job.session, job.place.ref)
     if found is None:
-        return Target(found=None, schema=None, seen=Seen(newest=-1))
+        return Target(found=None, schema=None, last=LastCommit(newest=-1))
     check_owner(job.place, found[0], job.name)
     resume_feed(job.session, job.place.ref, found[0])
     log = open_log(job.session, job.place.ref, found[0].location)
-    seen = look_back(log)
-    foreign = seen.foreign or _meanwhile(log, seen)
+    last = read_last_commit(log)
+    foreign = last.foreign or _meanwhile(log, last)
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
-    return Target(found=found[0], schema=found[1], seen=seen, pure=foreign is None)
+    return Target(found=found[0], schema=found[1], last=last, pure=foreign is None)
 
 
-def _meanwhile(log: TableLog, seen: Seen) -> Commit | None:
+def _meanwhile(log: TableLog, last: LastCommit) -> Commit | None:
     """Find a commit of somebody's that came while our last one was computed: Delta lets both be."""
-    on = (seen.facts or {}).get(ON)
-    if on is None or on + 1 >= seen.version:
+    on = (last.facts or {}).get(ON)
+    if on is None or on + 1 >= last.version:
         return None
-    between = log.commits(on, seen.version - 1)
+    between = log.commits(on, last.version - 1)
     return next((one for one in between if one.ours is None and not one.harmless), None)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.derived.commit import carry_out, nothing_new, settle_keys
-from mirrorlib.derived.job import Job, look, tell_step
+from mirrorlib.derived.job import Job, open_target, tell_step
 from mirrorlib.derived.place import find_place
 from mirrorlib.derived.sources import (
     CONSUMER,
@@ -112,9 +112,9 @@ def derive_table(
 def _bring_up_to_date(job: Job) -> DeriveReport:
     """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
     streams = begun_streams(job.sources, job.place.address)
-    target = look(job)
+    target = open_target(job)
     planned = pending_round(job.sources, streams)
-    if planned is not None and target.seen.window_of(planned.lead.uuid) >= planned.number:
+    if planned is not None and target.last.window_of(planned.lead.uuid) >= planned.number:
         settle_keys(job, target)  # only the last words were missing
         end_round(job.sources, planned, "delivered", 0, 0.0)
         planned = None
@@ -125,7 +125,7 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
     if planned is not None:
         try:
             report = carry_out(job, planned, target)
-            target = look(job)
+            target = open_target(job)
         except FeedExpiredError:  # its versions are gone: the newest ones take their place
             end_round(job.sources, planned, "void", 0, 0.0)
     held = target.held(job.name)

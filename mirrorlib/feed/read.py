@@ -19,7 +19,7 @@ from mirrorlib.delta.key_property import grouping_columns
 from mirrorlib.delta.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
 from mirrorlib.errors import ComputeError, FeedError
 from mirrorlib.feed.files.direct import read_directly
-from mirrorlib.feed.files.once import fold_once
+from mirrorlib.feed.files.unique_keys import fold_unique_keys
 from mirrorlib.feed.net import (
     FEED_COLUMNS,
     INSERT,
@@ -165,7 +165,7 @@ def tell_changes(
             return frame
         refuse_incomparable(frame, spelled, table.shown, "so it is no key")
         return pair_updates(frame, spelled) if pairs else frame
-    once = fold_once(frame, table, window, spelled)
+    once = fold_unique_keys(frame, table, window, spelled)
     return fold_net(frame, spelled, table.shown) if once is None else once
 
 

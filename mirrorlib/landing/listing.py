@@ -57,7 +57,7 @@ class TableFolder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class FolderContent:
     """What a table folder shows at one moment, in no order yet.
 
     Attributes:
@@ -165,11 +165,11 @@ def shows_tables(zone: Store) -> bool:
     return zone.list_folder("") is not None and bool(list_tables(zone))
 
 
-def see_folder(zone: Store, folder: TableFolder) -> Seen:
+def see_folder(zone: Store, folder: TableFolder) -> FolderContent:
     """List one table folder."""
     listed = zone.list_folder(folder.path)
     files = listed.files if listed else ()
-    return Seen(
+    return FolderContent(
         metadata=next((file for file in files if file.name == METADATA_NAME), None),
         files=tuple(file for file in files if not is_ignored(file.name)),
         folders=listed.folders if listed else (),
@@ -177,14 +177,19 @@ def see_folder(zone: Store, folder: TableFolder) -> Seen:
     )
 
 
-def see_partitions(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
+def see_partitions(zone: Store, folder: TableFolder, seen: FolderContent) -> FolderContent:
     """Add what lies in a table's partition folders, `column=value`, one inside the other."""
     return see_inside(zone, folder, seen, lambda name: "=" in name, follow=True)
 
 
 def see_inside(
-    zone: Store, folder: TableFolder, seen: Seen, enters: Callable[[str], bool], *, follow: bool
-) -> Seen:
+    zone: Store,
+    folder: TableFolder,
+    seen: FolderContent,
+    enters: Callable[[str], bool],
+    *,
+    follow: bool,
+) -> FolderContent:
     """Add what lies in the folders of a table's folder, at every level.
 
     Args:
@@ -220,7 +225,7 @@ def see_inside(
 
 
 def order_by_number(
-    seen: Seen, table: str, extensions: Collection[str] | None = None
+    seen: FolderContent, table: str, extensions: Collection[str] | None = None
 ) -> FolderListing:
     """Order files by the numbers that their names are (SequentialFileName).
 
@@ -264,7 +269,7 @@ def _two_of(number: int, first: StoredFile, second: StoredFile, table: str) -> C
     return ChangeFileError(msg, table=table, file=f"{first.name} and {second.name}", next_step=step)
 
 
-def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> FolderListing:
+def order_by_time(seen: FolderContent, endings: tuple[str, ...], applied: Applied) -> FolderListing:
     """Order files by when they were written, ties by name (LastUpdateTimeFileDetection).
 
     What has been applied stays so under its name, whatever is there now; what was written earlier
@@ -290,7 +295,7 @@ def order_by_time(seen: Seen, endings: tuple[str, ...], applied: Applied) -> Fol
     )
 
 
-def _unread(seen: Seen) -> tuple[str, ...]:
+def _unread(seen: FolderContent) -> tuple[str, ...]:
     return tuple(path for path in seen.folders if not is_ignored(path.rpartition("/")[2]))
 
 

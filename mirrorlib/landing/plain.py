@@ -18,7 +18,7 @@ from mirrorlib.landing.metadata.declared import TableMetadata
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirrorlib.landing.listing import Applied, FolderListing, Seen, TableFolder
+    from mirrorlib.landing.listing import Applied, FolderContent, FolderListing, TableFolder
     from mirrorlib.store import Store, StoredFile
 
 FileKind: TypeAlias = Literal["parquet", "delimited", "lines"]
@@ -46,7 +46,7 @@ def kind_of(name: str) -> FileKind:
     return _KINDS["." + bare.rpartition(".")[2]]
 
 
-def see_below(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
+def see_below(zone: Store, folder: TableFolder, seen: FolderContent) -> FolderContent:
     """Add what lies in the folders of a table folder, at every level; links among them are named, not followed.
 
     What a link leads to may be in the table already, under its own path or under many, as in a circle.
@@ -55,7 +55,7 @@ def see_below(zone: Store, folder: TableFolder, seen: Seen) -> Seen:
 
 
 def order_plain(
-    seen: Seen, applied: Applied, passed: Mapping[str, str], *, overwrites: bool
+    seen: FolderContent, applied: Applied, passed: Mapping[str, str], *, overwrites: bool
 ) -> tuple[FolderListing, tuple[StoredFile, ...]]:
     """Order the files that count, by when they were written, ties by name.
 

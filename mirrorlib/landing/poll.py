@@ -1,6 +1,6 @@
 """Look only for what has come to a table folder since the last look, at the cost of what has come.
 
-In: a `Store`, and what was applied last. Out: `Seen`, which shows that and what follows it; or None
+In: a `Store`, and what was applied last. Out: `FolderContent`, which shows that and what follows it; or None
 where only a full listing can tell: the newest applied file is not there as it was, a number is
 missing before one that is there, the store does not list in order. Promise: None of the next files
 is passed over. What lies *before* the newest applied file is not looked at.
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.listing import Seen
+from mirrorlib.landing.listing import FolderContent
 from mirrorlib.names import (
     LARGEST_NUMBER,
     WHOLE_FOLDER,
@@ -75,7 +75,7 @@ class _Unclear(Exception):  # noqa: N818  # no error: a full listing tells
     """Only a full listing can tell."""
 
 
-def see_next(zone: Store, folder: TableFolder, onward: Onward) -> Seen | None:
+def see_next(zone: Store, folder: TableFolder, onward: Onward) -> FolderContent | None:
     """Look for the next numbers of every partition folder; None where only a full listing can tell.
 
     A partition folder that is known is asked for its next numbers alone. A new one is found where its
@@ -86,15 +86,17 @@ def see_next(zone: Store, folder: TableFolder, onward: Onward) -> Seen | None:
         files = tuple(walk(zone, folder.path, WHOLE_FOLDER, onward))
     except _Unclear:
         return None
-    return Seen(metadata=None, files=files) if files else None
+    return FolderContent(metadata=None, files=files) if files else None
 
 
-def see_after(zone: Store, folder: TableFolder, name: str) -> Seen | None:
+def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | None:
     """Look for the files whose names sort after *name*; None where the store cannot list so."""
     files = zone.files_after(folder.path, name)
     if files is None:
         return None
-    return Seen(metadata=None, files=tuple(file for file in files if not is_ignored(file.name)))
+    return FolderContent(
+        metadata=None, files=tuple(file for file in files if not is_ignored(file.name))
+    )
 
 
 def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:

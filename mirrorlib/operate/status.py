@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import MirrorError
-from mirrorlib.ingest.files.changed_source import doubt_of
+from mirrorlib.ingest.files.changed_source import changed_source_error
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.kept import newest_entry
@@ -192,7 +192,7 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
             landing_zone=entry.plan.zone,
         )
     status = replace(status, life=len(lives))
-    doubt = doubt_of(name.shown, entry)
+    doubt = changed_source_error(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:

@@ -20,7 +20,7 @@ import pytest
 from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
-from mirrorlib.delivery.sinks.delta import open_sink, sink, whole
+from mirrorlib.delivery.sinks.delta import open_sink, rewrite, sink
 from mirrorlib.delivery.sinks.delta.work import Place, Work
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
@@ -955,8 +955,8 @@ def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 def let_none_be_few(patch: pytest.MonkeyPatch) -> None:
     """Let every window go the way of those that have many rows."""
-    for module in ("mirrorlib.feed.files.few", "mirrorlib.delivery.sinks.delta.few"):
-        patch.setattr(f"{module}.FEW", -1)
+    for module in ("mirrorlib.feed.files.small_window", "mirrorlib.delivery.sinks.delta.collect"):
+        patch.setattr(f"{module}.SMALL_ROWS", -1)
 
 
 @pytest.mark.thorough
@@ -1172,7 +1172,7 @@ def test_what_somebody_wrote_while_a_copy_was_written_anew_is_told(
 
     source.run("UPDATE {t} SET v = 'b'")
     with monkeypatch.context() as patch:
-        patch.setattr(whole, "overwrite_rows", write_beside)
+        patch.setattr(rewrite, "overwrite_rows", write_beside)
         copy.take()
     assert source.rows() == copy.rows()
     source.run("UPDATE {t} SET v = 'c'")

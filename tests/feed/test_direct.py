@@ -24,8 +24,8 @@ from feeds import FEED, Table
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.files.few import frame_of, read_few
-from mirrorlib.feed.files.touched import find_touched
+from mirrorlib.feed.files.repeated_keys import find_repeated
+from mirrorlib.feed.files.small_window import frame_of, read_small_window
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.window import open_window
 from zones import ZoneWriter
@@ -95,7 +95,7 @@ def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFram
 def as_few(spark: SparkSession, found: FeedTable, window: Window) -> DataFrame | None:
     """Read a window by Arrow, where that can be."""
     schema = feed_schema(window)
-    rows = read_few(found, window, schema)
+    rows = read_small_window(found, window, schema)
     return None if rows is None else frame_of(spark, rows, schema)
 
 
@@ -464,14 +464,14 @@ def test_images_that_do_not_lie_side_by_side_are_compared_in_full(
     assert files is not None
     fields = spark.read.format("delta").load(table).schema.fields
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
-    assert find_touched(found.commits, files, columns, ["k", "part"]) is not None
+    assert find_repeated(found.commits, files, columns, ["k", "part"]) is not None
     empty = next(Path(table) / file.path for file in files if not file.images)
     pq.write_table(pq.ParquetFile(empty).read().slice(0, 0), empty)
-    assert find_touched(found.commits, files, columns, ["k", "part"]) is not None
+    assert find_repeated(found.commits, files, columns, ["k", "part"]) is not None
     for path in (Path(table) / file.path for file in files if file.images):
         rows = pq.ParquetFile(path).read()
         pq.write_table(rows.sort_by([("_change_type", "descending")]), path)
-    assert find_touched(found.commits, files, columns, ["k", "part"]) is None
+    assert find_repeated(found.commits, files, columns, ["k", "part"]) is None
 
 
 def read_net(spark: SparkSession, table: str, after: int, until: int) -> DataFrame:

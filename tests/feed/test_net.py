@@ -11,7 +11,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.files.touched import _touched_in_several
+from mirrorlib.feed.files.repeated_keys import _repeated_in_several
 from mirrorlib.feed.net import is_comparable
 
 if TYPE_CHECKING:
@@ -138,4 +138,6 @@ def test_a_key_may_have_the_name_of_the_count() -> None:
     """By which touched keys are found."""
     things = pa.table({"count_all": [1, 2, 1], "b": [1, 1, 1]})
 
-    assert [{"count_all": 1, "b": 1}] == _touched_in_several(things, ["count_all", "b"]).to_pylist()
+    assert [{"count_all": 1, "b": 1}] == _repeated_in_several(
+        things, ["count_all", "b"]
+    ).to_pylist()

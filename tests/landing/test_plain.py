@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.landing.listing import Applied, FolderListing, Seen, TableFolder, see_folder
+from mirrorlib.landing.listing import Applied, FolderContent, FolderListing, TableFolder, see_folder
 from mirrorlib.landing.plain import kind_of, order_plain, see_below
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, StoredFile
@@ -38,7 +38,7 @@ def order(
 ) -> tuple[FolderListing, list[str]]:
     """Order files; what was applied was written at second 5."""
     history = Applied(etags=applied, newest=datetime.fromtimestamp(5, UTC), count=len(applied))
-    seen = Seen(metadata=None, files=tuple(files))
+    seen = FolderContent(metadata=None, files=tuple(files))
     listing, left = order_plain(seen, history, passed, overwrites=overwrites)
     return listing, [file.name for file in left]
 

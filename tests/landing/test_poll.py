@@ -8,7 +8,7 @@ from pathlib import Path
 import obstore.store
 import pytest
 
-from mirrorlib.landing.listing import Seen
+from mirrorlib.landing.listing import FolderContent
 from mirrorlib.landing.poll import MOST_PROBES, Anchor, Onward, see_after, see_next
 from mirrorlib.names import sequence_name
 from mirrorlib.store import LocalStore, ObjectStore, Store
@@ -62,7 +62,7 @@ def look(store: Store, *, most: int | None = None, **partitions: Anchor) -> list
     return names(see_next(store, FOLDER, onward))
 
 
-def names(seen: Seen | None) -> list[str] | None:
+def names(seen: FolderContent | None) -> list[str] | None:
     """Give names, ascending."""
     return None if seen is None else sorted(file.name for file in seen.files)
 

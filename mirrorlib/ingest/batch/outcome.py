@@ -20,7 +20,7 @@ from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
 from mirrorlib.ingest.batch.foreign_writes import life_is_over
 from mirrorlib.ingest.batch.open_batch import FAULTS
-from mirrorlib.ingest.files.changed_source import find_doubt
+from mirrorlib.ingest.files.changed_source import find_changed_source
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.read import column_values, read_landed
 from mirrorlib.ingest.work import source_of
@@ -75,7 +75,7 @@ def outcome_of(
         rows=facts.get("rows", {}),
         seconds=dict(clock),
         cause=standing_cause(plan, facts.get("cause")),
-        doubt=find_doubt(source_of(work, plan), plan) if facts.get(DIRECT) else None,
+        doubt=find_changed_source(source_of(work, plan), plan) if facts.get(DIRECT) else None,
         finished_at=now(),
         keys=keys,
     )

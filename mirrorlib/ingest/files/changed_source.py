@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from mirrorlib.journal.entries import Entry, Plan
 
 
-def find_doubt(source: Source, plan: Plan) -> str | None:
+def find_changed_source(source: Source, plan: Plan) -> str | None:
     """Return the first file of a plan that was replaced or removed since, None when all are as they were."""
     return next((planned.name for planned in plan.files if source.find(planned) is None), None)
 
 
-def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:
+def changed_source_error(table: str, entry: Entry | None) -> FileChangedError | None:
     """Return what casts doubt on a table's newest batch; a life in doubt has no later one."""
     if entry is None or entry.done is None or entry.done.doubt is None:
         return None
@@ -40,6 +40,6 @@ def check_changed_source(table: str, entry: Entry | None) -> None:
         FileChangedError: something does, until the table is reset.
 
     """
-    doubt = doubt_of(table, entry)
+    doubt = changed_source_error(table, entry)
     if doubt is not None:
         raise doubt

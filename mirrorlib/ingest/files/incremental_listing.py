@@ -1,7 +1,7 @@
 """Look into a table's folder only for what has come since the last look, where that is enough.
 
 In: a table's journal, and what an earlier full listing has left in the table's last word (`Listed`).
-Out: `Seen` for `open_folder`, or None: then the folder is listed in full. A short look is taken only
+Out: `FolderContent` for `open_folder`, or None: then the folder is listed in full. A short look is taken only
 while nothing is odd: the table was current, its zone, metadata and newest applied files are as they
 were. Nothing rests on what is remembered; where it is lost or does not fit, the listing is full. What
 a short look passes over, the next full listing shows.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.options import Options
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Entry, PlannedFile
-    from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
+    from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
     from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import Store, StoredFile
 
@@ -102,7 +102,7 @@ class IncrementalListing:
 
     def see(
         self, zone: Store, folder: TableFolder, history: History | None
-    ) -> tuple[Seen, bytes] | None:
+    ) -> tuple[FolderContent, bytes] | None:
         """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do.
 
         Raises:
@@ -230,7 +230,7 @@ class IncrementalListing:
         listed: Listed,
         entry: Entry,
         metadata: TableMetadata,
-    ) -> Seen | None:
+    ) -> FolderContent | None:
         if entry.plan.policies.by_time:
             return None
         anchors = self._anchors(listed, entry)
@@ -243,7 +243,9 @@ class IncrementalListing:
         )
         return see_next(zone, folder, onward)
 
-    def _see_after(self, zone: Store, folder: TableFolder, history: History | None) -> Seen | None:
+    def _see_after(
+        self, zone: Store, folder: TableFolder, history: History | None
+    ) -> FolderContent | None:
         """List from the greatest name on that was applied before this run.
 
         A run that has listed in full goes by that to its end: it may have seen what a short look passes over.

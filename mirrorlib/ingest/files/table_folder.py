@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.files.incremental_listing import IncrementalListing
     from mirrorlib.ingest.files.plan import Watched
     from mirrorlib.ingest.options import Evolution, Options
-    from mirrorlib.landing.listing import FolderListing, Seen, TableFolder
+    from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
     from mirrorlib.store import Store
 
 
@@ -194,7 +194,7 @@ def open_folder(
     )
 
 
-def _see_all(zone: Store, folder: TableFolder) -> tuple[Seen, bytes | None]:
+def _see_all(zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes | None]:
     seen = see_folder(zone, folder)
     data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
     return seen, data
@@ -213,7 +213,7 @@ def _takes_plain(history: History, options: Options | None) -> bool:
 def _open_plain(
     zone: Store,
     folder: TableFolder,
-    seen: Seen,
+    seen: FolderContent,
     history: History,
     listed_at: str,
     options: Options | None,
@@ -245,7 +245,7 @@ def pass_over(opened: Folder) -> Folder:
 
 
 def _ordered(
-    seen: Seen, metadata: TableMetadata, history: History | None, table: str
+    seen: FolderContent, metadata: TableMetadata, history: History | None, table: str
 ) -> FolderListing:
     if metadata.detection == "sequential":
         return order_by_number(seen, table, metadata.numbered)

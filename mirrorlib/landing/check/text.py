@@ -60,7 +60,7 @@ class _Review:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _Reviewed:
     """What the rows of a file say, as far as they have been read."""
 
     survey: Survey = field(default_factory=Survey)
@@ -139,7 +139,7 @@ def _tell_undeclared(review: _Review, schema: FileSchema, names: Sequence[str]) 
 def _review_rows(review: _Review, schema: FileSchema) -> Facts:
     """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
     given = _given(review, schema)
-    seen = _Seen()
+    seen = _Reviewed()
     try:
         _scan(review, schema, seen)
     except ChangeFileError:
@@ -165,7 +165,7 @@ def _given(review: _Review, schema: FileSchema) -> tuple[str, ...]:
     return tuple(column.name for column in whole.columns if column.name not in own)
 
 
-def _scan(review: _Review, schema: FileSchema, seen: _Seen) -> None:
+def _scan(review: _Review, schema: FileSchema, seen: _Reviewed) -> None:
     stored, dialect, policy = review.file.stored, review.dialect, review.policy
     keys = {key: column.name for key in policy.keys if (column := schema.key(key))}
     required = [column.name for column in schema.columns if dialect.required(column.name)]
@@ -197,7 +197,7 @@ def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start
         nulls[name].see(mask, start, rows.column(name))
 
 
-def _tell(review: _Review, schema: FileSchema, seen: _Seen, given: tuple[str, ...]) -> None:
+def _tell(review: _Review, schema: FileSchema, seen: _Reviewed, given: tuple[str, ...]) -> None:
     """Make findings of what was seen."""
     scan, file, found = seen.scan, review.name, review.found
     for rows in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):

@@ -40,7 +40,7 @@ _LONGEST = 255  # bytes: what every file system takes as one name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class FolderState:
     """What a table folder showed last.
 
     Attributes:
@@ -66,7 +66,7 @@ class Draft:
     contents: tuple[tuple[Place, Content], ...]
 
 
-def look(zone: Store, folder: str, seen: Seen, *, table: str) -> Seen:
+def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> FolderState:
     """Look at a table folder again; other metadata means that all may be another.
 
     Raises:
@@ -77,30 +77,32 @@ def look(zone: Store, folder: str, seen: Seen, *, table: str) -> Seen:
     path = f"{folder}/{METADATA_NAME}"
     there = zone.stat(path)
     if there is None:
-        return Seen(known=read_known(zone, folder))
-    if there.etag != seen.etag:
+        return FolderState(known=read_known(zone, folder))
+    if there.etag != state.etag:
         metadata = parse_metadata(zone.read(path) or b"", table)
-        seen = Seen(etag=there.etag, metadata=metadata)
-    known = read_known(zone, folder, seen.known)
-    if known is None and seen.known is None:
-        known = adopt_known(zone, folder, seen.metadata, table=table)
-    return replace(seen, known=known or seen.known)
+        state = FolderState(etag=there.etag, metadata=metadata)
+    known = read_known(zone, folder, state.known)
+    if known is None and state.known is None:
+        known = adopt_known(zone, folder, state.metadata, table=table)
+    return replace(state, known=known or state.known)
 
 
-def partitions(wanted: Wanted, seen: Seen, *, table: str, force: bool = False) -> tuple[str, ...]:
+def partitions(
+    wanted: Wanted, state: FolderState, *, table: str, force: bool = False
+) -> tuple[str, ...]:
     """Give the columns that name the partition folders.
 
     Raises:
         MetadataError: they are not known, or would be others than before.
 
     """
-    before = seen.known.partition_by if seen.known else None
+    before = state.known.partition_by if state.known else None
     asked = wanted.partition_by
     if before is not None and asked is not None and before != asked and not force:
         msg = f"the table is partitioned by {', '.join(before) or 'nothing'} already"
         step = "Leave the partitioning out, or delete the table folder and publish the table anew."
         raise MetadataError(msg, table=table, found=", ".join(asked), next_step=step)
-    if asked is None and not before and seen.metadata is not None and seen.metadata.partitioned:
+    if asked is None and not before and state.metadata is not None and state.metadata.partitioned:
         msg = "the table has partition folders, and nothing says by which columns"
         raise MetadataError(msg, table=table, next_step="Give the columns to partition by.")
     return asked or before or ()
@@ -108,7 +110,7 @@ def partitions(wanted: Wanted, seen: Seen, *, table: str, force: bool = False) -
 
 def make_draft(
     rows: Rows,
-    seen: Seen,
+    state: FolderState,
     wanted: Wanted,
     *,
     folder: str,
@@ -121,15 +123,15 @@ def make_draft(
         MarkerError, MetadataError, SchemaError: see `LandingTable.write`.
 
     """
-    metadata = settle_metadata(wanted, seen.metadata, table=table, force=force)
-    by = partitions(wanted, seen, table=table, force=force)
+    metadata = settle_metadata(wanted, state.metadata, table=table, force=force)
+    by = partitions(wanted, state, table=table, force=force)
     file_format = format_of(metadata)
     given = Given(
         table=table,
         keys=metadata.key_columns,
         file_format=file_format,
         upsert_default=metadata.upsert_default,
-        known=seen.known or KnownSchema(),
+        known=state.known or KnownSchema(),
         partition_by=by,
         force=force,
     )
@@ -147,11 +149,13 @@ def make_draft(
         )
         for partition, part in split_partitions(fitted.rows, by, table=table)
     ]
-    spelled = _spelled(metadata, fitted, seen, force=force)
+    spelled = _spelled(metadata, fitted, state, force=force)
     return Draft(metadata=spelled, fitted=fitted, contents=tuple(contents))
 
 
-def declare(zone: Store, folder: str, draft: Draft, seen: Seen, partner: bytes | None) -> bool:
+def declare(
+    zone: Store, folder: str, draft: Draft, state: FolderState, partner: bytes | None
+) -> bool:
     """Write down what is new: the zone's partner, the table's schema, its metadata, in this order.
 
     False when another writer was first with something else: look again, and make another draft.
@@ -159,21 +163,23 @@ def declare(zone: Store, folder: str, draft: Draft, seen: Seen, partner: bytes |
     if partner is not None and zone.stat(PARTNER_FILE) is None:
         zone.put_new(PARTNER_FILE, partner)
     known = draft.fitted.known
-    new = seen.known is None or known != seen.known
+    new = state.known is None or known != state.known
     if new and not write_known(zone, folder, known):
         return False
-    if draft.metadata == seen.metadata:
+    if draft.metadata == state.metadata:
         return True
     path, data = f"{folder}/{METADATA_NAME}", metadata_bytes(draft.metadata)
-    if seen.metadata is not None:
+    if state.metadata is not None:
         zone.put(path, data)
         return True
     return zone.put_new(path, data) or zone.read(path) == data
 
 
-def _spelled(metadata: TableMetadata, fitted: Fitted, seen: Seen, *, force: bool) -> TableMetadata:
+def _spelled(
+    metadata: TableMetadata, fitted: Fitted, state: FolderState, *, force: bool
+) -> TableMetadata:
     """Spell new keys as the columns are, and declare the types of delimited text."""
-    if seen.metadata is None or seen.metadata.key_columns != metadata.key_columns:
+    if state.metadata is None or state.metadata.key_columns != metadata.key_columns:
         names = {fold_name(column.name): column.name for column in fitted.known.columns}
         keys = tuple(names[fold_name(key)] for key in metadata.key_columns)
         metadata = replace(metadata, key_columns=keys)

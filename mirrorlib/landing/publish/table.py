@@ -13,7 +13,14 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
-from mirrorlib.landing.publish.draft import Draft, Seen, declare, look, make_draft, partitions
+from mirrorlib.landing.publish.draft import (
+    Draft,
+    FolderState,
+    declare,
+    make_draft,
+    partitions,
+    read_state,
+)
 from mirrorlib.landing.publish.published import Published, PublishedFile
 from mirrorlib.landing.publish.rows import (
     DELETE,
@@ -47,7 +54,7 @@ class LandingTable:
         self._folder = name.folder
         self._wanted = wanted
         self._partner = partner
-        self._seen = Seen()
+        self._state = FolderState()
         self._begun: dict[str, Call] = {}  # calls without an id that have not returned
 
     def write(
@@ -172,25 +179,25 @@ class LandingTable:
 
         """
         before, after = self._take(old, None), self._take(new, None)
-        by = partitions(self._wanted, self._seen, table=self._name)
+        by = partitions(self._wanted, self._state, table=self._name)
         rows = change_key_rows(
             before, after, keys=self._keys(after.data), fixed=by, table=self._name
         )
         return self._publish(rows, batch_id, force=force)
 
     def _take(self, data: object, marker: int | str | None) -> Rows:
-        known = self._look().known
+        known = self._refresh().known
         types = {column.name: column.type for column in known.columns} if known else {}
         return take_rows(data, marker, table=self._name, types=types)
 
-    def _look(self) -> Seen:
+    def _refresh(self) -> FolderState:
         """Look at what the table folder shows."""
-        self._seen = look(self._zone, self._folder, self._seen, table=self._name)
-        return self._seen
+        self._state = read_state(self._zone, self._folder, self._state, table=self._name)
+        return self._state
 
     def _keys(self, data: pa.Table) -> tuple[str, ...]:
         """Give the key columns as the data spells them."""
-        metadata = self._seen.metadata
+        metadata = self._state.metadata
         keys = (metadata.key_columns if metadata else ()) or self._wanted.keys or ()
         if not keys:
             msg = "deletes need keys to go by, and the table has none"
@@ -203,7 +210,7 @@ class LandingTable:
 
     def _keys_alone(self, rows: Rows) -> Rows:
         """Leave out what a delete does not need: all but keys and partition columns."""
-        by = partitions(self._wanted, self._seen, table=self._name)
+        by = partitions(self._wanted, self._state, table=self._name)
         for name in by:
             if name not in rows.data.column_names:
                 raise missing_column(name, self._name)
@@ -248,13 +255,13 @@ class LandingTable:
     def _declared(self, rows: Rows, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
         for _ in range(_ATTEMPTS):
-            seen = self._seen
+            state = self._state
             draft = make_draft(
-                rows, seen, self._wanted, folder=self._folder, table=self._name, force=force
+                rows, state, self._wanted, folder=self._folder, table=self._name, force=force
             )
-            done = declare(self._zone, self._folder, draft, seen, self._partner)
-            if not done or draft.metadata != seen.metadata or draft.fitted.known != seen.known:
-                self._look()
+            done = declare(self._zone, self._folder, draft, state, self._partner)
+            if not done or draft.metadata != state.metadata or draft.fitted.known != state.known:
+                self._refresh()
             if done:
                 return draft
         msg = "other writers keep changing the table's schema"
@@ -264,7 +271,7 @@ class LandingTable:
         if draft.metadata.detection == "last_update_time":
             landed = publish_timed(self._zone, place, call, content)
         else:
-            taken = self._seen.taken
+            taken = self._state.taken
             landed = publish_next(
                 self._zone, place, call, content, after=taken.get(place.partition)
             )

@@ -43,7 +43,7 @@ def append_window(work: Work) -> int | None:
     """
     work = fit_columns(work, log_columns(work.frame))
     rows = work.frame
-    begun = work.seen.facts is not None or not work.seen.whole
+    begun = work.last.facts is not None or not work.last.whole
     if work.plan.reset or (work.plan.kind == "snapshot" and begun):
         rows = _reset(work).unionByName(rows, allowMissingColumns=True)
     with configured(rows.sparkSession, _GROWS):  # where columns were widened, it is one of its own

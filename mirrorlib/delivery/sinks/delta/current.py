@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
-from mirrorlib.delivery.sinks.delta.few import fold_few
+from mirrorlib.delivery.sinks.delta.collect import fold_collected
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
 from mirrorlib.delivery.sinks.delta.merge import merge_rows, twice
 from mirrorlib.delivery.sinks.delta.multiset import (
@@ -23,8 +23,8 @@ from mirrorlib.delivery.sinks.delta.multiset import (
     stage_counts,
     unlike,
 )
+from mirrorlib.delivery.sinks.delta.rewrite import rewrite_copy
 from mirrorlib.delivery.sinks.delta.stage import stage_rows, stage_table
-from mirrorlib.delivery.sinks.delta.whole import rewrite_copy
 from mirrorlib.delivery.sinks.delta.work import (
     Work,
     check_comparable,
@@ -102,10 +102,10 @@ def _check_unique(work: Work, rows: DataFrame) -> None:
 
 def _merge_keys(work: Work) -> int:
     """Give each key that a window tells of its last state."""
-    if (work.seen.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
+    if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
     keys = work.keys
-    few = None if work.few is None else fold_few(work.few, keys, work.upto)
+    few = None if work.few is None else fold_collected(work.few, keys, work.upto)
     if few is not None:
         schema = copy_columns(work.delivery.frame).add(OP, "byte").add(FRESH, "boolean")
         staged = stage_table(work, few, schema, keys)

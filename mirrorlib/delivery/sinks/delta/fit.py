@@ -74,7 +74,7 @@ def _check_renamed(
     work: Work, names: set[str], added: Sequence[StructField], gone: Sequence[str]
 ) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
-    before = set((work.seen.facts or {}).get("dropped", ()))
+    before = set((work.last.facts or {}).get("dropped", ()))
     back = [name for name in before if fold_name(name) in names]
     newly = [name for name in gone if name not in before]
     new = [field.name for field in added]

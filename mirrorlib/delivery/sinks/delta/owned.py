@@ -159,18 +159,18 @@ def _is_emptied(work: Work) -> bool:
 
 
 def _discontinuity(work: Work) -> tuple[str, str | None]:
-    seen, stream, plan = work.seen, work.stream, work.plan
-    if seen.foreign is not None:
-        commit = seen.foreign
+    last, stream, plan = work.last, work.stream, work.plan
+    if last.foreign is not None:
+        commit = last.foreign
         who = f"version {commit.version}, {commit.operation} by {commit.user}"
         return "somebody else has written to the table that the consumer keeps", who
-    if seen.facts is None:
+    if last.facts is None:
         if _is_emptied(work):
             return _REMOVED, None
-        if not seen.whole and plan.number == 1:
+        if not last.whole and plan.number == 1:
             return "nobody can tell any more how far the table that the consumer keeps goes", None
         return "", None
-    facts = seen.facts
+    facts = last.facts
     if facts.get("table_id") != plan.table_id:
         return "the copy is one of a table that was made anew since", None
     if facts.get("stream") == stream.uuid:

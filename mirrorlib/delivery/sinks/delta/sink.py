@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.last_commit import look_back, prove_window
+from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, check_log, log_columns
+from mirrorlib.delivery.sinks.delta.collect import collect_changes
 from mirrorlib.delivery.sinks.delta.current import check_copy, copy_columns, keep_copy
-from mirrorlib.delivery.sinks.delta.few import gather_few
 from mirrorlib.delivery.sinks.delta.owned import (
     check_continuous,
     check_kept,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.commit.last_commit import Seen
+    from mirrorlib.commit.last_commit import LastCommit
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Stream
 
@@ -101,7 +101,7 @@ class DeltaSink:
         if ref.path is None:
             return 0
         try:
-            return look_back(FileLog(open_store(ref.path))).window_of(stream.uuid)
+            return read_last_commit(FileLog(open_store(ref.path))).window_of(stream.uuid)
         except StoreError:
             return 0
 
@@ -136,10 +136,10 @@ class DeltaSink:
                     _LOG.info("%s: window %d met another commit", work.table, work.plan.number)
                     failure = exc
                     continue
-                if (seen := _written(work)) is not None:
+                if (last := _written(work)) is not None:
                     settle_keys(work)
-                    rows = seen.rows if rows is None else rows
-                    facts = (work.table, work.plan.number, seen.version, rows)
+                    rows = last.rows if rows is None else rows
+                    facts = (work.table, work.plan.number, last.version, rows)
                     _LOG.info("%s: window %d written as version %d, %d rows", *facts)
                     return rows
             msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
@@ -168,12 +168,12 @@ class DeltaSink:
             ref=ref,
             found=found,
             schema=schema,
-            seen=look_back(open_log(spark, ref, found.location)),
+            last=read_last_commit(open_log(spark, ref, found.location)),
         )
 
     def _write(self, work: Work) -> int | None:
         if self._mode.continuous:
-            work = gather_few(work)
+            work = collect_changes(work)
         small = work.few is not None and is_small(len(work.few), work.found.bytes)
         with configured(work.spark, {}, _SMALL if small else {}):
             return self._mode.write(work)
@@ -183,18 +183,18 @@ def _is_overtaken(work: Work, exc: Exception) -> bool:
     """Say whether somebody else's commit explains a failure: any one explains Delta's, another runner's window ours."""
     log = open_log(work.spark, work.ref, work.found.location)
     if isinstance(exc, MirrorError):
-        return look_back(log).version != work.seen.version
-    return log.newest(work.seen.newest) != work.seen.newest
+        return read_last_commit(log).version != work.last.version
+    return log.newest(work.last.newest) != work.last.newest
 
 
-def _written(work: Work) -> Seen | None:
+def _written(work: Work) -> LastCommit | None:
     """Return the target's log once it has the window, see `prove_window`."""
     number, stream = work.plan.number, work.stream
     return prove_window(
         open_log(work.spark, work.ref, work.found.location),
         stream.uuid,
         number,
-        work.seen,
+        work.last,
         what=f"window {number}",
         table=work.table,
         next_step=f"Let a snapshot set it right: {snapshot_command(stream.consumer)}",
@@ -208,8 +208,8 @@ def _rows_there(work: Work) -> int | None:
         TableBusyError: a later stream of the consumer has written to it.
 
     """
-    facts, stream = work.seen.facts, work.stream
-    if work.seen.window_of(stream.uuid) >= work.plan.number:
+    facts, stream = work.last.facts, work.stream
+    if work.last.window_of(stream.uuid) >= work.plan.number:
         return 0
     if facts is None or facts["stream"] == stream.uuid:
         return None

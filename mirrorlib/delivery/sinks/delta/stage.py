@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.commit.stage import RANGED, stage_frame
 from mirrorlib.commit.staged import OP, Staged
-from mirrorlib.feed.files.few import frame_of
+from mirrorlib.feed.files.small_window import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

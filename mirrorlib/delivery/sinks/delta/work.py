@@ -15,7 +15,7 @@ from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import LandingZoneError, SchemaError
-from mirrorlib.feed.files.few import frame_of
+from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
 from mirrorlib.identifiers import find_name, fold_name
 from mirrorlib.journal.streams import snapshot_command
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.commit.last_commit import Seen
+    from mirrorlib.commit.last_commit import LastCommit
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delta.table import Found, TableRef
     from mirrorlib.journal.streams import Plan, Stream
@@ -51,7 +51,7 @@ class Work:
         ref: the target table.
         found: what it is.
         schema: its columns.
-        seen: what its log tells.
+        last: what its log tells.
         dropped: its columns that the source has no longer.
         few: the window's rows, where they are few.
 
@@ -62,7 +62,7 @@ class Work:
     ref: TableRef
     found: Found
     schema: StructType
-    seen: Seen
+    last: LastCommit
     dropped: tuple[str, ...] = ()
     few: pa.Table | None = None
 
@@ -105,12 +105,12 @@ class Work:
     @property
     def fresh(self) -> bool:
         """Say whether no window was written to the table yet."""
-        return self.seen.facts is None and self.seen.whole
+        return self.last.facts is None and self.last.whole
 
     @property
     def upto(self) -> int:
         """Return up to which version of the source the target has everything; -1 for nothing."""
-        facts = self.seen.facts
+        facts = self.last.facts
         if facts is None or facts.get("table_id") != self.plan.table_id:
             return self.plan.after
         return int(facts["upto"])
@@ -132,14 +132,14 @@ class Work:
     @property
     def physical_before(self) -> Mapping[str, str]:
         """Return what they stood for before; older versions have not said it."""
-        facts = self.seen.facts or {}
+        facts = self.last.facts or {}
         same = facts.get("table_id") == self.plan.table_id
         return facts.get("physical", {}) if same else {}
 
     @property
     def known(self) -> bool:
         """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
-        return self.exact or self.seen.facts is not None or self.seen.whole
+        return self.exact or self.last.facts is not None or self.last.whole
 
     @property
     def exact(self) -> bool:
@@ -149,7 +149,7 @@ class Work:
     @property
     def epoch(self) -> int:
         """Return the stream's place among those that have written to the table, each greater than the one before."""
-        facts = self.seen.facts or {}
+        facts = self.last.facts or {}
         known = int(facts.get("epoch", 0))  # older versions did not count
         if facts.get("stream") == self.stream.uuid:
             return known

@@ -78,7 +78,7 @@ class Held:
     number: int
 
 
-def look(session: Session, place: Place, stream: Stream) -> Held:
+def read_held(session: Session, place: Place, stream: Stream) -> Held:
     """Look what the database has of a table."""
     columns = session.columns(place)
     return Held(

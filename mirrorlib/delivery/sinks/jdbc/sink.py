@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.sinks.jdbc.apply import change_rows, replace_rows
-from mirrorlib.delivery.sinks.jdbc.books import look, position, write
+from mirrorlib.delivery.sinks.jdbc.books import position, read_held, write
 from mirrorlib.delivery.sinks.jdbc.database import UnfitError
 from mirrorlib.delivery.sinks.jdbc.fold import (
     counted_lines,
@@ -106,7 +106,7 @@ class DatabaseSink:
         with self._database.session(stream.table, plan.keys) as session:
             place = session.place(parse_name(stream.table))
             session.prepare(place)
-            held = look(session, place, stream)
+            held = read_held(session, place, stream)
             if held.number >= plan.number:
                 raise _overtaken(stream)
             return held, settle(session, held, columns, delivery)
@@ -115,7 +115,7 @@ class DatabaseSink:
         stream, plan = delivery.stream, delivery.plan
         with self._database.session(stream.table, shape.keys) as session:
             session.begin(held.place)
-            if look(session, held.place, stream) != held:
+            if read_held(session, held.place, stream) != held:
                 raise _overtaken(stream)
             apply = replace_rows if plan.kind == "snapshot" else change_rows
             apply(session, shape, staged, stream.table)

@@ -1,6 +1,6 @@
 """Find the keys of a window whose changes are not their net changes as they are.
 
-In: the window's files, in which each key is one row of every version. Out: for each key that was touched more
+In: the window's files, in which each key is one row of every version. Out: for each key that changed more
 than once, or by an update that changes nothing, the first thing that went and the last that came. Spark would
 bring all keys together for it, which costs it as much as to read the window; here it takes a third, in the
 memory of a few of the files and of the rows of these keys.
@@ -42,7 +42,7 @@ class _NotToldError(Exception):
     """The files alone do not tell what happened to each key."""
 
 
-def find_touched(
+def find_repeated(
     commits: Commits, files: Sequence[ChangeFile], columns: Columns, keys: Sequence[str]
 ) -> pa.Table | None:
     """Find these keys, and the places of their ends; None where that is not told by the files alone.
@@ -63,7 +63,7 @@ def find_touched(
         things = _read(commits, files, narrow, _things)
         if len(things) * len(columns) > _MOST_VALUES:
             return None
-        several = _touched_in_several(things, keys)
+        several = _repeated_in_several(things, keys)
         suspects = partial(_suspects, several=several)
         rows = _read(commits, files, columns, suspects)
         return None if rows.nbytes > _MOST_KEPT else _ends(rows.combine_chunks(), keys)
@@ -115,7 +115,7 @@ def _things(rows: pa.Table) -> pa.ChunkedArray:
     return pc.invert(before)
 
 
-def _touched_in_several(things: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _repeated_in_several(things: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Name the keys that several things happened to."""
     numbered = [str(place) for place in range(len(keys))]  # a key may have the name of the count
     found = things.select(keys).rename_columns(numbered).group_by(numbered)
@@ -132,7 +132,7 @@ def _pairs(rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
 
 
 def _suspects(rows: pa.Table, several: pa.Table) -> pa.ChunkedArray:
-    """Mark the rows of keys that may be touched in several versions, and of updates that change nothing."""
+    """Mark the rows of keys that may be repeated in several versions, and of updates that change nothing."""
     keys = several.column_names
     again = reduce(
         pc.and_, (pc.is_in(rows.column(key), value_set=several.column(key)) for key in keys)

@@ -2,7 +2,7 @@
 
 In: the feed of a window, and its files. Out: what `fold_net` gives, or None where that is not worth it. The
 first thing that went of a key was there before, the last that came is there now; which ones these are is told
-by the keys that were touched more than once, so no row is moved.
+by the keys that changed more than once, so no row is moved.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.files.few import frame_of
-from mirrorlib.feed.files.touched import BITS, FIRST, LAST, ORDER, find_touched
+from mirrorlib.feed.files.repeated_keys import BITS, FIRST, LAST, ORDER, find_repeated
+from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.feed.net import (
     DELETE,
     FEED_COLUMNS,
@@ -45,10 +45,10 @@ _MOST_BYTES = 32 << 20  # of what is known of keys, which travels to every task
 _AT, _WHEN, _KEY = "_mirror_at", "_mirror_when", "_mirror_key"
 
 
-def fold_once(
+def fold_unique_keys(
     frame: DataFrame, table: FeedTable, window: Window, keys: Sequence[str]
 ) -> DataFrame | None:
-    """Fold a window to its net changes; which keys were touched more than once is found now.
+    """Fold a window to its net changes; which keys changed more than once is found now.
 
     Args:
         frame: the feed of the window.
@@ -57,16 +57,16 @@ def fold_once(
         keys: key columns, as the table spells them.
 
     """
-    touched = _touched(frame, table, window, keys)
-    if touched is None:
+    repeated = _repeated(frame, table, window, keys)
+    if repeated is None:
         return None
-    if not touched:
+    if not repeated:
         return frame
     times = table.commits.fed_at(window.after + 1, window.until)
-    return _ends_of(frame, _dated(touched, times), keys)
+    return _ends_of(frame, _dated(repeated, times), keys)
 
 
-def _touched(
+def _repeated(
     frame: DataFrame, table: FeedTable, window: Window, keys: Sequence[str]
 ) -> pa.Table | None:
     """Find keys whose changes are not their net changes; None where the files do not tell, or it is not worth it."""
@@ -78,19 +78,19 @@ def _touched(
         return None
     fields = [one for one in frame.schema.fields if one.name not in FEED_COLUMNS]
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
-    touched = find_touched(table.commits, files, columns, keys)
-    return None if touched is None or touched.nbytes > _MOST_BYTES else touched
+    repeated = find_repeated(table.commits, files, columns, keys)
+    return None if repeated is None or repeated.nbytes > _MOST_BYTES else repeated
 
 
-def _dated(touched: pa.Table, times: Mapping[int, datetime]) -> pa.Table:
-    """Say of each key when it was touched last."""
-    last = pc.shift_right(touched.column(LAST), BITS)
+def _dated(repeated: pa.Table, times: Mapping[int, datetime]) -> pa.Table:
+    """Say of each key when it changed last."""
+    last = pc.shift_right(repeated.column(LAST), BITS)
     places = pc.index_in(last, value_set=pa.array(times, pa.int64())).combine_chunks()
-    return touched.append_column(_WHEN, pa.array(times.values(), INSTANT).take(places))
+    return repeated.append_column(_WHEN, pa.array(times.values(), INSTANT).take(places))
 
 
-def _ends_of(frame: DataFrame, touched: pa.Table, keys: Sequence[str]) -> DataFrame:
-    """Keep the ends of the keys that were touched, and all changes of the others."""
+def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataFrame:
+    """Keep the ends of the keys that changed more than once, and all changes of the others."""
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
@@ -103,12 +103,12 @@ def _ends_of(frame: DataFrame, touched: pa.Table, keys: Sequence[str]) -> DataFr
             t.StructField(_WHEN, t.TimestampType()),
         ]
     )
-    touched = touched.rename_columns(schema.names)  # the table may have columns of its own names
-    known = frame_of(frame.sparkSession, touched, schema)
+    repeated = repeated.rename_columns(schema.names)  # the table may have columns of its own names
+    known = frame_of(frame.sparkSession, repeated, schema)
     # A key that is never NULL is found in half the time by equality alone.
     same = [
         f.col(quote(key)).eqNullSafe(f.col(name))
-        if touched.column(name).null_count
+        if repeated.column(name).null_count
         else f.col(quote(key)) == f.col(name)
         for key, name in zip(keys, names, strict=True)
     ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
 from mirrorlib.commit.staged import FRESH, OP, PUT
-from mirrorlib.delivery.sinks.delta.few import key_values
+from mirrorlib.delivery.sinks.delta.collect import key_values
 from mirrorlib.delivery.sinks.delta.merge import twice
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import to_columns
@@ -24,7 +24,7 @@ from mirrorlib.delta.properties import FEED
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.arrow import read_file
 from mirrorlib.feed.files.direct import PLAIN_NAME
-from mirrorlib.feed.files.few import HANDFUL, frame_of
+from mirrorlib.feed.files.small_window import WINDOW_BYTES, frame_of
 from mirrorlib.feed.net import KIND
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
@@ -82,7 +82,7 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     if work.known and any(fresh[key] for key in met):
         raise twice(work, work.keys)
     mark = work.mark()
-    mark = replace(mark, facts={**mark.facts, ON: work.seen.newest})  # what came since is not in it
+    mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
         append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
         return True
@@ -98,7 +98,7 @@ def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
     if work.ref.path is None or work.found.bytes > _MOST_BYTES or has_feed:
         return None
     store = open_store(work.ref.path)
-    files = _plain_files(read_checksum(store, work.seen.newest))
+    files = _plain_files(read_checksum(store, work.last.newest))
     if files is None:
         return None
     pieces = [_no_rows(columns)]
@@ -112,7 +112,7 @@ def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
             return None
         pieces.append(piece.drop_columns([KIND]))
     rows = pa.concat_tables(pieces)
-    return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= HANDFUL else None
+    return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
 def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, SMALL_COMMIT, configured, spark_generation
-from mirrorlib.feed.files.few import FEW, HANDFUL
+from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 
 
-def gather_few(work: Work) -> Work:
+def collect_changes(work: Work) -> Work:
     """Take the rows of a window of changes, when they are few."""
     frame = work.delivery.frame
     if work.delivery.few is not None:
@@ -35,18 +35,22 @@ def gather_few(work: Work) -> Work:
     if (
         work.plan.kind == "snapshot"
         or work.stream.net  # the first row of net changes costs as much as all of them
-        or (work.delivery.told_rows or 0) > FEW  # so do the first rows of very many
+        or (work.delivery.told_rows or 0) > WINDOW_ROWS  # so do the first rows of very many
         or spark_generation() < ARROW_FRAMES
         or len(plain) < len(fields)
     ):
         return work
     known = work.delivery.told_rows is not None  # to look for more than few costs another stage
     with configured(work.spark, {}, SMALL_COMMIT):
-        rows = (frame if known else frame.limit(FEW + 1)).toArrow()
-    return replace(work, few=rows) if len(rows) <= FEW and rows.nbytes <= HANDFUL else work
+        rows = (frame if known else frame.limit(WINDOW_ROWS + 1)).toArrow()
+    return (
+        replace(work, few=rows)
+        if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES
+        else work
+    )
 
 
-def fold_few(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | None:
+def fold_collected(rows: pa.Table, keys: Sequence[str], upto: int = -1) -> pa.Table | None:
     """Fold rows by key as `last_states` does; None for keys that Python may compare in another way than Spark."""
     if not all(any(is_kind(rows.schema.field(key).type) for is_kind in _KEYS) for key in keys):
         return None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.feed.window import Window
 
-FEW = 2_000  # rows that travel inside the plan: a file costs 40 ms more
-HANDFUL = 4 << 20  # bytes of them
+WINDOW_ROWS = 2_000  # rows that travel inside the plan: a file costs 40 ms more
+WINDOW_BYTES = 4 << 20  # bytes of them
 _MOST_FILES = 16  # each is fetched by itself
 
 
@@ -39,7 +39,7 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFra
     return spark.createDataFrame(rows.combine_chunks(), schema)
 
 
-def read_few(table: FeedTable, window: Window, schema: StructType) -> pa.Table | None:
+def read_small_window(table: FeedTable, window: Window, schema: StructType) -> pa.Table | None:
     """Read a window's rows, when they are few.
 
     Args:
@@ -48,9 +48,9 @@ def read_few(table: FeedTable, window: Window, schema: StructType) -> pa.Table |
         schema: its columns, and what tells the change.
 
     """
-    known = window.rows is not None and window.rows <= FEW
+    known = window.rows is not None and window.rows <= WINDOW_ROWS
     files = change_files(table, window) if known and spark_generation() >= ARROW_FRAMES else None
-    if files is None or len(files) > _MOST_FILES or sum(file.size for file in files) > HANDFUL:
+    if files is None or len(files) > _MOST_FILES or sum(file.size for file in files) > WINDOW_BYTES:
         return None
     fields = [one for one in schema.fields if one.name not in FEED_COLUMNS]
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
@@ -62,7 +62,7 @@ def read_few(table: FeedTable, window: Window, schema: StructType) -> pa.Table |
             return None  # what is wrong with it, Spark says
         pieces.append(piece)
     rows = pa.concat_tables(pieces)
-    return rows if len(rows) <= FEW and rows.nbytes <= HANDFUL else None
+    return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
 def _read(
@@ -72,7 +72,7 @@ def _read(
     data = table.commits.content(file.path)
     if data is None:
         return None
-    rows = read_file(BytesIO(data), file, columns, most=FEW)
+    rows = read_file(BytesIO(data), file, columns, most=WINDOW_ROWS)
     if rows is None:
         return None
     version = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
