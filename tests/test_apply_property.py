@@ -94,7 +94,7 @@ def all_logs() -> list[Log]:
     return make_logs(LOGS_PER_ZONE * ZONES)
 
 
-@pytest.mark.thorough("[!2]-*")
+@pytest.mark.thorough("[!2]-*", "1?-*")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
@@ -253,6 +253,7 @@ def test_apply_with_nothing_new_commits_nothing(
     assert version == newest_version(Path(target) / "t")
 
 
+@pytest.mark.thorough
 def test_every_cut_of_a_backlog_gives_the_same_table(
     spark: SparkSession, zone: ZoneWriter, tmp_path: Path
 ) -> None:
