@@ -13,7 +13,7 @@ MINUTES ?= 10
 QUIET := --quiet --no-compile --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test thorough check format docs fuzz torture history bench bench-quick smoke35 release clean machine
+.PHONY: help demo test thorough check format docs cluster fuzz torture history bench bench-quick smoke35 release clean machine
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ format: .venv/dev.stamp ## Format the code and repair what the linter can
 
 docs: .venv/dev.stamp ## Build the documentation's site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+cluster: .venv/dev.stamp ## Run the smoke tests on a Spark whose executors are processes of their own
+	MIRRORLIB_MASTER='local-cluster[2,1,1024]' $(BIN)/pytest -m smoke -n 2 --dist loadfile $(PYTEST)
 
 torture: .venv/dev.stamp ## Kill runs at N random moments (N=200)
 	MIRRORLIB_TORTURE=$(N) $(BIN)/pytest --thorough -m torture --timeout 0

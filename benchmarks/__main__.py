@@ -47,12 +47,17 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, help="where to work (default: a temporary folder)")
     parser.add_argument("--json", action="store_true", help="print JSON lines")
+    parser.add_argument(
+        "--master",
+        default="local[2]",
+        help="where both sides' Spark runs (local-cluster[2,1,2048]: executors in processes of their own)",
+    )
     arguments = parser.parse_args()
     names = [name.upper() for name in arguments.workloads] or list(
         "ABCDE" if arguments.quick else "ABCDEFS"
     )
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="mirrorlib-bench-"))
-    spark = local_spark(cores=2, memory="6g")
+    spark = local_spark(cores=2, memory="6g", conf={"spark.master": arguments.master})
     peers = open_peers(folder) if arguments.peers else []
     size: dict[str, Any] = {"rows": arguments.rows, "rounds": arguments.rounds}
     if arguments.quick:

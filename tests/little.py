@@ -20,6 +20,10 @@ LITTLE = {
     # connector wants the checked file system.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
+# `make cluster`: executors are processes of their own then, and share nothing with the driver but files.
+if "MIRRORLIB_MASTER" in os.environ:
+    LITTLE["spark.master"] = os.environ["MIRRORLIB_MASTER"]
+    LITTLE["spark.executor.memory"] = "1g"
 
 # A Java that lives for seconds spends most of them compiling what it hardly runs.
 # It reserves a fifth of the usual room for code then, which many exporters at once would fill.
