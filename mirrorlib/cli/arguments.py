@@ -6,12 +6,55 @@ import argparse
 import contextlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.ingest.options import MAX_LOSS, SETTLE, Options
+from mirrorlib.ingest.options import Options, read_interval
 from mirrorlib.landing.metadata.declared import is_partial
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What `apply` and `plan` share, in the order of `--help`, by the names that the library has for it.
+_ZONE_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "insert_policy": "marker 0 inserts without a look (append, the format's word) or replaces the row of its key "
+        "(upsert)",
+        "evolution": "how columns may change (default: widen)",
+        "ntz": "timestamps without zone are instants in UTC, or stay without zone",
+        "conditional_updates": "honour ConditionalUpdateColumn: an update counts only if its value there is greater "
+        "than the row's",
+        "readers": "keep tables readable by every reader of Delta: no deletion vectors, no types widened in place; "
+        "changes cost more. A table remembers it (default: as each remembers)",
+        "partial_updates": "what an update sets: the columns that its file has (absent), what is not NULL (nulls), "
+        "what a column lists (listed:COLUMN), every column (never); default: as partialUpdates in _metadata.json says, "
+        "or every one",
+        "snapshots": "each numbered file is the table as it is from then on: commit what differs, and nothing else",
+        "max_loss": "refuse a snapshot that deletes more than this share of the table's rows (default: 0.5)",
+        "max_files": "change files a commit",
+        "max_bytes": "bytes of change files a commit (500m, 2g)",
+        "settle": "how long text has to lie still before it is read (default: 10)",
+        "retry": "try files again that damaged a plan, though they have not changed",
+        "allow_foreign_writes": "go on although somebody else wrote to a table",
+        "moved_from": "the same landing zone was there before",
+        "rewrite_limit": "rewrite a table for a new type up to this size (default: 1g)",
+        "plain_folders": "a table folder without _metadata.json waits for it, or its Parquet, CSV and JSON lines files "
+        "are appended, each once, from folders at any depth (default: wait)",
+        "plain_evolution": "what a plain folder's table does with new columns and types: add them and rescue what does "
+        "not fit, rescue all of it into _rescued_data, fail, or leave new columns out (default: add)",
+        "include_existing": "append what a plain folder holds when it is first seen, or only what comes later "
+        "(default: append it)",
+        "allow_overwrites": "append a plain folder's file again, whole, when its content has changed",
+        "start_at": "begin with file number N, where earlier ones are gone (default: 1)",
+        "allow_empty": "let a reset table be replaced by no rows, and an empty snapshot empty its table",
+        "quiet": "leave rows alone that an update would not change; the change feed shrinks",
+        "cleanup": "move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
+        "retention": "remove what --cleanup moved after this many days (default: 7)",
+        "on_gone": "what becomes of a Delta table whose folder is gone from the zone (default: keep)",
+    }
+)
 
 
 def add_place(command: argparse.ArgumentParser) -> None:
@@ -57,18 +100,8 @@ def add_json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON")
 
 
-def add_zone(command: argparse.ArgumentParser) -> None:
-    """Add what `apply` and `plan` share; `zone_options` reads it."""
-    add_place(command)
-    add_target(command)
-    _add_meaning(command)
-    _add_snapshots(command)
-    _add_limits(command)
-    _add_exceptions(command)
-    _add_plain(command)
-    add_start(command)
-    _add_replaced(command)
-    _add_gone(command)
+def add_memory(command: argparse.ArgumentParser) -> None:
+    """Add the memory of a local Spark."""
     command.add_argument(
         "--memory",
         type=heap,
@@ -78,21 +111,46 @@ def add_zone(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_start(command: argparse.ArgumentParser) -> None:
-    """Add where a table begins."""
+def add_rounds(command: argparse.ArgumentParser, what: str) -> None:
+    """Add how many tables a run takes at once, and whether runs follow each other."""
+    add_option(command, "parallelism", "tables at once (default: cores, at most 8)")
     command.add_argument(
-        "--start-at",
-        type=positive,
-        metavar="N",
-        help="begin with file number N, where earlier ones are gone (default: 1)",
+        "--watch",
+        type=seconds,
+        metavar="SECONDS",
+        help=f"keep {what}, pausing this long in between, until Ctrl-C",
     )
+
+
+def add_zone(command: argparse.ArgumentParser) -> None:
+    """Add what `apply` and `plan` share; `zone_options` reads it."""
+    add_place(command)
+    add_target(command)
+    for name, text in _ZONE_OPTIONS.items():
+        add_option(command, name, text)
+    add_memory(command)
+
+
+def add_option(command: argparse.ArgumentParser, name: str, text: str = "") -> None:
+    """Add an option of `Options`: its choices and its default are there, and how it is read is here."""
+    kind, default = _KINDS[name], _DEFAULTS[name]
+    details: dict[str, Any] = {"dest": name, "default": default}
+    words = [one for part in (kind, *get_args(kind)) for one in get_args(part)]
+    if kind is bool:
+        details["action"] = argparse.BooleanOptionalAction if default else "store_true"
+    elif name in _READ_AS:
+        details["type"], details["metavar"] = _READ_AS[name]
+    else:
+        details["choices"] = tuple(dict.fromkeys(one for one in words if isinstance(one, str)))
+    flag = "quiet-updates" if name == "quiet" else name.replace("_", "-")
+    command.add_argument(f"--{flag}", help=text or _ZONE_OPTIONS[name], **details)
 
 
 def zone_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that `apply` and `plan` share, as the library calls them."""
     if arguments.retention is not None and arguments.cleanup is None:
         arguments.refuse("argument --retention: means nothing without --cleanup")
-    known = {"catalog", "state", *(one.name for one in fields(Options))}
+    known = {"catalog", "state", *_DEFAULTS}
     return {name: value for name, value in vars(arguments).items() if name in known}
 
 
@@ -178,46 +236,6 @@ def heap(text: str) -> str:
     return text
 
 
-def _add_meaning(command: argparse.ArgumentParser) -> None:
-    """Add how rows and columns are applied."""
-    command.add_argument(
-        "--insert-policy",
-        choices=("append", "upsert"),
-        default="append",
-        help="marker 0 inserts without a look (append, the format's word) or replaces the row of its key (upsert)",
-    )
-    command.add_argument(
-        "--evolution",
-        choices=("widen", "add", "strict"),
-        default="widen",
-        help="how columns may change (default: widen)",
-    )
-    command.add_argument(
-        "--ntz",
-        choices=("utc", "keep"),
-        default="utc",
-        help="timestamps without zone are instants in UTC, or stay without zone",
-    )
-    command.add_argument(
-        "--conditional-updates",
-        action="store_true",
-        help="honour ConditionalUpdateColumn: an update counts only if its value there is greater than the row's",
-    )
-    command.add_argument(
-        "--readers",
-        choices=("plain",),
-        help="keep tables readable by every reader of Delta: no deletion vectors, no types widened in place; "
-        "changes cost more. A table remembers it (default: as each remembers)",
-    )
-    command.add_argument(
-        "--partial-updates",
-        type=partial,
-        metavar="WHAT",
-        help="what an update sets: the columns that its file has (absent), what is not NULL (nulls), what a column "
-        "lists (listed:COLUMN), every column (never); default: as partialUpdates in _metadata.json says, or every one",
-    )
-
-
 def partial(text: str) -> str:
     """Read what an update sets."""
     if text == "never" or is_partial(text):
@@ -226,121 +244,26 @@ def partial(text: str) -> str:
     raise argparse.ArgumentTypeError(msg)
 
 
-def _add_snapshots(command: argparse.ArgumentParser) -> None:
-    """Add whether files are whole tables."""
-    command.add_argument(
-        "--snapshots",
-        action="store_true",
-        help="each numbered file is the table as it is from then on: commit what differs, and nothing else",
-    )
-    command.add_argument(
-        "--max-loss",
-        type=share,
-        default=MAX_LOSS,
-        metavar="SHARE",
-        help="refuse a snapshot that deletes more than this share of the table's rows (default: 0.5)",
-    )
+def interval(text: str) -> float:
+    """Read seconds, or a number and a unit in words."""
+    try:
+        return read_interval(text)
+    except ValueError as exc:
+        raise argparse.ArgumentTypeError(str(exc)) from exc
 
 
-def _add_limits(command: argparse.ArgumentParser) -> None:
-    """Add how much one commit holds, and from when on."""
-    command.add_argument("--max-files", type=positive, metavar="N", help="change files a commit")
-    command.add_argument(
-        "--max-bytes", type=size, metavar="N", help="bytes of change files a commit (500m, 2g)"
-    )
-    command.add_argument(
-        "--settle",
-        type=seconds,
-        default=SETTLE,
-        metavar="SECONDS",
-        help="how long text has to lie still before it is read (default: 10)",
-    )
-
-
-def _add_exceptions(command: argparse.ArgumentParser) -> None:
-    """Add what is refused unless it is asked for."""
-    command.add_argument(
-        "--retry",
-        action="store_true",
-        help="try files again that damaged a plan, though they have not changed",
-    )
-    command.add_argument(
-        "--allow-foreign-writes",
-        action="store_true",
-        help="go on although somebody else wrote to a table",
-    )
-    command.add_argument(
-        "--moved-from", metavar="URL", help="the same landing zone was there before"
-    )
-    command.add_argument(
-        "--rewrite-limit",
-        type=size,
-        default=REWRITE_LIMIT,
-        metavar="N",
-        help="rewrite a table for a new type up to this size (default: 1g)",
-    )
-
-
-def _add_plain(command: argparse.ArgumentParser) -> None:
-    """Add what becomes of table folders without `_metadata.json`."""
-    command.add_argument(
-        "--plain-folders",
-        choices=("wait", "append"),
-        default="wait",
-        help="a table folder without _metadata.json waits for it, or its Parquet, CSV and JSON lines files "
-        "are appended, each once, from folders at any depth (default: wait)",
-    )
-    command.add_argument(
-        "--plain-evolution",
-        choices=("add", "rescue", "fail", "none"),
-        default="add",
-        help="what a plain folder's table does with new columns and types: add them and rescue what does not fit, "
-        "rescue all of it into _rescued_data, fail, or leave new columns out (default: add)",
-    )
-    command.add_argument(
-        "--include-existing",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="append what a plain folder holds when it is first seen, or only what comes later (default: append it)",
-    )
-    command.add_argument(
-        "--allow-overwrites",
-        action="store_true",
-        help="append a plain folder's file again, whole, when its content has changed",
-    )
-
-
-def _add_replaced(command: argparse.ArgumentParser) -> None:
-    """Add what becomes of rows that do not change, and of all rows of a table that begins anew."""
-    command.add_argument(
-        "--allow-empty",
-        action="store_true",
-        help="let a reset table be replaced by no rows, and an empty snapshot empty its table",
-    )
-    command.add_argument(
-        "--quiet-updates",
-        dest="quiet",
-        action="store_true",
-        help="leave rows alone that an update would not change; the change feed shrinks",
-    )
-
-
-def _add_gone(command: argparse.ArgumentParser) -> None:
-    """Add what becomes of files that were applied, and of tables that are gone."""
-    command.add_argument(
-        "--cleanup",
-        choices=("move", "delete"),
-        help="move applied files to their folder's _ProcessedFiles (move) or _FilesReadyToDelete (delete)",
-    )
-    command.add_argument(
-        "--retention",
-        type=positive,
-        metavar="DAYS",
-        help="remove what --cleanup moved after this many days (default: 7)",
-    )
-    command.add_argument(
-        "--on-gone",
-        choices=("keep", "drop"),
-        default="keep",
-        help="what becomes of a Delta table whose folder is gone from the zone (default: keep)",
-    )
+_DEFAULTS = {one.name: one.default for one in fields(Options)}
+_KINDS = get_type_hints(Options)
+_READ_AS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "partial_updates": (partial, "WHAT"),
+    "max_loss": (share, "SHARE"),
+    "max_files": (positive, "N"),
+    "max_bytes": (size, "N"),
+    "settle": (seconds, "SECONDS"),
+    "moved_from": (str, "URL"),
+    "rewrite_limit": (size, "N"),
+    "start_at": (positive, "N"),
+    "retention": (positive, "DAYS"),
+    "parallelism": (positive, "N"),
+    "backfill_interval": (interval, "INTERVAL"),
+}

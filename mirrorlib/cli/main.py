@@ -12,25 +12,17 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from mirrorlib.cli.commands import (
-    apply,
-    check,
-    consumers,
-    demo,
-    enable_feed,
-    export,
-    fabric_items,
-    feed,
-    ledger,
-    lineage,
-    plan,
-    publish,
-    reset,
-    status,
-    vacuum,
-)
+from mirrorlib.cli.commands.apply import APPLY, PLAN, RESET
+from mirrorlib.cli.commands.check import CHECK
+from mirrorlib.cli.commands.consumers import CONSUMERS, VACUUM
+from mirrorlib.cli.commands.demo import DEMO
+from mirrorlib.cli.commands.export import EXPORT
+from mirrorlib.cli.commands.fabric_items import FABRIC_ITEMS
+from mirrorlib.cli.commands.feed import ENABLE_FEED, FEED
+from mirrorlib.cli.commands.publish import PUBLISH
+from mirrorlib.cli.commands.status import LEDGER, LINEAGE, STATUS
 from mirrorlib.cli.say import say_error, say_report
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
@@ -38,8 +30,9 @@ from mirrorlib.errors import MirrorError, StoppedError
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from mirrorlib.cli.command import Command
     from mirrorlib.tabular import Report
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
@@ -68,36 +61,23 @@ exit codes: 0 all is well, 1 a table is blocked or failed (the others are applie
 """
 
 
-class Command(Protocol):
-    """What a module of `mirrorlib.cli.commands` gives."""
-
-    HELP: str
-    MORE: str
-
-    def add_arguments(self, command: argparse.ArgumentParser) -> None:
-        """Add what the command takes."""
-
-    def run(self, arguments: argparse.Namespace) -> Report | bool:
-        """Do it; return the report that is to be shown, or, where it was shown, whether all is well."""
-
-
-_COMMANDS: Mapping[str, Command] = {
-    "apply": apply,
-    "plan": plan,
-    "status": status,
-    "ledger": ledger,
-    "feed": feed,
-    "enable-feed": enable_feed,
-    "export": export,
-    "consumers": consumers,
-    "vacuum": vacuum,
-    "lineage": lineage,
-    "check": check,
-    "reset": reset,
-    "publish": publish,
-    "fabric-items": fabric_items,
-    "demo": demo,
-}
+_COMMANDS = (
+    APPLY,
+    PLAN,
+    STATUS,
+    LEDGER,
+    FEED,
+    ENABLE_FEED,
+    EXPORT,
+    CONSUMERS,
+    VACUUM,
+    LINEAGE,
+    CHECK,
+    RESET,
+    PUBLISH,
+    FABRIC_ITEMS,
+    DEMO,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -173,15 +153,15 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mirrorlib {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, command in _COMMANDS.items():
-        _add_command(commands, name, command)
+    for command in _COMMANDS:
+        _add_command(commands, command)
     return parser
 
 
-def _add_command(commands: Commands, name: str, command: Command) -> None:
-    text = command.HELP
+def _add_command(commands: Commands, command: Command) -> None:
+    text = command.help
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.MORE}".strip()
+        command.name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.more}".strip()
     )
     parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g")
     parser.add_argument(

@@ -1,41 +1,45 @@
-"""`mirrorlib apply`: bring every table of a landing zone up to date, once or again and again."""
+"""`mirrorlib apply`, `plan` and `reset`: bring tables up to date, say what that would do, start one over."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.cli.arguments import add_zone, positive, seconds, zone_options
+from mirrorlib.cli.arguments import add_option, add_rounds, add_target, add_zone, zone_options
+from mirrorlib.cli.command import Command
+from mirrorlib.cli.say import say_json
 from mirrorlib.cli.spark import start_spark
 from mirrorlib.cli.watch import run_command, stop_on_signals
 from mirrorlib.errors import ParameterError
-from mirrorlib.ingest.options import BACKFILL_INTERVAL, read_interval
 from mirrorlib.platform.notebook import read_options
 from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.report import ApplyReport
+    from mirrorlib.tabular import Report
 
-HELP = "bring every table up to date"
-MORE = "A table that is blocked or failed says why and stops alone; it is tried again on every run."
+_REPLACED = (
+    "the next apply replaces its content in one commit. Until then readers see what is there."
+)
+_KEPT = "its rows stay, and the next apply goes on by _metadata.json, behind the files that were appended."
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `apply` takes."""
+def _add_apply(command: argparse.ArgumentParser) -> None:
     add_zone(command)
-    command.add_argument(
-        "--parallelism",
-        type=positive,
-        metavar="N",
-        help="tables at once (default: cores, at most 8)",
+    add_rounds(command, "applying")
+    add_option(
+        command,
+        "listing",
+        "look only for what has come to long folders of numbers, or of names in the order of writing (auto), "
+        "to all folders where that can be done (incremental), or list every folder in full (default: auto)",
     )
-    command.add_argument(
-        "--watch",
-        type=seconds,
-        metavar="SECONDS",
-        help="keep applying, pausing this long in between, until Ctrl-C",
+    add_option(
+        command,
+        "backfill_interval",
+        "list such a folder in full all the same after this long: seconds, or words such as '1 day' "
+        "(default: 1 hour)",
     )
-    _add_listing(command)
     command.add_argument(
         "--options",
         type=_options,
@@ -46,32 +50,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_listing(command: argparse.ArgumentParser) -> None:
-    """Add how much of a folder is looked at."""
-    command.add_argument(
-        "--listing",
-        choices=("auto", "full", "incremental"),
-        default="auto",
-        help="look only for what has come to long folders of numbers, or of names in the order of writing (auto), "
-        "to all folders where that can be done (incremental), or list every folder in full (default: auto)",
-    )
-    command.add_argument(
-        "--backfill-interval",
-        type=_interval,
-        default=BACKFILL_INTERVAL,
-        metavar="INTERVAL",
-        help="list such a folder in full all the same after this long: seconds, or words such as '1 day' "
-        "(default: 1 hour)",
-    )
-
-
-def _interval(text: str) -> float:
-    try:
-        return read_interval(text)
-    except ValueError as exc:
-        raise argparse.ArgumentTypeError(str(exc)) from exc
-
-
 def _options(text: str) -> dict[str, Any]:
     try:
         return read_options(text)
@@ -79,7 +57,7 @@ def _options(text: str) -> dict[str, Any]:
         raise argparse.ArgumentTypeError(str(exc)) from exc
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.ingest.run import apply_zone
 
@@ -103,3 +81,72 @@ def run(arguments: argparse.Namespace) -> bool:
 
 def _is_news(report: ApplyReport) -> bool:
     return bool(report.warnings) or any(table.batches for table in report.tables)
+
+
+def _plan(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.ingest.preview import plan_zone
+
+    options = zone_options(arguments)
+    spark = start_spark(arguments)
+    return plan_zone(spark, arguments.landing_zone, arguments.target, **options)
+
+
+def _add_reset(command: argparse.ArgumentParser) -> None:
+    add_target(command)
+    command.add_argument("table", metavar="TABLE", help="the table, as status shows it: dbo/orders")
+    add_option(command, "start_at")
+    command.add_argument(
+        "--keep",
+        action="store_true",
+        help="keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
+    )
+
+
+def _reset(arguments: argparse.Namespace) -> bool:
+    """Begin a new life of the table, and say what comes of it."""
+    from mirrorlib.ingest.reset import reset_with_warnings
+
+    if arguments.keep and arguments.start_at is not None:
+        arguments.refuse(
+            "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
+        )
+    life, warnings = reset_with_warnings(
+        start_spark(arguments),
+        arguments.target,
+        arguments.table,
+        catalog=arguments.catalog,
+        state=arguments.state,
+        start_at=arguments.start_at or 1,
+        keep=arguments.keep,
+    )
+    if arguments.json:
+        said = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
+        say_json({**said, "warnings": list(warnings)} if arguments.keep else said)
+    else:
+        coming = _KEPT if arguments.keep else _REPLACED
+        sys.stdout.write(f"{arguments.table} begins life {life.ordinal}: {coming}\n")
+        sys.stdout.writelines(f"warning: {warning}\n" for warning in warnings)
+    return True
+
+
+APPLY = Command(
+    name="apply",
+    help="bring every table up to date",
+    more="A table that is blocked or failed says why and stops alone; it is tried again on every run.",
+    add_arguments=_add_apply,
+    run=_apply,
+)
+PLAN = Command(
+    name="plan",
+    help="say what apply would do, and write nothing",
+    add_arguments=add_zone,
+    run=_plan,
+)
+RESET = Command(
+    name="reset",
+    help="start one table over",
+    more="The next apply replaces its content, in one commit, by what the landing zone shows then. "
+    "Nothing is deleted before.",
+    add_arguments=_add_reset,
+    run=_reset,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_json, add_place
+from mirrorlib.cli.command import Command
 from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
@@ -14,15 +15,8 @@ if TYPE_CHECKING:
     from mirrorlib.landing.check.report import CheckObserver, CheckStep
     from mirrorlib.tabular import Report
 
-HELP = "review a landing zone as a strict reader"
-MORE = (
-    "Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), "
-    "1 errors (with --strict warnings too), 2 wrong usage. Every rule: docs/check.md."
-)
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `check` takes."""
+def _add_arguments(command: argparse.ArgumentParser) -> None:
     add_place(command)
     command.add_argument("--strict", action="store_true", help="count warnings as errors")
     command.add_argument(
@@ -33,7 +27,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def run(arguments: argparse.Namespace) -> Report:
+def _run(arguments: argparse.Namespace) -> Report:
     """Review."""
     from mirrorlib.landing.check.zone import check_zone
 
@@ -59,3 +53,13 @@ def check_observer(observe: Observer) -> CheckObserver:
             observe(Event(table=step.table, step="read", when="after", files=step.files))
 
     return tell
+
+
+CHECK = Command(
+    name="check",
+    help="review a landing zone as a strict reader",
+    more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
+    "(with --strict warnings too), 2 wrong usage. Every rule: docs/check.md.",
+    add_arguments=_add_arguments,
+    run=_run,
+)

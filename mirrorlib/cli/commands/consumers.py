@@ -1,10 +1,11 @@
-"""`mirrorlib consumers`: show who is delivered to and how far each has come; let one go, or begin again."""
+"""`mirrorlib consumers` and `vacuum`: who is delivered to, how far; remove what none of them has still to read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.arguments import add_tables, add_target, start
+from mirrorlib.cli.arguments import add_tables, add_target, positive, start
+from mirrorlib.cli.command import Command
 from mirrorlib.cli.say import say_json
 from mirrorlib.cli.spark import start_spark
 
@@ -14,17 +15,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.tabular import Report
 
-HELP = "show who is delivered to, and how far each has come"
-MORE = (
-    "Health: current, behind (it has not been given the newest versions), delivering (a run is at it), failed, "
-    "expiring (what it has not read may soon leave the table's log: export, or raise delta.logRetentionDuration), or "
-    "expired (it is gone). Consumers that were registered with --state are found only with the same --state. Needs "
-    "Spark only for tables of a catalog."
-)
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `consumers` takes."""
+def _add_consumers(command: argparse.ArgumentParser) -> None:
     add_target(command)
     add_tables(command)
     command.add_argument("--consumer", metavar="NAME", help="only this one")
@@ -43,7 +35,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> Report | bool:
+def _consumers(arguments: argparse.Namespace) -> Report | bool:
     """Show the consumers, or change one."""
     from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
 
@@ -85,3 +77,56 @@ def _say_done(what: str, consumer: str, tables: Sequence[str], *, as_json: bool)
     else:
         print(f"{what}: {consumer}, {', '.join(tables)}")  # noqa: T201  # the command's answer
     return True
+
+
+def _add_vacuum(command: argparse.ArgumentParser) -> None:
+    add_target(command)
+    add_tables(command)
+    command.add_argument(
+        "--hours",
+        type=positive,
+        metavar="N",
+        help="how long removed files are kept (default: what each table says, else Delta's week)",
+    )
+    command.add_argument("--dry-run", action="store_true", help="remove nothing, say what would be")
+    command.add_argument(
+        "--force", action="store_true", help="remove them although consumers need them; name these"
+    )
+
+
+def _vacuum(arguments: argparse.Namespace) -> Report:
+    """Do it; say whether no table was refused."""
+    from mirrorlib.operate.vacuum import vacuum_tables
+
+    return vacuum_tables(
+        start_spark(arguments),
+        arguments.target,
+        tables=arguments.tables,
+        hours=arguments.hours,
+        dry_run=arguments.dry_run,
+        force=arguments.force,
+        catalog=arguments.catalog,
+        state=arguments.state,
+    )
+
+
+CONSUMERS = Command(
+    name="consumers",
+    help="show who is delivered to, and how far each has come",
+    more="Health: current, behind (it has not been given the newest versions), delivering (a run is at it), "
+    "failed, expiring (what it has not read may soon leave the table's log: export, or raise "
+    "delta.logRetentionDuration), or expired (it is gone). Consumers that were registered with --state are "
+    "found only with the same --state. Needs Spark only for tables of a catalog.",
+    add_arguments=_add_consumers,
+    run=_consumers,
+)
+VACUUM = Command(
+    name="vacuum",
+    help="remove files that nobody needs any more",
+    more="Delta's VACUUM takes change files too, whoever has still to read them. Here a table is refused while a "
+    "registered consumer needs what would go, or what may soon leave the table's log. --dry-run is the check "
+    "to run before maintenance elsewhere: its exit code is 1 when something would be lost. Consumers that "
+    "were registered with --state are known only to a vacuum with the same --state.",
+    add_arguments=_add_vacuum,
+    run=_vacuum,
+)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.cli.command import Command
+
 if TYPE_CHECKING:
     import argparse
 
-HELP = "publish and apply real data, and show what happened"
-MORE = ""
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `demo` takes."""
+def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--folder",
         metavar="PATH",
@@ -21,9 +19,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def _run(arguments: argparse.Namespace) -> bool:
     """Run the demo, which raises when something is wrong."""
     from mirrorlib.platform.demo import run_demo
 
     run_demo(arguments.folder)
     return True
+
+
+DEMO = Command(
+    name="demo",
+    help="publish and apply real data, and show what happened",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.arguments import add_target, key, positive, seconds, start
+from mirrorlib.cli.arguments import add_rounds, add_target, key, positive, start
+from mirrorlib.cli.command import Command
 from mirrorlib.cli.spark import start_spark
 from mirrorlib.cli.watch import run_command, stop_on_signals
 from mirrorlib.platform.show import show_progress
@@ -14,16 +15,8 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.report import ExportReport
 
-HELP = "deliver what changed to a consumer"
-MORE = (
-    "A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
-    "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
-    "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key."
-)
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `export` takes."""
+def _add_arguments(command: argparse.ArgumentParser) -> None:
     add_target(command)
     command.add_argument(
         "tables", nargs="*", metavar="TABLE", help="names or globs such as 'dbo/*' (default: all)"
@@ -52,18 +45,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="versions a window (default: all)",
     )
-    command.add_argument(
-        "--parallelism",
-        type=positive,
-        metavar="N",
-        help="tables at once (default: cores, at most 8)",
-    )
-    command.add_argument(
-        "--watch",
-        type=seconds,
-        metavar="SECONDS",
-        help="keep delivering, pausing this long in between, until Ctrl-C",
-    )
+    add_rounds(command, "delivering")
 
 
 def _add_keys(command: argparse.ArgumentParser) -> None:
@@ -113,7 +95,7 @@ def _add_beginning(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def _run(arguments: argparse.Namespace) -> bool:
     """Deliver, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.delivery.run import export_tables
     from mirrorlib.delivery.sinks.open import place_of
@@ -148,3 +130,14 @@ def run(arguments: argparse.Namespace) -> bool:
 
 def _is_news(report: ExportReport) -> bool:
     return any(table.windows for table in report.tables)
+
+
+EXPORT = Command(
+    name="export",
+    help="deliver what changed to a consumer",
+    more="A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
+    "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
+    "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key.",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -6,21 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import add_json, add_tables, positive
+from mirrorlib.cli.command import Command
 
 if TYPE_CHECKING:
     import argparse
 
     from mirrorlib.tabular import Report
 
-HELP = "write notebooks, wheel and schedule as Microsoft Fabric items"
-MORE = (
-    "A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each --table; "
-    "for fabric-cicd to publish. docs/start/fabric.md says how."
-)
 
-
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `fabric-items` takes."""
+def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("out", metavar="OUT", help="folder that the items are written into")
     command.add_argument(
         "--wheel",
@@ -43,7 +37,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def run(arguments: argparse.Namespace) -> Report:
+def _run(arguments: argparse.Namespace) -> Report:
     """Write them, with the wheel that is given or built."""
     from mirrorlib.fabric.items import ALL_TABLES, write_items
     from mirrorlib.fabric.wheel import build_clone
@@ -55,3 +49,13 @@ def run(arguments: argparse.Namespace) -> Report:
         target=arguments.target,
         every=arguments.every,
     )
+
+
+FABRIC_ITEMS = Command(
+    name="fabric-items",
+    help="write notebooks, wheel and schedule as Microsoft Fabric items",
+    more="A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each "
+    "--table; for fabric-cicd to publish. docs/start/fabric.md says how.",
+    add_arguments=_add_arguments,
+    run=_run,
+)

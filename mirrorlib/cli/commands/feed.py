@@ -1,10 +1,11 @@
-"""`mirrorlib feed`: print what changed in a table, for people or as JSON lines."""
+"""`mirrorlib feed` and `enable-feed`: print what changed in a table, for people or as JSON lines; have it recorded."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.arguments import add_target, positive
+from mirrorlib.cli.arguments import add_json, add_tables, add_target, positive
+from mirrorlib.cli.command import Command
 from mirrorlib.cli.say import say_json
 from mirrorlib.cli.spark import start_spark
 from mirrorlib.platform.show import show_report
@@ -12,17 +13,12 @@ from mirrorlib.platform.show import show_report
 if TYPE_CHECKING:
     import argparse
 
-HELP = "print what changed in a table"
-MORE = (
-    "An update is one line: what was before, what is now. Versions are Delta's; moments are "
-    "yyyy-MM-dd[ HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, "
-    "everything up to it that the log still holds."
-)
+    from mirrorlib.tabular import Report
+
 _SHOWN = 100
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `feed` takes."""
+def _add_feed(command: argparse.ArgumentParser) -> None:
     add_target(command)
     command.add_argument("table", metavar="TABLE", help="the table, 'dbo/orders'")
     command.add_argument(
@@ -57,7 +53,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> bool:
+def _feed(arguments: argparse.Namespace) -> bool:
     """Print the changes, oldest first."""
     from mirrorlib.delta.address import find_feed_table
     from mirrorlib.delta.sessions import configured
@@ -92,3 +88,53 @@ def run(arguments: argparse.Namespace) -> bool:
 def _bound(text: str) -> int | str:
     """Read a version, or leave a moment to be read with the table's name at hand."""
     return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _add_enable(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "target",
+        metavar="TARGET",
+        help="a Delta table's path, or a folder of them; with --catalog, a schema's name",
+    )
+    command.add_argument("--catalog", metavar="NAME", help="tables of this Spark catalog")
+    add_tables(command)
+    command.add_argument(
+        "--days",
+        type=positive,
+        metavar="N",
+        help="how long changes are to be readable (default: 7, unless the table says otherwise)",
+    )
+    add_json(command)
+    command.set_defaults(state=None)
+
+
+def _enable(arguments: argparse.Namespace) -> Report:
+    """Do it; say whether every table has its feed on."""
+    from mirrorlib.feed.enable import enable_feed
+
+    return enable_feed(
+        start_spark(arguments),
+        arguments.target,
+        catalog=arguments.catalog,
+        tables=arguments.tables,
+        days=arguments.days,
+    )
+
+
+FEED = Command(
+    name="feed",
+    help="print what changed in a table",
+    more="An update is one line: what was before, what is now. Versions are Delta's; moments are yyyy-MM-dd[ "
+    "HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, everything up "
+    "to it that the log still holds.",
+    add_arguments=_add_feed,
+    run=_feed,
+)
+ENABLE_FEED = Command(
+    name="enable-feed",
+    help="switch the change feed of tables on",
+    more="Mirrors have it on. For other Delta tables: from the commit that this makes on, changes are recorded. A "
+    "table with a column whose name the feed has for itself is refused, with the statements that rename it.",
+    add_arguments=_add_enable,
+    run=_enable,
+)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.cli.arguments import add_json
+from mirrorlib.cli.command import Command
 from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.names import named_twice
 from mirrorlib.tabular import Report
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.landing.publish.published import Published
 
-HELP = "put the rows of files into a landing zone"
-MORE = (
-    "Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema checks are "
-    "seen to. After an error or a crash, publish the same files again, in the same order, when what was wrong with the "
-    "rest is repaired: none is published twice."
-)
 _AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
 _MARKERS = ("0", "1", "2", "4")
 _COUNTED = ("insert", "update", "delete", "upsert")
@@ -122,8 +117,7 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     )
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add what `publish` takes."""
+def _add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "landing_zone",
         metavar="LANDING_ZONE",
@@ -142,7 +136,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_json(command)
 
 
-def run(arguments: argparse.Namespace) -> Report:
+def _run(arguments: argparse.Namespace) -> Report:
     """Publish; say whether every file was published."""
     return publish_files(arguments)
 
@@ -222,3 +216,14 @@ def _marker(text: str) -> int | str:
         msg = f"{text!r} is no row marker, which are {', '.join(_MARKERS)}"
         raise argparse.ArgumentTypeError(msg)
     return int(text)
+
+
+PUBLISH = Command(
+    name="publish",
+    help="put the rows of files into a landing zone",
+    more="Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema "
+    "checks are seen to. After an error or a crash, publish the same files again, in the same order, when "
+    "what was wrong with the rest is repaired: none is published twice.",
+    add_arguments=_add_arguments,
+    run=_run,
+)
