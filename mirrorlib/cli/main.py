@@ -21,8 +21,9 @@ from mirrorlib.cli.commands.demo import DEMO
 from mirrorlib.cli.commands.export import EXPORT
 from mirrorlib.cli.commands.fabric_items import FABRIC_ITEMS
 from mirrorlib.cli.commands.feed import ENABLE_FEED, FEED
+from mirrorlib.cli.commands.ledger import LEDGER, LINEAGE
 from mirrorlib.cli.commands.publish import PUBLISH
-from mirrorlib.cli.commands.status import LEDGER, LINEAGE, STATUS
+from mirrorlib.cli.commands.status import STATUS
 from mirrorlib.cli.say import say_error, say_report
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error

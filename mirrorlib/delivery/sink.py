@@ -8,6 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from mirrorlib.errors import SchemaError
+from mirrorlib.feed.net import columns_of
+from mirrorlib.identifiers import find_name
+from mirrorlib.journal.streams import snapshot_command
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -64,6 +69,30 @@ class Delivery:
     physical: Mapping[str, str] = field(default_factory=dict)
     renewed: Mapping[str, str] = field(default_factory=dict)
     mapped: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Name the source's columns."""
+        return columns_of(self.frame)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Name the key columns as the source spells them.
+
+        Raises:
+            SchemaError: a key is no column.
+
+        """
+        columns, table = self.columns, self.stream.table
+        for key in self.plan.keys:
+            if find_name(columns, key) is None:
+                msg = "the key is no column of the source"
+                step = (
+                    f"Name its key columns, or none ({KEY_OPTIONS}); the window was planned with these, so begin anew: "
+                    f"{snapshot_command(self.stream.consumer)}"
+                )
+                raise SchemaError(msg, table=table, column=key, next_step=step)
+        return tuple(find_name(columns, key) or key for key in self.plan.keys)
 
     @property
     def continues(self) -> bool:

@@ -18,9 +18,10 @@ from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.identifiers import find_named, fold_name, quote
 from mirrorlib.landing.types import INSTANT, INTEGERS, WALL_CLOCK, widen_type, widens_in_place
 from mirrorlib.names import find_key
+from mirrorlib.nested import names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
@@ -146,7 +147,7 @@ def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColu
     from pyspark.sql import functions as f
     from pyspark.sql import types as t
 
-    if list(names_in(kind)) == list(names_in(wanted)):
+    if names_in(kind) == names_in(wanted):
         return column
     if isinstance(kind, t.StructType) and isinstance(wanted, t.StructType):
         has = {fold_name(field.name): field for field in kind.fields}
@@ -172,7 +173,7 @@ def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
         for field in rows.schema.fields
         if fold_name(field.name) in has
         and is_same(field.dataType, has[fold_name(field.name)])
-        and list(names_in(field.dataType)) != list(names_in(has[fold_name(field.name)]))
+        and names_in(field.dataType) != names_in(has[fold_name(field.name)])
     }
     return rows.withColumns(turned) if turned else rows
 
@@ -221,33 +222,3 @@ def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:
     if isinstance(kind, t.MapType):
         return f"map<{write_type(kind.keyType, leaf)}, {write_type(kind.valueType, leaf)}>"
     return leaf(kind)
-
-
-def map_keys_in(kind: DataType) -> Iterator[DataType]:
-    """Give the types of the keys of all maps, on every level."""
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.StructType):
-        for field in kind.fields:
-            yield from map_keys_in(field.dataType)
-    elif isinstance(kind, t.ArrayType):
-        yield from map_keys_in(kind.elementType)
-    elif isinstance(kind, t.MapType):
-        yield kind.keyType
-        yield from map_keys_in(kind.keyType)
-        yield from map_keys_in(kind.valueType)
-
-
-def names_in(kind: DataType) -> Iterator[str]:
-    """Give the names of all fields, on every level."""
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.StructType):
-        for field in kind.fields:
-            yield field.name
-            yield from names_in(field.dataType)
-    elif isinstance(kind, t.ArrayType):
-        yield from names_in(kind.elementType)
-    elif isinstance(kind, t.MapType):
-        yield from names_in(kind.keyType)
-        yield from names_in(kind.valueType)

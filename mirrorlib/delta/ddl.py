@@ -16,7 +16,6 @@ from mirrorlib.delta.columns import (
     Columns,
     find_column,
     find_key_column,
-    names_in,
     needs_mapping,
     sql_type,
     to_columns,
@@ -34,6 +33,7 @@ from mirrorlib.delta.properties import (
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
 from mirrorlib.identifiers import find_name, fold_name, quote, sql_text
+from mirrorlib.nested import names_in
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:

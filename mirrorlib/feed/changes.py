@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.feed.net import (
     DELETE,
-    FEED_COLUMNS,
     INSERT,
     KIND,
     POST,
@@ -22,6 +21,7 @@ from mirrorlib.feed.net import (
     TIME,
     VERSION,
     Helpers,
+    columns_of,
     orderable,
 )
 from mirrorlib.identifiers import quote
@@ -135,7 +135,7 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    columns = columns_of(frame)
     place = Helpers.beside(columns).place
     images = Window.partitionBy(VERSION, *map(quote, keys), KIND)
     nth = f.row_number().over(images.orderBy(*orderable(frame, columns)))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.errors import FeedError
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.keys.allowed import is_free_of
+from mirrorlib.nested import is_free_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +56,11 @@ class Helpers:
         return Helpers(**{one.name: prefix + one.name for one in fields(Helpers)})
 
 
+def columns_of(frame: DataFrame) -> list[str]:
+    """Name a feed's own columns, without those that tell the change."""
+    return [name for name in frame.columns if name not in FEED_COLUMNS]
+
+
 def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     """Fold a window to its net changes; one shuffle by key, and one sort.
 
@@ -68,7 +73,7 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
         FeedError: a column is of a type that cannot be compared.
 
     """
-    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
     rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, sign())
@@ -156,7 +161,7 @@ def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFr
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     change = f.col(helpers.sign)
     order = Window.partitionBy(*map(quote, keys)).orderBy(
@@ -184,7 +189,7 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Tell deletes and inserts of one key in one commit as what they are: updates; keys can be compared."""
     from pyspark.sql import functions as f
 
-    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))

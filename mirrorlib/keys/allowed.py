@@ -15,9 +15,8 @@ from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
 
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 # By Spark's `typeName`, which for all but decimals is the whole type.
 KEY_TYPES = frozenset(
@@ -38,17 +37,6 @@ TABLE_KEY_TYPES = KEY_TYPES | {"date", "decimal", "timestamp_ntz"}  # of tables'
 ORDER_TYPES = frozenset(
     ["byte", "date", "decimal", "integer", "long", "short", "string", "timestamp"]
 )
-
-
-def is_free_of(kind: DataType, types: AbstractSet[str]) -> bool:
-    """Say whether a type is none of these, by Spark's `typeName`, and has none of them inside, however deep."""
-    from pyspark.sql.types import ArrayType, StructType
-
-    if isinstance(kind, StructType):
-        return all(is_free_of(field.dataType, types) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return is_free_of(kind.elementType, types)
-    return kind.typeName().partition("(")[0] not in types
 
 
 def check_keys(

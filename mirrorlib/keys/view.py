@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.allowed import is_free_of
 from mirrorlib.keys.read import require_keys
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
+from mirrorlib.nested import is_free_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,6 +26,7 @@ from mirrorlib.feed.net import (
     PRE,
     TIME,
     VERSION,
+    columns_of,
 )
 from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.identifiers import quote
@@ -118,7 +119,7 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
     now = (f.col(_AT) == f.col(LAST)) & ~_went(_AT)
     version = f.shiftright(LAST, BITS)
     return rows.where(~is_known | before | now).select(
-        *(quote(name) for name in frame.columns if name not in FEED_COLUMNS),
+        *map(quote, columns_of(frame)),
         f.when(is_known, _net_kind()).otherwise(f.col(KIND)).alias(KIND),
         f.when(is_known, version).otherwise(f.col(VERSION)).alias(VERSION),
         f.coalesce(_WHEN, TIME).alias(TIME),

@@ -29,11 +29,9 @@ from mirrorlib.delivery.sinks.delta.work import (
     Work,
     check_comparable,
     check_names,
-    columns_of,
-    keys_of,
 )
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.net import last_states
+from mirrorlib.feed.net import columns_of, last_states
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ def check_copy(delivery: Delivery) -> None:
 
     """
     check_names(delivery, ())
-    if not keys_of(delivery):
+    if not delivery.keys:
         check_comparable(delivery)
 
 

@@ -29,11 +29,9 @@ from mirrorlib.delivery.sinks.delta.work import (
     Work,
     check_comparable,
     check_names,
-    columns_of,
-    keys_of,
 )
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
+from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION, columns_of
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ def check_history(delivery: Delivery) -> None:
     """
     check_names(delivery, VALIDITY)
     check_comparable(delivery)
-    keys_of(delivery)
+    _ = delivery.keys
 
 
 def keep_history(work: Work) -> int | None:

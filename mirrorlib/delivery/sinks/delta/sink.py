@@ -27,7 +27,7 @@ from mirrorlib.delivery.sinks.delta.owned import (
     settle_keys,
 )
 from mirrorlib.delivery.sinks.delta.scd2 import check_history, history_columns, keep_history
-from mirrorlib.delivery.sinks.delta.work import Place, Work, keys_of, open_place
+from mirrorlib.delivery.sinks.delta.work import Place, Work, open_place
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_target, open_log
@@ -153,7 +153,7 @@ class DeltaSink:
         target = find_target(spark, ref)
         if target is None:
             columns = self._mode.columns(delivery.frame)
-            keys = keys_of(delivery) if self._mode.continuous else ()
+            keys = delivery.keys if self._mode.continuous else ()
             create_table(spark, ref, columns, stream, self._name, keys)
             target = find_target(spark, ref)
         if target is None:

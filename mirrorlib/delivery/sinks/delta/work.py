@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
-from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import LandingZoneError, SchemaError
 from mirrorlib.feed.files.small_window import frame_of
-from mirrorlib.feed.net import FEED_COLUMNS, is_comparable
+from mirrorlib.feed.net import is_comparable
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.columns import OURS
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
@@ -95,12 +93,12 @@ class Work:
     @property
     def columns(self) -> list[str]:
         """Name the source's columns."""
-        return columns_of(self.delivery.frame)
+        return self.delivery.columns
 
     @property
-    def keys(self) -> list[str]:
+    def keys(self) -> tuple[str, ...]:
         """Name the key columns as the source spells them."""
-        return keys_of(self.delivery)
+        return self.delivery.keys
 
     @property
     def fresh(self) -> bool:
@@ -188,30 +186,6 @@ class Work:
         return find_name(self.schema.names, name) or name
 
 
-def columns_of(frame: DataFrame) -> list[str]:
-    """Name a feed's own columns, without those that tell the change."""
-    return [name for name in frame.columns if name not in FEED_COLUMNS]
-
-
-def keys_of(delivery: Delivery) -> list[str]:
-    """Name a window's key columns as the source spells them.
-
-    Raises:
-        SchemaError: a key is no column.
-
-    """
-    names = {fold_name(name): name for name in columns_of(delivery.frame)}
-    for key in delivery.plan.keys:
-        if fold_name(key) not in names:
-            msg = "the key is no column of the source"
-            step = (
-                f"Name its key columns, or none ({KEY_OPTIONS}); the window was planned with these, so begin anew: "
-                f"{snapshot_command(delivery.stream.consumer)}"
-            )
-            raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
-    return [names[fold_name(key)] for key in delivery.plan.keys]
-
-
 def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
     """Refuse a source's column whose name the target needs.
 
@@ -219,7 +193,7 @@ def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
         SchemaError: there is one.
 
     """
-    for name in columns_of(delivery.frame):
+    for name in delivery.columns:
         if fold_name(name) in reserved or fold_name(name).startswith(OURS):
             msg = f"the column's name is taken by what mode {delivery.stream.mode} adds"
             step = "Rename it at the source, or choose another mode."

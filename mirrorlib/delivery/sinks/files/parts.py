@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import configured
-from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,22 +55,6 @@ class Parts:
 
     files: tuple[StoredFile, ...]
     rows: int
-
-
-def spelled_keys(delivery: Delivery) -> tuple[str, ...]:
-    """Name the key columns as the table does.
-
-    Raises:
-        SchemaError: the table has no such column.
-
-    """
-    names = {fold_name(name): name for name in delivery.frame.columns}
-    for key in delivery.plan.keys:
-        if fold_name(key) not in names:
-            msg = "the key is no column of the table"
-            step = "Declare the keys that it has, and rewind the consumer to a snapshot."
-            raise SchemaError(msg, table=delivery.stream.table, column=key, next_step=step)
-    return tuple(names[fold_name(key)] for key in delivery.plan.keys)
 
 
 def write_parts(
@@ -116,7 +99,7 @@ def _in_order(delivery: Delivery) -> DataFrame:
         return frame.hint("rebalance")  # known to Spark only while plans are adapted
     kind = f.col(KIND)
     place = f.when(kind == DELETE, 0).when(kind == PRE, 1).when(kind == POST, 2).otherwise(3)
-    return frame.orderBy(VERSION, *map(quote, spelled_keys(delivery)), place)
+    return frame.orderBy(VERSION, *map(quote, delivery.keys), place)
 
 
 def _place(file: StoredFile) -> tuple[int, int, str]:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
+from mirrorlib.nested import map_keys_in, name_of, types_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +76,7 @@ _PLAIN = frozenset(
         "timestamp_ntz",
     }
 )
+_NESTED = frozenset({"struct", "array", "map"})
 _KEYS_IN_JSON = frozenset({"string", "byte", "short", "integer", "long"})
 
 
@@ -115,21 +117,11 @@ def shape_rows(frame: DataFrame, file_format: FileFormat) -> DataFrame:
 
 def _misfit(kind: DataType, file_format: FileFormat) -> str | None:
     """Name what has no place in a type, at any depth; None when all has."""
-    from pyspark.sql import types as t
-
-    inner: list[DataType]
-    if isinstance(kind, t.StructType):
-        inner = [field.dataType for field in kind.fields]
-    elif isinstance(kind, t.ArrayType):
-        inner = [kind.elementType]
-    elif isinstance(kind, t.MapType):
-        # Spark writes a map's keys as it holds them: a date would be a count of days.
-        if file_format == "jsonl" and kind.keyType.typeName() not in _KEYS_IN_JSON:
-            return f"a map by {kind.keyType.simpleString()}"
-        inner = [kind.keyType, kind.valueType]
-    else:
-        return None if kind.typeName() in _PLAIN else kind.simpleString()
-    return next((found for each in inner if (found := _misfit(each, file_format))), None)
+    # Spark writes a map's keys as it holds them: a date would be a count of days.
+    keys = map_keys_in(kind) if file_format == "jsonl" else []
+    odd = [f"a map by {key.simpleString()}" for key in keys if name_of(key) not in _KEYS_IN_JSON]
+    inner = (one for one in types_in(kind) if name_of(one) not in {*_PLAIN, *_NESTED})
+    return next(iter([*odd, *(one.simpleString() for one in inner)]), None)
 
 
 def _refused(table: str, field: StructField, place: str, found: str) -> SchemaError:

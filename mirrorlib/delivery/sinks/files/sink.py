@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, get_args
 
 from mirrorlib.delivery.sinks.files.manifest import Entry, File, Receiver, file_names, window_name
-from mirrorlib.delivery.sinks.files.parts import spelled_keys, write_parts
+from mirrorlib.delivery.sinks.files.parts import write_parts
 from mirrorlib.delivery.sinks.files.shape import (
     OPTIONS,
     SPARK_NAMES,
@@ -113,7 +113,7 @@ class FilesSink:
             after=plan.after,
             until=plan.until,
             until_at=plan.until_at,
-            keys=spelled_keys(delivery),
+            keys=delivery.keys,
             file_format=self._format,
             columns=tuple((f.name, f.dataType.simpleString()) for f in delivery.frame.schema),
             rows=parts.rows,

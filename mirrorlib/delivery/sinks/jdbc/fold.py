@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.database import Field
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.delta.sessions import set_conf
@@ -32,12 +33,6 @@ GONE, PUT, NEW, PASSED = -1, 1, 2, -2
 MARKS = (Field("op", "smallint"), Field("copies", "bigint"))
 _NULL = "\\N"
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-_JSON_OPTIONS = {  # by default Spark leaves out fields that are NULL, and cuts moments to milliseconds
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "timeZone": "UTC",
-}
 _FIRST_YEAR, _LAST_YEAR = 1, 9999
 
 
@@ -97,7 +92,7 @@ def _unfit(column: Column) -> SparkColumn | None:
     if column.kind == "string":
         return f.contains(value.cast("string"), f.lit("\0"))
     if column.kind == JSON:
-        return f.contains(f.to_json(value, _JSON_OPTIONS), f.lit("\\u0000"))
+        return f.contains(f.to_json(value, JSON_OPTIONS), f.lit("\\u0000"))
     if column.kind in {"date", "timestamp", "timestamp_ntz"}:
         return ~f.year(value).between(_FIRST_YEAR, _LAST_YEAR)
     return None
@@ -127,10 +122,11 @@ def _text(column: Column) -> SparkColumn:
 
     value = f.col(quote(column.source))
     if column.kind == JSON:
-        return _escaped(f.to_json(value, _JSON_OPTIONS))
+        return _escaped(f.to_json(value, JSON_OPTIONS))
     value = value.cast(column.kind)
-    if column.kind.startswith("decimal"):  # a cast to text may write 1E-7
-        return f.call_function("format_number", value, f.lit(_digits(column.kind)))
+    if column.kind.startswith("decimal"):
+        _, scale = decimal_of(column.kind) or (0, 0)
+        return decimal_text(value, scale)
     if column.kind == "string":
         return _escaped(value)
     if column.kind == "binary":
@@ -140,12 +136,6 @@ def _text(column: Column) -> SparkColumn:
     if column.kind == "float":  # the shortest text of a float is another number as a double
         return value.cast("double").cast("string")
     return value.cast("string")
-
-
-def _digits(kind: str) -> str:
-    """Write the pattern of a decimal with all its digits behind the point."""
-    _, scale = decimal_of(kind) or (0, 0)
-    return "0." + "0" * scale if scale else "0"
 
 
 def _escaped(text: SparkColumn) -> SparkColumn:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import map_keys_in, write_type
+from mirrorlib.delta.columns import write_type
+from mirrorlib.nested import map_keys_in
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -13,9 +13,7 @@ from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Field
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.delivery.sinks.jdbc.owned import check_follows, check_owner
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
-from mirrorlib.errors import SchemaError, TableNameError, first_few, printable
-from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.identifiers import fold_name
+from mirrorlib.errors import SchemaError, TableNameError, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,12 +121,12 @@ def read_columns(delivery: Delivery) -> tuple[Column, ...]:
 
     """
     table = delivery.stream.table
-    keys = {fold_name(key) for key in delivery.plan.keys}
-    fields = [field for field in delivery.frame.schema.fields if field.name not in FEED_COLUMNS]
+    keys = delivery.keys
+    fields = [delivery.frame.schema[name] for name in delivery.columns]
     columns = []
     for field in fields:
         kind = kind_of(field.dataType)
-        key = fold_name(field.name) in keys
+        key = field.name in keys
         if kind is None or (key and kind == JSON):
             msg = f"a column of this type cannot be {'a key' if kind else 'kept'} in a database"
             step = "Leave it out of the key." if kind else "Change its type at the source."
@@ -137,17 +135,10 @@ def read_columns(delivery: Delivery) -> tuple[Column, ...]:
         nested = form_of(field.dataType) if kind == JSON else ""
         column = Column(source=field.name, name=field.name, kind=kind, nested=nested, key=key)
         columns.append(column)
-    missing = [key for key in delivery.plan.keys if fold_name(key) not in _lowered(columns)]
-    if missing or not columns:
-        msg = "the key is no column of the table" if missing else "the table has no columns"
-        raise SchemaError(
-            msg, table=table, column=first_few(missing) or None, next_step="Give others."
-        )
+    if not columns:
+        msg = "the table has no columns"
+        raise SchemaError(msg, table=table, next_step="Give it some.")
     return tuple(columns)
-
-
-def _lowered(columns: Sequence[Column]) -> set[str]:
-    return {fold_name(column.source) for column in columns}
 
 
 def check_names(session: Session, columns: Sequence[Column], table: str) -> None:

@@ -110,7 +110,7 @@ class KafkaSink:
     def _messages(self, delivery: Delivery, scene: Scene, *, begun: bool) -> Iterator[Message]:
         plan, now_ms = delivery.plan, round(time.time() * 1000)
         table = delivery.stream.table
-        frame = rows_as_json(delivery.frame, plan.keys, table, ordered=plan.kind == "changes")
+        frame = rows_as_json(delivery.frame, delivery.keys, table, ordered=plan.kind == "changes")
         rows = frame.toLocalIterator()
         if resets(delivery, begun=begun):
             partitions = self._cluster.topic(scene.topic, scene)

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.errors import SchemaError
-from mirrorlib.feed.net import DELETE, FEED_COLUMNS, INSERT, KIND, POST, PRE, TIME, VERSION
-from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE, TIME, VERSION, columns_of
+from mirrorlib.identifiers import quote
+from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,18 +23,34 @@ if TYPE_CHECKING:
 # Rows that are taken away come before those that are added: an image meets the other one of its update.
 ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
 KEY, ROW, PLACE, MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
-_PLAIN = frozenset(
+_TOLD = frozenset(
     (
-        *("boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary"),
-        *("char", "varchar", "date", "timestamp", "timestamp_ntz", "variant", "void"),
+        *(
+            "boolean",
+            "byte",
+            "short",
+            "integer",
+            "long",
+            "float",
+            "double",
+            "decimal",
+            "string",
+            "binary",
+        ),
+        *(
+            "char",
+            "varchar",
+            "date",
+            "timestamp",
+            "timestamp_ntz",
+            "variant",
+            "void",
+            "struct",
+            "array",
+            "map",
+        ),
     )
 )
-_JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 
 
 def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: bool) -> DataFrame:
@@ -40,31 +58,30 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
 
     Args:
         frame: columns, then those of the feed.
-        keys: key columns; without any the key is NULL.
+        keys: key columns as the frame has them; without any the key is NULL.
         table: its name, for errors.
         ordered: by commit, key and kind; the rows of a snapshot need no order.
 
     Raises:
-        SchemaError: a column's type cannot be told in JSON, or a key is no column.
+        SchemaError: a column's type cannot be told in JSON.
 
     """
     from pyspark.sql import functions as f
 
-    columns = [name for name in frame.columns if name not in FEED_COLUMNS]
+    columns = columns_of(frame)
     for name in columns:
         _check(frame.schema[name].dataType, name, table)
     key = f.lit(None).cast("string")
     if keys:
-        found = [_column_of(name, columns, table) for name in keys]
-        parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in found]
-        key = f.to_json(f.struct(*parts), _JSON)
+        parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in keys]
+        key = f.to_json(f.struct(*parts), JSON_OPTIONS)
     row = f.struct(
         *[_json_value(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns]
     )
     places = f.create_map(*[f.lit(value) for pair in ORDER.items() for value in pair])
     records = frame.select(
         key.alias(KEY),
-        f.to_json(row, _JSON).alias(ROW),
+        f.to_json(row, JSON_OPTIONS).alias(ROW),
         places[f.col(KIND)].alias(PLACE),
         f.col(VERSION),
         f.unix_millis(f.col(TIME)).alias(MOMENT),
@@ -72,31 +89,12 @@ def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: 
     return records.orderBy(VERSION, KEY, PLACE) if ordered else records
 
 
-def _column_of(key: str, columns: Sequence[str], table: str) -> str:
-    """Name a key column as the table does."""
-    found = [name for name in columns if fold_name(name) == fold_name(key)]
-    if not found:
-        msg = "the key is no column of the table"
-        step = "Correct the keys that are given for it."
-        raise SchemaError(msg, table=table, column=key, next_step=step)
-    return found[0]
-
-
 def _check(kind: DataType, column: str, table: str) -> None:
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.ArrayType):
-        _check(kind.elementType, column, table)
-    elif isinstance(kind, t.MapType):
-        _check(kind.keyType, column, table)
-        _check(kind.valueType, column, table)
-    elif isinstance(kind, t.StructType):
-        for field in kind.fields:
-            _check(field.dataType, column, table)
-    elif not isinstance(kind, t.DecimalType) and kind.typeName().split("(")[0] not in _PLAIN:
+    odd = next((one for one in types_in(kind) if name_of(one) not in _TOLD), None)
+    if odd is not None:
         msg = "a column of this type cannot be told in JSON"
         step = "Change its type, or export the table to a receiver that takes it."
-        found = kind.simpleString()
+        found = odd.simpleString()
         raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
 
 
@@ -118,9 +116,8 @@ def _json_value(column: Column, kind: DataType) -> Column:
 
     if _is_exact(kind):
         return column
-    if isinstance(kind, t.DecimalType):  # a cast may write 1E-7
-        digits = "0." + "0" * kind.scale if kind.scale else "0"
-        return f.call_function("format_number", column, f.lit(digits))
+    if isinstance(kind, t.DecimalType):
+        return decimal_text(column, kind.scale)
     if isinstance(kind, t.ArrayType):
         inner = kind.elementType
         return f.transform(column, lambda item: _json_value(item, inner))
@@ -154,10 +151,5 @@ def _json_map(column: Column, kind: DataType) -> Column:
 def _is_exact(kind: DataType) -> bool:
     from pyspark.sql import types as t
 
-    if isinstance(kind, t.ArrayType):
-        return _is_exact(kind.elementType)
-    if isinstance(kind, t.MapType):
-        return isinstance(kind.keyType, t.StringType) and _is_exact(kind.valueType)
-    if isinstance(kind, t.StructType):
-        return all(_is_exact(field.dataType) for field in kind.fields)
-    return not isinstance(kind, t.DecimalType)
+    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
+    return keys and is_free_of(kind, {"decimal"})

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
-from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.publish.allocate import newest_number, publish_next
@@ -79,7 +78,7 @@ class Batch:
             until=plan.until,
             keys=plan.keys,
             ordinal=stream.ordinal,
-            columns=_columns_of(delivery),
+            columns=tuple(delivery.columns),
             physical=delivery.physical,
         )
 
@@ -228,10 +227,6 @@ def _misplaced(
 ) -> LandingZoneError:
     msg = f"the landing zone's folder {place.folder} {what}"
     return LandingZoneError(msg, table=place.table, found=found, next_step=step)
-
-
-def _columns_of(delivery: Delivery) -> tuple[str, ...]:
-    return tuple(name for name in delivery.frame.columns if name not in FEED_COLUMNS)
 
 
 def _folded(names: tuple[str, ...]) -> frozenset[str]:

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
-from mirrorlib.delivery.sinks.files.parts import spelled_keys, write_parts
+from mirrorlib.delivery.sinks.files.parts import write_parts
 from mirrorlib.delivery.sinks.files.shape import check_plain
 from mirrorlib.delivery.sinks.zone.batch import (
     Batch,
@@ -139,7 +139,7 @@ class ZoneSink:
 
         """
         stream, plan = delivery.stream, delivery.plan
-        batch, keys = Batch.of(delivery), spelled_keys(delivery)
+        batch, keys = Batch.of(delivery), delivery.keys
         known = KnownKeys(self._zone, _place(stream), keys, batch)
         data = _unpublished(collected, plan, newest)
         if plan.kind == "changes" and data.num_rows:
