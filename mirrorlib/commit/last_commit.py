@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import Commit
 from mirrorlib.errors import OutcomeUnknownError
+from mirrorlib.journal.streams import Stream
 
 if TYPE_CHECKING:
     from mirrorlib.delta.log import TableLog
@@ -45,6 +46,12 @@ class LastCommit:
         """Return the last window of a stream, 0 when the last one is none of its."""
         mine = self.facts is not None and self.facts.get("stream") == stream
         return int(self.facts["window"]) if mine and self.facts else 0
+
+    def epoch_of(self, stream: Stream) -> int:
+        """Return a stream's place among those that have written here, each greater than the one before."""
+        facts = self.facts or {}
+        known = int(facts.get("epoch", 0))  # older versions did not count
+        return known if facts.get("stream") == stream.uuid else max(stream.ordinal, known + 1)
 
 
 def read_last_commit(log: TableLog) -> LastCommit:

@@ -52,7 +52,7 @@ def overwrite_columns(
     """
     found = find_table(spark, ref)
     paused = found is not None and _is_paused(found)
-    if found is not None and found.mapped and has_feed(found) and _drops(spark, ref, rows):
+    if found is not None and found.mapped and found.has_feed and _drops(spark, ref, rows):
         with step("pause"):
             _switch(spark, ref, on=False)
         paused = True
@@ -68,13 +68,8 @@ def resume_feed(spark: SparkSession, ref: TableRef, found: Found) -> None:
         _switch(spark, ref, on=True)
 
 
-def has_feed(found: Found) -> bool:
-    """Say whether a table's feed is on."""
-    return found.properties.get(FEED, "").lower() == "true"
-
-
 def _is_paused(found: Found) -> bool:
-    return found.properties.get(PAUSED) == "true" and not has_feed(found)
+    return found.properties.get(PAUSED) == "true" and not found.has_feed
 
 
 def _drops(spark: SparkSession, ref: TableRef, rows: DataFrame) -> bool:

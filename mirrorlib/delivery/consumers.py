@@ -255,7 +255,7 @@ def _status_safely(place: Target, registry: Registry, spark: SparkSession | None
     try:
         return _status(place, registry, spark)
     except Exception as exc:  # noqa: BLE001  # such as a log that is no JSON
-        reason = str(as_mirror_error(exc, parse_name(registry.table)))
+        reason = str(as_mirror_error(exc, registry.table))
     return ConsumerStatus(
         consumer=registry.consumer,
         table=registry.table,

@@ -22,7 +22,8 @@ from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Progress, StreamJob, Wishes
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError
+from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
+from mirrorlib.events import unobserved
 from mirrorlib.feed.mirror import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.journal.disk import open_state
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sink import Sink
     from mirrorlib.delta.address import FeedTable
-    from mirrorlib.events import Event, Observer
+    from mirrorlib.events import Observer
     from mirrorlib.store import PathOrUrl, Store
 
 _LOG = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ def export_tables(
             max_versions=max_versions,
         ),
         keys=keys,
-        observe=observe or _unobserved,
+        observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
     found = _chosen(job, tables)
@@ -195,7 +196,7 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     except TableBusyError as exc:
         state, reason = "busy", str(exc)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        state, reason = "failed", str(as_mirror_error(exc, parse_name(name)))
+        state, reason = "failed", str(as_mirror_error(exc, printable(name)))
         meant = not isinstance(exc, OtherWishesError)
     report = StreamReport(
         table=name,
@@ -274,7 +275,3 @@ def _check_words(start: Start, on_expired: OnExpired, **counts: int | None) -> N
         if count is not None and count < 1:
             msg = f"{name} is at least 1"
             raise LandingZoneError(msg, found=count, next_step="Give another number, or none.")
-
-
-def _unobserved(event: Event) -> None:
-    del event

@@ -18,6 +18,7 @@ from mirrorlib.errors import FeedError, StoreError, first_line
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, matches
 from mirrorlib.store import open_store
+from mirrorlib.store.target import TABLE_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,6 @@ _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 # Kept by `operate.book`, often beside mirrors.
 LEDGER, EVENTS = "mirrorlib_ledger", "mirrorlib_events"
 _DETAILS = "# Detailed Table Information"
-_DEPTH = 3  # folders below a root: catalog, schema, table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +179,7 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
 
 def _of_folder(place: str) -> list[tuple[str, str]]:
     store = open_store(place)
-    names = list(_walk(store, "", _DEPTH))
+    names = list(_walk(store, "", TABLE_DEPTH))
     return [(name or place, f"{store.url}/{name}".rstrip("/")) for name in names]
 
 

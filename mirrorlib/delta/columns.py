@@ -180,29 +180,30 @@ def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
 
 def widens(old: DataType, new: DataType) -> Column | None:
     """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
-    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
-    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+    before, after = _mirrored(old), _mirrored(new)
+    if before is None or after is None:
         return None
-    before, after = pair[0].type, pair[1].type
-    small = before in _SMALL and after in _SMALL
-    fits = widens_in_place(before, after) and before != after
-    wide = small or spark_generation() >= FULL_WIDENING
-    return pair[1] if fits and wide else None
+    small = before.type in _SMALL and after.type in _SMALL
+    fits = widens_in_place(before.type, after.type) and before.type != after.type
+    return after if fits and (small or spark_generation() >= FULL_WIDENING) else None
 
 
 def holds(old: DataType, new: DataType) -> Column | None:
     """Return a column of the new type where that is the one that holds both, as far as values go, else None."""
-    pair = to_columns([("old", old.simpleString()), ("new", new.simpleString())])
-    if len(pair) < 2:  # both are types of a mirror  # noqa: PLR2004  # the two of them
+    before, after = _mirrored(old), _mirrored(new)
+    if before is None or after is None:
         return None
-    before, after = pair[0].type, pair[1].type
-    return pair[1] if before != after == widen_type(before, after) else None
+    return after if before.type != after.type == widen_type(before.type, after.type) else None
+
+
+def _mirrored(kind: DataType, name: str = "") -> Column | None:
+    """Return a column of a type, None for a type that no mirror has."""
+    return next(iter(to_columns([(name, kind.simpleString())])), None)
 
 
 def sized_column(name: str, kind: DataType) -> Column:
     """Give a column to reckon its size with; one of a type that no mirror has is taken for a string."""
-    found = to_columns([(name, kind.simpleString())])
-    return found[0] if found else to_columns([(name, "string")])[0]
+    return _mirrored(kind, name) or Column(name, pa.string())
 
 
 def to_ddl(kind: DataType) -> str:

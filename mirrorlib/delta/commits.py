@@ -13,7 +13,7 @@ import json
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 
@@ -55,7 +55,7 @@ class Commits:
 
     def __init__(self, store: Store, shown: str) -> None:
         """Take the store of the table's folder, and the table's name for errors."""
-        self._store = store
+        self.store = store
         self._shown = shown
         self._whole: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
@@ -81,7 +81,7 @@ class Commits:
             FeedError: there is no Delta table any more.
 
         """
-        anew = Commits(self._store, self._shown)
+        anew = Commits(self.store, self._shown)
         if anew._files == self._files:
             return self
         anew.check()
@@ -93,7 +93,7 @@ class Commits:
     @cached_property
     def _files(self) -> tuple[StoredFile, ...]:
         """List the log once: what is asked of it later is all of one moment."""
-        folder = self._store.list_folder(LOG)
+        folder = self.store.list_folder(LOG)
         return folder.files if folder else ()
 
     @cached_property
@@ -152,11 +152,6 @@ class Commits:
             times[version] = latest
         return times
 
-    def size_of(self, path: str) -> int | None:
-        """Return a data or change file's size in bytes; None where it is gone."""
-        found = self._store.stat(path)
-        return None if found is None else found.size
-
     def written_at(self, version: int) -> datetime:
         """Return when a version's file was written."""
         return self._listed[version]
@@ -189,7 +184,7 @@ class Commits:
 
     def has_few_files(self, version: int) -> bool:
         """Say whether a version is known to have few files, as its writer's checksum file tells."""
-        files = read_checksum(self._store, version).get("numFiles")
+        files = read_checksum(self.store, version).get("numFiles")
         return isinstance(files, int) and files <= _FEW
 
     def read(self, version: int) -> FeedCommit:
@@ -296,13 +291,13 @@ class Commits:
         """Find the only action of a kind in a checkpoint."""
         for path in paths:
             if path.endswith(".json"):
-                data = self._store.read(path) or b""
+                data = self.store.read(path) or b""
                 word = f'"{kind}"'.encode()
                 # Of bytes: text is cut at characters that names may have, too.
                 rows = [json.loads(line) for line in data.splitlines() if word in line]
                 found = next((row[kind] for row in rows if row.get(kind)), None)
             else:
-                with self._store.open_file(path) as file:
+                with self.store.open_file(path) as file:
                     column = pq.read_table(file, columns=[kind]).column(0)
                 found = next((row for row in column.drop_null().to_pylist() if row), None)
             if found is not None:
@@ -312,24 +307,11 @@ class Commits:
 
     def holds(self, path: str) -> bool:
         """Say whether a data or change file is still there."""
-        return self._store.stat(path) is not None
-
-    def content(self, path: str) -> bytes | None:
-        """Read a data or change file; None where it is gone."""
-        return self._store.read(path)
-
-    def open_file(self, path: str) -> BinaryIO:
-        """Open a data or change file for reading at random places.
-
-        Raises:
-            StoreError: it is gone.
-
-        """
-        return self._store.open_file(path)
+        return self.store.stat(path) is not None
 
     def _data(self, version: int) -> bytes:
         path = commit_path(version)
-        data = self._store.read(path)
+        data = self.store.read(path)
         if data is None:
             msg = f"version {version} has gone from the log while it was read"
             raise FeedError(msg, table=self._shown, file=path, next_step="Try again.")

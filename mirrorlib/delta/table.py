@@ -17,6 +17,7 @@ from mirrorlib.delta.columns import (
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import FileLog, HistoryLog, TableLog, read_checksum
 from mirrorlib.delta.properties import (
+    FEED,
     MAPPING,
     READERS_PROPERTY,
     VECTORS,
@@ -80,6 +81,11 @@ class Found:
     def mapped(self) -> bool:
         """Say whether the table has column mapping, which lets a column have any name."""
         return self.properties.get(MAPPING, "none") != "none"
+
+    @property
+    def has_feed(self) -> bool:
+        """Say whether commits record their changes."""
+        return self.properties.get(FEED, "").lower() == "true"
 
     @property
     def readers(self) -> Readers | None:

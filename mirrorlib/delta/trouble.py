@@ -10,12 +10,8 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MirrorError, first_line
-
-if TYPE_CHECKING:
-    from mirrorlib.names import TableName
 
 _LOGGER = logging.getLogger(__name__)
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
@@ -197,16 +193,16 @@ def spark_error(exc: BaseException, doing: str, table: str | None = None) -> Mir
     )
 
 
-def as_mirror_error(exc: Exception, name: TableName) -> MirrorError:
+def as_mirror_error(exc: Exception, table: str) -> MirrorError:
     """Give an error as reports tell it: Spark's in our words, what nobody foresaw by its class and first line.
 
     Catch everything and ask here where one table's trouble is not to be its neighbours'.
     """
     if isinstance(exc, MirrorError):
         return exc
-    _LOGGER.error("%s: failed unexpectedly", name.shown, exc_info=exc)
+    _LOGGER.error("%s: failed unexpectedly", table, exc_info=exc)
     if is_sparks(exc):
-        return spark_error(exc, "do what the table needs", name.shown)
+        return spark_error(exc, "do what the table needs", table)
     msg = f"an unexpected {type(exc).__name__}"
     step = "The log has the whole story; the table is tried again on the next run."
-    return MirrorError(msg, table=name.shown, found=first_line(exc, _LONGEST), next_step=step)
+    return MirrorError(msg, table=table, found=first_line(exc, _LONGEST), next_step=step)

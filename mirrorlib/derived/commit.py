@@ -128,9 +128,8 @@ def _write(
 
 def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
     """Say in the commit which round it is; the number grows from one beginning to the next."""
-    lead, before = planned.lead, target.last.facts or {}
-    known = int(before.get("epoch", 0))
-    epoch = known if before.get("stream") == lead.uuid else max(lead.ordinal, known + 1)
+    lead = planned.lead
+    epoch = target.last.epoch_of(lead)
     facts: dict[str, Any] = {
         "derived": job.name,
         "stream": lead.uuid,
@@ -194,14 +193,7 @@ def report_of(
         how=computed.how,
         why=computed.why,
         sources=tuple(
-            SourceReport(
-                table=source.place.shown,
-                address=source.place.address,
-                after=plan.after,
-                until=plan.until,
-                changed=changed,
-                keys=_keys_at(source, plan.until),
-            )
+            _source_report(source, plan.after, plan.until, changed=changed)
             for source, plan, changed in zip(
                 job.sources, planned.plans, computed.changed, strict=True
             )
@@ -226,14 +218,7 @@ def nothing_new(job: Job, target: Target) -> DeriveReport:
         how="nothing new",
         why="",
         sources=tuple(
-            SourceReport(
-                table=source.place.shown,
-                address=source.place.address,
-                after=version,
-                until=version,
-                changed=False,
-                keys=_keys_at(source, version),
-            )
+            _source_report(source, version, version, changed=False)
             for source, version in zip(job.sources, versions, strict=True)
         ),
         added=0,
@@ -245,6 +230,13 @@ def nothing_new(job: Job, target: Target) -> DeriveReport:
     )
 
 
-def _keys_at(source: Source, version: int) -> tuple[str, ...]:
-    keys = stored_keys(source.table.commits.metadata_at(version).properties)
-    return keys.partition if keys is not None else ()
+def _source_report(source: Source, after: int, until: int, *, changed: bool | None) -> SourceReport:
+    keys = stored_keys(source.table.commits.metadata_at(until).properties)
+    return SourceReport(
+        table=source.place.shown,
+        address=source.place.address,
+        after=after,
+        until=until,
+        changed=changed,
+        keys=keys.partition if keys is not None else (),
+    )

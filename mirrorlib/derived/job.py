@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.commit.last_commit import LastCommit, read_last_commit
 from mirrorlib.commit.pause import resume_feed
-from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.table import find_target, open_log
 from mirrorlib.derived.compute import Held
 from mirrorlib.derived.write import check_owner
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delta.log import Commit, TableLog
     from mirrorlib.delta.table import Found
     from mirrorlib.derived.frames import Transform
     from mirrorlib.derived.place import Place
@@ -100,22 +98,13 @@ def open_target(job: Job) -> Target:
     resume_feed(job.session, job.place.ref, found[0])
     log = open_log(job.session, job.place.ref, found[0].location)
     last = read_last_commit(log)
-    foreign = last.foreign or _meanwhile(log, last)
+    foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
     return Target(found=found[0], schema=found[1], last=last, pure=foreign is None)
-
-
-def _meanwhile(log: TableLog, last: LastCommit) -> Commit | None:
-    """Find a commit of somebody's that came while our last one was computed: Delta lets both be."""
-    on = (last.facts or {}).get(ON)
-    if on is None or on + 1 >= last.version:
-        return None
-    between = log.commits(on, last.version - 1)
-    return next((one for one in between if one.ours is None and not one.harmless), None)
 
 
 def tell_step(

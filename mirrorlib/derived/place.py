@@ -17,7 +17,7 @@ from mirrorlib.errors import LandingZoneError, TableNameError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import open_store
-from mirrorlib.store.target import STATE_FOLDER, Target
+from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.store import PathOrUrl
-
-_DEPTH = 3  # folders from a target down to a table, as targets are walked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +86,10 @@ def _of_path(given: str, state: PathOrUrl | None) -> Place:
 
 def _root_of(url: str) -> tuple[str, TableName]:
     """Find the target that a table belongs to: the next folder above with a state in it, else the one it lies in."""
-    scheme, separator, path = url.rpartition("://")
-    steps = path.split("/")
     found: list[tuple[str, TableName]] = []
-    for depth in range(1, min(_DEPTH, len(steps) - 1) + 1):
-        root = f"{scheme}{separator}{'/'.join(steps[:-depth]) or '/'}"
+    for root, name in targets_above(url):
         with contextlib.suppress(TableNameError):
-            found.append((root, parse_name("/".join(steps[-depth:]))))
+            found.append((root, parse_name(name)))
             there = open_store(root).list_folder(STATE_FOLDER)
             if there is not None and (there.folders or there.files):
                 return found[-1]

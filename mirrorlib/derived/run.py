@@ -28,6 +28,7 @@ from mirrorlib.derived.sources import (
 )
 from mirrorlib.derived.windows import is_overtaken
 from mirrorlib.errors import FeedExpiredError
+from mirrorlib.events import unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.registry import Registry, check_name
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.derived.frames import Transform
     from mirrorlib.derived.report import DeriveReport
-    from mirrorlib.events import Event, Observer
+    from mirrorlib.events import Observer
     from mirrorlib.store import PathOrUrl
 
 
@@ -103,7 +104,7 @@ def derive_table(
             transform=transform,
             rebuild=rebuild,
             lease=lease,
-            observe=observe or _unobserved,
+            observe=observe or unobserved,
             began=began,
         )
         return _bring_up_to_date(job)
@@ -136,7 +137,3 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
         return report or nothing_new(job, target)
     tell_step(job, "plan", "after", planned)
     return carry_out(job, planned, target)
-
-
-def _unobserved(event: Event) -> None:
-    del event

@@ -17,11 +17,10 @@ from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import FeedError
+from mirrorlib.errors import FeedError, printable
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.retention import duration_of, keeps_files, keeps_log
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.names import TableName
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -137,8 +136,7 @@ def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> E
     try:
         return _switch_on(spark, name, address, days)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        schema, _, table = name.rpartition("/")
-        error = as_mirror_error(exc, TableName(schema or None, table))
+        error = as_mirror_error(exc, printable(name))
         return Enabled(table=name, state="refused", reason=str(error))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.table import find_location, open_log, refer
 from mirrorlib.errors import JournalError, LandingZoneError, MetadataError, TableNameError
+from mirrorlib.events import unobserved
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
 from mirrorlib.ingest.files.table_folder import policies_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.events import Event, Observer
+    from mirrorlib.events import Observer
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.ingest.options import Options
     from mirrorlib.journal.entries import Life
@@ -73,7 +74,7 @@ def open_job(
         target=target,
         state=open_store(target.state),
         options=options,
-        observe=observe or (_unobserved),
+        observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
 
@@ -170,7 +171,3 @@ def refuse_overlap(zone: str, target: Target) -> None:
             raise LandingZoneError(
                 msg, found=f"{zone} and {place}", next_step="Keep them in two folders."
             )
-
-
-def _unobserved(event: Event) -> None:
-    del event

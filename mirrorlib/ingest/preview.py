@@ -180,7 +180,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
 
 
 def _failed(exc: Exception, name: TableName) -> PlannedTable:
-    error = as_mirror_error(exc, name)
+    error = as_mirror_error(exc, name.shown)
     return PlannedTable(table=name.shown, state="failed", reason=str(error), file=error.file)
 
 

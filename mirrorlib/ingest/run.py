@@ -215,7 +215,7 @@ def _apply_one(job: Job, folder: TableFolder) -> TableReport:
     try:
         report = _advance(job, folder, progress)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(as_mirror_error(exc, folder.name))
+        report = progress.fail(as_mirror_error(exc, folder.name.shown))
     _LOG.log(
         logging.INFO if report.state == "current" else logging.WARNING,
         "%s: %s %s",
@@ -239,7 +239,7 @@ def _end_one(job: Job, name: TableName) -> TableReport:
             progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")
         )
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(as_mirror_error(exc, name))
+        report = progress.fail(as_mirror_error(exc, name.shown))
     return replace(report, since=_record(journal, progress, report))
 
 

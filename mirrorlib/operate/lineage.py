@@ -19,7 +19,7 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import registries
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import open_store
-from mirrorlib.store.target import STATE_FOLDER, Target
+from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["apply", "derive", "export"]
 _ORDER: tuple[Kind, ...] = ("apply", "derive", "export")
-_DEPTH = 3  # folders from a target down to a table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +128,8 @@ def lineage(
 
 def _above(address: str) -> list[Target]:
     """Return the targets that a table may belong to, where they have a state."""
-    if "/" not in address:
-        return []
-    scheme, separator, path = address.rpartition("://")
-    steps = path.split("/")
     found = []
-    for depth in range(1, min(_DEPTH + 1, len(steps))):
-        root = f"{scheme}{separator}{'/'.join(steps[:-depth]) or '/'}"
+    for root, _ in targets_above(address):
         with contextlib.suppress(MirrorError):
             if open_store(root).list_folder(STATE_FOLDER) is not None:
                 found.append(Target.of(root, catalog=None, state=None))

@@ -7,7 +7,7 @@ every consumer is asked first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -17,13 +17,12 @@ from mirrorlib.delivery.compare import tell_horizon
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import as_mirror_error
-from mirrorlib.errors import JournalError, StoreError
+from mirrorlib.errors import JournalError, StoreError, printable
 from mirrorlib.feed.retention import keeps_files
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
-from mirrorlib.names import TableName
 from mirrorlib.store import open_store
-from mirrorlib.store.target import STATE_FOLDER, Target
+from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
@@ -130,7 +129,8 @@ def vacuum_tables(
 
     def streams_of(table: FeedTable) -> list[Registry]:
         streams = [each for each in own if each.table == table.shown]
-        for folder, below in _states_above(table.location):
+        for root, below in targets_above(table.location):
+            folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
             if folder != place.state:
                 streams += [each for each in elsewhere(folder) if each.table == below]
         return streams
@@ -150,18 +150,6 @@ def vacuum_tables(
             for name, address in found
         ),
     )
-
-
-def _states_above(address: str) -> Iterator[tuple[str, str]]:
-    """Name the state folders that may know a table, and by which name: of three folders, as targets are walked.
-
-    A target may lie inside another, or be a table itself; a catalog's table may be one of a folder, too.
-    """
-    root, separator, path = address.rpartition("://")
-    steps = path.split("/")
-    for depth in range(1, min(4, len(steps))):
-        folder = "/".join([*steps[:-depth], STATE_FOLDER])
-        yield f"{root}{separator}{folder}", "/".join(steps[-depth:])
 
 
 def _registries_of_others(state: str) -> list[Registry]:
@@ -193,8 +181,7 @@ def _vacuum_safely(
             return Vacuumed(table=name, state="refused", losers=tuple(losers), reason=reason)
         files = _vacuum(spark, table, kept, dry_run=dry_run)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        schema, _, table_name = name.rpartition("/")  # of a table that is the target, its path
-        error = as_mirror_error(exc, TableName(schema or None, table_name))
+        error = as_mirror_error(exc, printable(name))
         return Vacuumed(table=name, state="failed", reason=str(error))
     done: Literal["ready", "vacuumed"] = "ready" if dry_run else "vacuumed"
     return Vacuumed(table=name, state=done, files=files, losers=tuple(losers), reason=reason)

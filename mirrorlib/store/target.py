@@ -6,12 +6,14 @@ In: what a caller says. Out: `Target`, which knows nothing of Spark; `table.py` 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.store import PathOrUrl, open_store
 
 STATE_FOLDER = "_mirrorlib"
+TABLE_DEPTH = 3  # folders from a target down to a table: catalog, schema, table
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}  # two names of one store
 
 
@@ -59,6 +61,17 @@ class Target:
     def shown(self) -> str:
         """Return the target as its users name it."""
         return self.place if self.catalog is None else f"{self.catalog}.{self.place}"
+
+
+def targets_above(address: str) -> Iterator[tuple[str, str]]:
+    """Name the folders that may be the target of a table, and the table's name below each: the next one first.
+
+    A target may lie inside another, or be a table itself; a catalog's table may be one of a folder, too.
+    """
+    scheme, separator, path = address.rpartition("://")
+    steps = path.split("/")
+    for depth in range(1, min(TABLE_DEPTH + 1, len(steps))):
+        yield f"{scheme}{separator}{'/'.join(steps[:-depth]) or '/'}", "/".join(steps[-depth:])
 
 
 def settled(place: str) -> str:

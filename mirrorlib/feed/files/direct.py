@@ -171,6 +171,7 @@ def _marks(
     """Tell files apart by their sizes, which Spark finds in half the time, or else by their names."""
     sizes = {file.size: fact for file, fact in zip(files, facts, strict=True)}
     clear = all(sizes[file.size] == fact for file, fact in zip(files, facts, strict=True))
-    if clear and table.commits.size_of(files[0].path) == files[0].size:
+    there = table.commits.store.stat(files[0].path) if clear else None
+    if there is not None and there.size == files[0].size:
         return "file_size", sizes
     return "file_name", {file.name: fact for file, fact in zip(files, facts, strict=True)}

@@ -83,7 +83,7 @@ def _read(
 
     def read_one(file: ChangeFile) -> pa.Table:
         try:
-            with commits.open_file(file.path) as source:
+            with commits.store.open_file(file.path) as source:
                 rows = read_file(source, file, columns)
         except StoreError as exc:
             raise _NotToldError from exc

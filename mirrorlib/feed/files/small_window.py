@@ -69,7 +69,7 @@ def _read(
     table: FeedTable, file: ChangeFile, columns: Columns, committed_at: datetime
 ) -> pa.Table | None:
     """Read a file's rows in the shape of a feed; None where that could be other values than Spark's."""
-    data = table.commits.content(file.path)
+    data = table.commits.store.read(file.path)
     if data is None:
         return None
     rows = read_file(BytesIO(data), file, columns, most=WINDOW_ROWS)

@@ -24,7 +24,7 @@ from mirrorlib.delta.columns import (
 )
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
-from mirrorlib.delta.properties import FEED, REWRITE_LIMIT
+from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.table import find_target
 from mirrorlib.errors import FeedExpiredError, SchemaError
 from mirrorlib.identifiers import fold_name
@@ -178,10 +178,9 @@ def _free_columns(work: Work, wanted: StructType) -> Work:
     allow_columns(work.spark, work.ref, wanted.fields, work.found)
     names = {fold_name(name) for name in wanted.names}
     gone = tuple(name for name in work.schema.names if fold_name(name) not in names)
-    fed = work.found.properties.get(FEED, "").lower() == "true"
     mapped = work.found.mapped or need_mapping(wanted.fields)
     # Delta drops no column of a table with column mapping and a feed of its own.
-    return replace(work, dropped=gone if fed and mapped else ())
+    return replace(work, dropped=gone if work.found.has_feed and mapped else ())
 
 
 def _as_it_is(work: Work) -> Work:

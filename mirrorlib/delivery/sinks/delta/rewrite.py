@@ -20,7 +20,6 @@ from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
-from mirrorlib.delta.properties import FEED
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.arrow import read_file
 from mirrorlib.feed.files.direct import PLAIN_NAME
@@ -94,8 +93,7 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
 
 def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
     """Read the copy's rows, where they are few and nothing but rows."""
-    has_feed = work.found.properties.get(FEED, "false").lower() != "false"
-    if work.ref.path is None or work.found.bytes > _MOST_BYTES or has_feed:
+    if work.ref.path is None or work.found.bytes > _MOST_BYTES or work.found.has_feed:
         return None
     store = open_store(work.ref.path)
     files = _plain_files(read_checksum(store, work.last.newest))

@@ -144,15 +144,6 @@ class Work:
         """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
         return self.stream.start_at is None
 
-    @property
-    def epoch(self) -> int:
-        """Return the stream's place among those that have written to the table, each greater than the one before."""
-        facts = self.last.facts or {}
-        known = int(facts.get("epoch", 0))  # older versions did not count
-        if facts.get("stream") == self.stream.uuid:
-            return known
-        return max(self.stream.ordinal, known + 1)
-
     def mark(self) -> Mark:
         """Return what makes the window's commit ours and unrepeatable.
 
@@ -160,13 +151,14 @@ class Work:
         late runner of an earlier one still writes.
         """
         stream, plan = self.stream, self.plan
+        epoch = self.last.epoch_of(stream)
         facts: dict[str, Any] = {
             "consumer": stream.consumer,
             "table": stream.table,
             "stream": stream.uuid,
             "ordinal": stream.ordinal,
             "began_at": stream.began_at,
-            "epoch": self.epoch,
+            "epoch": epoch,
             "window": plan.number,
             "attempt": plan.attempt,
             "kind": plan.kind,
@@ -179,7 +171,7 @@ class Work:
             "physical": dict(self.physical),
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        return Mark(app_id=app_id, version=(self.epoch << _WINDOWS) + plan.number, facts=facts)
+        return Mark(app_id=app_id, version=(epoch << _WINDOWS) + plan.number, facts=facts)
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
