@@ -10,19 +10,22 @@ import base64
 import json
 import re
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 from uuid import UUID
 
-from mirrorlib.delta.log import REWRITE, read_ours
+from mirrorlib.delta.log import REWRITE, Commit, tell_commit
 from mirrorlib.delta.properties import FEED, MAPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Action: TypeAlias = Mapping[str, Any]
 
 Held = tuple[str, ...]  # a data file, and its deletion vector where it has one
 _ONE_KIND = frozenset({"UPDATE", "DELETE"})
+_DML = _ONE_KIND | {"MERGE"}  # tell their rows one by one, which an overwrite does not
 _WRITES = frozenset({"CREATE TABLE AS SELECT", "MERGE", "STREAMING UPDATE", "WRITE"})  # new files
 _MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 # Absolute, as a clone names its source's files.
@@ -91,6 +94,8 @@ class FeedCommit:
 
     Attributes:
         version: its number.
+        provenance: who made it, and how.
+        stated_at: when it was committed, where it says so itself.
         metadata: what it sets the table's metadata to; None when it leaves it.
         changes: it adds, removes or changes rows.
         forgotten: Delta's reader leaves it out by its metrics, although it changes rows.
@@ -108,6 +113,8 @@ class FeedCommit:
     """
 
     version: int
+    provenance: Commit
+    stated_at: datetime | None
     metadata: Metadata | None
     changes: bool
     forgotten: bool
@@ -121,139 +128,126 @@ class FeedCommit:
     vacuums: timedelta | None
 
 
-def read_commit(version: int, actions: Sequence[Mapping[str, Any]]) -> FeedCommit:
+def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
     """Read what a version's actions say."""
-    by_kind = {kind: action[kind] for action in actions for kind in action}
-    changed = [a.get("add") or a.get("remove") for a in actions if "add" in a or "remove" in a]
-    data = [file for file in changed if file and file.get("dataChange")]
-    images = [action["cdc"]["path"] for action in actions if "cdc" in action]
-    info = by_kind.get("commitInfo") or {}
-    metrics = info.get("operationMetrics") or {}
+    found: dict[str, list[Action]] = {}
+    for action in actions:
+        for kind, said in action.items():
+            found.setdefault(kind, []).append(said or {})
+    adds, removes, images = (found.get(kind, []) for kind in ("add", "remove", "cdc"))
+    metadata, protocol, info = (
+        found[kind][-1] if kind in found else None
+        for kind in ("metaData", "protocol", "commitInfo")
+    )
+    info = info or {}
+    operation, metrics = info.get("operation"), info.get("operationMetrics") or {}
     inserted, updated, deleted = (metrics.get(name) for name in _MERGED)
-    ours = read_ours(info.get("userMetadata")) or {}
-    rewrites = ours.get("outcome") == REWRITE and "metaData" in by_kind
-    merge = info.get("operation") == "MERGE"
+    provenance = tell_commit(version, info)
+    stated = info.get("inCommitTimestamp")
+    data = [file for file in (*adds, *removes) if file.get("dataChange")]
+    rewrites = (provenance.ours or {}).get("outcome") == REWRITE and metadata is not None
     changes = bool(data or images) and not rewrites
+    # Every change but a plain append has images.
+    unsaid = operation == "MERGE" and {inserted, updated, deleted} == {"0"}
+    alone = operation in _ONE_KIND or (operation == "MERGE" and "0" in {inserted, deleted})
     return FeedCommit(
         version=version,
-        metadata=read_metadata(by_kind["metaData"]) if "metaData" in by_kind else None,
+        provenance=provenance,
+        stated_at=None if stated is None else datetime.fromtimestamp(stated / 1000, UTC),
+        metadata=None if metadata is None else read_metadata(metadata),
         changes=changes,
-        forgotten=changes
-        and merge
-        and {inserted, updated, deleted} == {"0"}
-        and (bool(images) or not _is_copy(actions)),  # every change but a plain append has images
-        rows=_rows(metrics, replaces=_replaces(info, actions)) if changes else 0,
-        pairs=changes
-        and not (merge and "0" in {inserted, deleted})
-        and info.get("operation") not in _ONE_KIND
-        and not _only_adds(actions),
+        forgotten=changes and unsaid and (bool(images) or not _is_copy(adds, removes)),
+        rows=_rows(metrics, replaces=bool(removes) and operation not in _DML) if changes else 0,
+        pairs=changes and not alone and bool(removes or images),
         rewrites=rewrites,
-        removes=any("remove" in action for action in actions),
-        files=() if rewrites else tuple(_here(images or _paths(data))),
-        whole=_whole(version, actions, info),
-        features=read_features(by_kind["protocol"]) if "protocol" in by_kind else None,
-        vacuums=_kept(info),
+        removes=bool(removes),
+        files=() if rewrites else _files(images or data),
+        whole=_whole(version, adds, removes, images, info),
+        features=None if protocol is None else read_features(protocol),
+        vacuums=_kept(info) if operation == "VACUUM START" else None,
     )
 
 
-def read_metadata(action: Mapping[str, Any]) -> Metadata:
+def read_metadata(action: Action) -> Metadata:
     """Read a table's metadata, from a commit or from a checkpoint."""
-    properties = action.get("configuration") or {}
     return Metadata(
         id=action["id"],
         schema=json.loads(action["schemaString"]),
-        properties=dict(properties),  # a checkpoint has a list of pairs
+        properties=dict(action.get("configuration") or {}),  # a checkpoint has a list of pairs
         partitions=tuple(action.get("partitionColumns") or ()),
     )
 
 
-def read_moves(actions: Iterable[Mapping[str, Any]]) -> tuple[list[Held], list[Held]]:
+def read_moves(actions: Iterable[Action]) -> tuple[list[Held], list[Held]]:
     """Name what a version takes out of the table, and what it puts in: data files with their deletion vectors."""
-    removed, added = list[Held](), list[Held]()
+    moves: dict[str, list[Held]] = {"remove": [], "add": []}
     for action in actions:
-        for kind, moves in (("remove", removed), ("add", added)):
-            if kind in action:
-                moves.append(tuple(_here(_paths([action[kind]]))))
-    return removed, added
+        for kind in moves.keys() & action.keys():
+            moves[kind].append(_files([action[kind]]))
+    return moves["remove"], moves["add"]
 
 
-def read_features(action: Mapping[str, Any]) -> frozenset[str]:
+def read_features(action: Action) -> frozenset[str]:
     """Name what a protocol demands of readers to know."""
-    version = action["minReaderVersion"]
-    if version == _MAPPED_READER:
+    if action["minReaderVersion"] == _MAPPED_READER:
         return frozenset({"columnMapping"})
     return frozenset(action.get("readerFeatures") or ())
 
 
 def _whole(
-    version: int, actions: Sequence[Mapping[str, Any]], info: Mapping[str, Any]
+    version: int,
+    adds: Sequence[Action],
+    removes: Sequence[Action],
+    images: Sequence[Action],
+    info: Action,
 ) -> tuple[ChangeFile, ...] | None:
     """Name the files each row of which is a change; None where some lie elsewhere, were there before, or lack rows."""
-    images = [action["cdc"] for action in actions if "cdc" in action]
-    added = [action["add"] for action in actions if "add" in action]
-    inserts = (
-        info.get("operation") in _WRITES
-        and _only_adds(actions)
-        and all(one.get("dataChange") and not one.get("deletionVector") for one in added)
-    )
-    files = images or (added if inserts else [])
-    paths = list(_here(file["path"] for file in files))
-    if not files or len(paths) < len(files) or "inCommitTimestamp" in info:
+    new = info.get("operation") in _WRITES and not removes
+    inserts = new and all(one.get("dataChange") and not one.get("deletionVector") for one in adds)
+    files = images or (adds if inserts else [])
+    here = not any(_ELSEWHERE.match(file["path"]) for file in files)
+    if not files or not here or "inCommitTimestamp" in info:
         return None
     return tuple(
-        ChangeFile(path=path, size=file["size"], version=version, images=bool(images))
-        for path, file in zip(paths, files, strict=True)
+        ChangeFile(
+            path=unquote(file["path"]), size=file["size"], version=version, images=bool(images)
+        )
+        for file in files
     )
 
 
-def _is_copy(actions: Sequence[Mapping[str, Any]]) -> bool:
+def _is_copy(adds: Sequence[Action], removes: Sequence[Action]) -> bool:
     """Say whether as many rows come as go: a MERGE writes files again in which no clause of it applies to a row."""
-    rows = 0
-    for action in actions:
-        for kind, sign in (("add", 1), ("remove", -1)):
-            if kind in action:
-                live = _live(action[kind])
-                if live is None:
-                    return False
-                rows += sign * live
-    return rows == 0
+    come, went = ([_live(file) for file in files] for files in (adds, removes))
+    return None not in (*come, *went) and sum(filter(None, come)) == sum(filter(None, went))
 
 
-def _live(file: Mapping[str, Any]) -> int | None:
+def _live(file: Action) -> int | None:
     """Count the rows of a file that its deletion vector leaves; None where its statistics do not tell."""
     count = json.loads(file.get("stats") or "{}").get("numRecords")
     vector = file.get("deletionVector") or {}
     return None if count is None else int(count) - int(vector.get("cardinality", 0))
 
 
-def _paths(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Name the data files, and the deletion vectors without which they cannot be read."""
+def _files(files: Iterable[Action]) -> Held:
+    """Name files, and the deletion vectors without which they cannot be read, below the table's folder.
+
+    Those elsewhere are another table's, and not ours to look at. The log has a vector's file as a folder and a UUID
+    in Z85.
+    """
+    paths = []
     for file in files:
-        yield file["path"]
+        paths.append(file["path"])
         vector = file.get("deletionVector") or {}
         if vector.get("storageType") == "u":
-            yield _vector_path(vector["pathOrInlineDv"])
+            said = vector["pathOrInlineDv"]
+            folder, code = said[:-_UUID_LENGTH], said[-_UUID_LENGTH:]
+            name = f"deletion_vector_{UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
+            paths.append(f"{folder}/{name}" if folder else name)
+    return tuple(unquote(path) for path in paths if not _ELSEWHERE.match(path))
 
 
-def _vector_path(encoded: str) -> str:
-    """Name the file of a deletion vector, which the log has as a folder and a UUID in Z85."""
-    folder, code = encoded[:-_UUID_LENGTH], encoded[-_UUID_LENGTH:]
-    name = f"deletion_vector_{UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
-    return f"{folder}/{name}" if folder else name
-
-
-def _here(paths: Sequence[str] | Iterator[str]) -> Iterator[str]:
-    """Keep the files below the table's folder: those elsewhere are another table's, and not ours to look at."""
-    return (unquote(path) for path in paths if not _ELSEWHERE.match(path))
-
-
-def _replaces(info: Mapping[str, Any], actions: Sequence[Mapping[str, Any]]) -> bool:
-    """Say whether a commit took files away whose rows it does not tell one by one, as an overwrite does."""
-    dml = info.get("operation") in {"MERGE", "UPDATE", "DELETE"}
-    return not dml and any("remove" in action for action in actions)
-
-
-def _rows(metrics: Mapping[str, Any], *, replaces: bool) -> int | None:
+def _rows(metrics: Action, *, replaces: bool) -> int | None:
     """Add up the rows that a commit says it changed: a MERGE tells three kinds, all others one.
 
     What replaces rows has to tell those that went and those that came; most say the latter alone.
@@ -265,14 +259,8 @@ def _rows(metrics: Mapping[str, Any], *, replaces: bool) -> int | None:
     return None
 
 
-def _kept(info: Mapping[str, Any]) -> timedelta | None:
+def _kept(info: Action) -> timedelta:
     """Return for how long a VACUUM keeps files; nothing is known to be kept where it does not say."""
-    if info.get("operation") != "VACUUM START":
-        return None
     parameters = info.get("operationParameters") or {}
     kept = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis", 0))
     return timedelta(milliseconds=int(kept))
-
-
-def _only_adds(actions: Sequence[Mapping[str, Any]]) -> bool:
-    return not any("remove" in action or "cdc" in action for action in actions)

@@ -40,10 +40,9 @@ class FeedTable:
 
     Attributes:
         shown: as its user names it.
-        sql: for SQL, quoted.
+        sql: quoted.
         path: what Spark's readers take; None for a table of a catalog.
         location: the URL of its folder.
-        commits: the versions that its log holds.
 
     """
 
@@ -64,7 +63,7 @@ class FeedTable:
         return self if commits is self.commits else replace(self, commits=commits)
 
     def load(self, reader: DataFrameReader | DataStreamReader) -> DataFrame:
-        """Let a reader that has its options read the table."""
+        """Let a reader that has its options read it."""
         return reader.table(self.sql) if self.path is None else reader.load(self.path)
 
 
@@ -86,12 +85,11 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
         sql = f"delta.{quote(path)}"
     else:
         location = _location(spark, table)
-    store = open_store(location)
-    commits = Commits(store, shown or table)
+    store, shown = open_store(location), shown or table
+    commits = Commits(store, shown)
     commits.check()
-    return FeedTable(
-        shown=shown or table, sql=sql, path=path, location=store.url.rstrip("/"), commits=commits
-    )
+    place = store.url.rstrip("/")
+    return FeedTable(shown=shown, sql=sql, path=path, location=place, commits=commits)
 
 
 def _location(spark: SparkSession, table: str) -> str:
@@ -134,32 +132,23 @@ def find_tables(
         StoreError: the place cannot be listed.
 
     """
-    found = _of_schema(spark, catalog, place) if catalog is not None else _of_folder(place)
-    asked = [
-        (name, address)
-        for name, address in found
-        if _asked(name, patterns) and (name == place or not _is_ledger(name, patterns))
-    ]
+
+    def asked(name: str) -> bool:
+        schema, _, table = name.rpartition("/")
+        about_others = table in {LEDGER, EVENTS} and not {name, table} & set(patterns)
+        is_asked = matches(TableName(schema or None, table), patterns)
+        return is_asked and (name == place or not about_others)
+
     if catalog is None:
-        return asked
-    return [(name, address) for name, address in asked if _may_be_delta(spark, address)]
-
-
-def _asked(name: str, patterns: Sequence[str]) -> bool:
-    schema, _, table = name.rpartition("/")
-    return matches(TableName(schema or None, table), patterns)
-
-
-def _is_ledger(name: str, patterns: Sequence[str]) -> bool:
-    """Say whether a table is about others, and nobody has named it."""
-    table = name.rpartition("/")[2]
-    return table in {LEDGER, EVENTS} and not {name, table} & set(patterns)
-
-
-def _of_schema(spark: SparkSession, catalog: str, schema: str) -> list[tuple[str, str]]:
-    rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(schema)}").collect()
+        store = open_store(place)
+        below = _walk(store, "", TABLE_DEPTH)
+        all_of_it = [(name or place, f"{store.url}/{name}".rstrip("/")) for name in below]
+        return [(name, address) for name, address in all_of_it if asked(name)]
+    schema = f"{quote(catalog)}.{quote(place)}"
+    rows = spark.sql(f"SHOW TABLES IN {schema}").collect()
     names = sorted(row["tableName"] for row in rows if not row["isTemporary"])
-    return [(name, ".".join(map(quote, (catalog, schema, name)))) for name in names]
+    found = [(name, f"{schema}.{quote(name)}") for name in names if asked(name)]
+    return [(name, address) for name, address in found if _may_be_delta(spark, address)]
 
 
 def _may_be_delta(spark: SparkSession, address: str) -> bool:
@@ -172,15 +161,8 @@ def _may_be_delta(spark: SparkSession, address: str) -> bool:
         return True  # such as a table whose folder is gone, which is to be told by its name
     details = dropwhile(lambda row: row["col_name"] != _DETAILS, rows)  # behind its own columns
     described = {row["col_name"]: row["data_type"] for row in details}
-    return described.get("Provider", "delta").lower() == "delta" and not described.get(
-        "Type", ""
-    ).endswith("VIEW")
-
-
-def _of_folder(place: str) -> list[tuple[str, str]]:
-    store = open_store(place)
-    names = list(_walk(store, "", TABLE_DEPTH))
-    return [(name or place, f"{store.url}/{name}".rstrip("/")) for name in names]
+    is_view = described.get("Type", "").endswith("VIEW")
+    return described.get("Provider", "delta").lower() == "delta" and not is_view
 
 
 def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:

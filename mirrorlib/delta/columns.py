@@ -80,9 +80,8 @@ def find_column(columns: Iterable[Column], name: str) -> Column | None:
 
 def find_key_column(columns: Iterable[Column], key: str) -> Column | None:
     """Find a key column, see `find_key`."""
-    columns = tuple(columns)
-    found = find_key((column.name for column in columns), key)
-    return None if found is None else find_column(columns, found)
+    by_name = {column.name: column for column in columns}
+    return by_name.get(find_key(by_name, key) or "")
 
 
 def spelled_keys(columns: Columns, keys: Iterable[str]) -> tuple[str, ...]:
@@ -139,7 +138,7 @@ def extends(new: DataType, old: DataType) -> bool:
     return new.simpleString() == old.simpleString()
 
 
-def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
+def _in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColumn:
     """Build values of a type again with the fields of another one that `is_same`, in its order and spelling.
 
     Maps are left as they are: where rows are compared there are none, and MERGE goes by the names in them.
@@ -151,15 +150,15 @@ def in_order(column: SparkColumn, kind: DataType, wanted: DataType) -> SparkColu
         return column
     if isinstance(kind, t.StructType) and isinstance(wanted, t.StructType):
         has = {fold_name(field.name): field for field in kind.fields}
-        fields = [
-            in_order(column.getField(old.name), old.dataType, new.dataType).alias(new.name)
-            for new in wanted.fields
-            for old in (has[fold_name(new.name)],)
-        ]
+        fields = []
+        for new in wanted.fields:
+            old = has[fold_name(new.name)]
+            value = _in_order(column.getField(old.name), old.dataType, new.dataType)
+            fields.append(value.alias(new.name))
         return f.when(column.isNotNull(), f.struct(*fields))
     if isinstance(kind, t.ArrayType) and isinstance(wanted, t.ArrayType):
-        old, new = kind.elementType, wanted.elementType
-        return f.transform(column, lambda value: in_order(value, old, new))
+        inner, becomes = kind.elementType, wanted.elementType
+        return f.transform(column, lambda value: _in_order(value, inner, becomes))
     return column
 
 
@@ -167,14 +166,12 @@ def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
     """Give the structs of rows a table's order of fields: Spark unites and compares them by place, not by name."""
     from pyspark.sql import functions as f
 
-    has = {fold_name(field.name): field.dataType for field in schema.fields}
-    turned = {
-        field.name: in_order(f.col(quote(field.name)), field.dataType, has[fold_name(field.name)])
-        for field in rows.schema.fields
-        if fold_name(field.name) in has
-        and is_same(field.dataType, has[fold_name(field.name)])
-        and names_in(field.dataType) != names_in(has[fold_name(field.name)])
-    }
+    wanted = {fold_name(field.name): field.dataType for field in schema.fields}
+    turned = {}
+    for field in rows.schema.fields:
+        kind, becomes = field.dataType, wanted.get(fold_name(field.name), field.dataType)
+        if is_same(kind, becomes) and names_in(kind) != names_in(becomes):
+            turned[field.name] = _in_order(f.col(quote(field.name)), kind, becomes)
     return rows.withColumns(turned) if turned else rows
 
 

@@ -9,7 +9,6 @@ Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints"
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -30,13 +29,13 @@ from mirrorlib.delta.log import (
     LOG,
     commit_path,
     commit_version,
+    read_actions,
     read_checksum,
-    read_provenance,
 )
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from mirrorlib.delta.actions import Held
     from mirrorlib.delta.log import Commit
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 # Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.
 _SMALL = 16 << 10
+_OF_TABLE = ("metaData", "commitInfo", "protocol")  # what a version says of the table as a whole
 _FEW = 1_000  # files of a version that one task puts together
 _OUT_OF_ORDER = 100  # versions
 _MILLISECOND = timedelta(milliseconds=1)
@@ -51,16 +51,14 @@ _BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 
 class Commits:
-    """The versions of one table that its log still holds."""
+    """The versions of one table that its log still holds, by the store of its folder; errors call it *shown*."""
 
     def __init__(self, store: Store, shown: str) -> None:
-        """Take the store of the table's folder, and the table's name for errors."""
         self.store = store
-        self._shown = shown
+        self.shown = shown
         self._whole: dict[int, FeedCommit] = {}  # small ones
         self._glimpses: dict[int, FeedCommit] = {}  # of the others, without files
         self._metadata: dict[int, Metadata] = {}
-        self._stated_times: dict[int, datetime | None] = {}
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
@@ -72,7 +70,7 @@ class Commits:
         """
         if not self._listed:
             msg = "there is no Delta table"
-            raise FeedError(msg, table=self._shown, next_step="Check the path.")
+            raise FeedError(msg, table=self.shown, next_step="Check the path.")
 
     def refresh(self) -> Commits:
         """List the log anew; what was read of a version is kept. Returns itself where nothing has come or gone.
@@ -81,13 +79,13 @@ class Commits:
             FeedError: there is no Delta table any more.
 
         """
-        anew = Commits(self.store, self._shown)
+        anew = Commits(self.store, self.shown)
         if anew._files == self._files:
             return self
         anew.check()
         if all(anew._listed.get(version, at) == at for version, at in self._listed.items()):
             anew._whole, anew._glimpses = self._whole, self._glimpses
-            anew._metadata, anew._stated_times = self._metadata, self._stated_times
+            anew._metadata = self._metadata
         return anew
 
     @cached_property
@@ -127,7 +125,7 @@ class Commits:
         newest = self.metadata_at(self.newest).properties
         tells = newest.get("delta.enableInCommitTimestamps") == "true"
         for version in range(self.first, self.newest + 1):
-            stated = self._in_commit_time(version) if tells else None
+            stated = self._glance(version).stated_at if tells else None
             at = stated or _whole_milliseconds(self._listed[version])
             if times and at <= times[-1]:
                 at = times[-1] + _MILLISECOND
@@ -171,17 +169,6 @@ class Commits:
         """Return the last version that was committed at or before a moment; one before `first` when none was."""
         return self.first + bisect_right(self._times, moment) - 1
 
-    def _in_commit_time(self, version: int) -> datetime | None:
-        if version not in self._stated_times:
-            self._stated_times[version] = self._read_time(version)
-        return self._stated_times[version]
-
-    def _read_time(self, version: int) -> datetime | None:
-        lines = _actions(self._data(version), ('"commitInfo"',))
-        info: Mapping[str, Any] = next((x["commitInfo"] for x in lines if "commitInfo" in x), {})
-        stated = info.get("inCommitTimestamp")
-        return None if stated is None else datetime.fromtimestamp(stated / 1000, UTC)
-
     def has_few_files(self, version: int) -> bool:
         """Say whether a version is known to have few files, as its writer's checksum file tells."""
         files = read_checksum(self.store, version).get("numFiles")
@@ -194,44 +181,30 @@ class Commits:
             FeedError: its file is gone since the log was listed.
 
         """
-        if version not in self._whole:
-            data = self._data(version)
-            commit = read_commit(version, list(_actions(data)))
-            if len(data) > _SMALL:
-                return commit
-            self._whole[version] = commit
-        return self._whole[version]
+        return self._whole.get(version) or self._read(version)
 
     def moves(self, version: int) -> tuple[list[Held], list[Held]]:
-        """Name the files that a version takes out of the table, and those that it puts in.
-
-        Raises:
-            FeedError: its file is gone since the log was listed.
-
-        """
-        return read_moves(_actions(self._data(version), ('"add"', '"remove"')))
+        """Name the files that a version takes out of the table, and those that it puts in; raises as `read` does."""
+        return read_moves(read_actions(self._data(version), "add", "remove"))
 
     def provenance(self, version: int) -> Commit:
-        """Say who made a version, and how.
-
-        Raises:
-            FeedError: its file is gone since the log was listed.
-
-        """
-        return read_provenance(version, self._data(version))
+        """Say who made a version, and how; raises as `read` does."""
+        return self._glance(version).provenance
 
     def _glance(self, version: int) -> FeedCommit:
         """Read what a version says of the table as a whole; of a big one nothing else."""
         found = self._whole.get(version) or self._glimpses.get(version)
-        if found is not None:
-            return found
+        return found or self._read(version, *_OF_TABLE)
+
+    def _read(self, version: int, *kinds: str) -> FeedCommit:
         data = self._data(version)
-        if len(data) <= _SMALL:
-            self._whole[version] = read_commit(version, list(_actions(data)))
-            return self._whole[version]
-        words = ('"metaData"', '"commitInfo"', '"protocol"')
-        self._glimpses[version] = read_commit(version, list(_actions(data, words)))
-        return self._glimpses[version]
+        small = len(data) <= _SMALL
+        commit = read_commit(version, read_actions(data, *(() if small else kinds)))
+        if small:
+            self._whole[version] = commit
+        elif kinds:
+            self._glimpses[version] = commit
+        return commit
 
     def metadata_at(self, version: int) -> Metadata:
         """Find the metadata in force once a version is committed, going back to the checkpoint before it."""
@@ -244,13 +217,13 @@ class Commits:
                 return found
         msg = f"the log no longer tells the table's metadata as of version {version}"
         step = f"Copy the table's rows as they are now, and read on; the log is whole from version {self.first} on."
-        raise FeedExpiredError(msg, table=self._shown, first_readable=self.first, next_step=step)
+        raise FeedExpiredError(msg, table=self.shown, first_readable=self.first, next_step=step)
 
     def _stated_metadata(self, version: int) -> Metadata | None:
         """Find what a version itself says of the metadata, or the checkpoint of it."""
         found = self._glance(version).metadata if version in self._listed else None
         if found is None and version in self._checkpoints:
-            return read_metadata(self._of_checkpoint(self._checkpoints[version], "metaData"))
+            return read_metadata(self._of_checkpoint(version, "metaData"))
         return found
 
     def rewritten_as(self, version: int) -> Metadata | None:
@@ -264,7 +237,7 @@ class Commits:
         for version in range(self.newest, -1, -1):
             found = self._glance(version).features if version in self._listed else None
             if found is None and version in self._checkpoints:
-                found = read_features(self._of_checkpoint(self._checkpoints[version], "protocol"))
+                found = read_features(self._of_checkpoint(version, "protocol"))
             if found is not None:
                 return found
         return None
@@ -287,23 +260,20 @@ class Commits:
                 found.setdefault(int(number), []).append(file.path)
         return found
 
-    def _of_checkpoint(self, paths: list[str], kind: str) -> Mapping[str, Any]:
+    def _of_checkpoint(self, version: int, kind: str) -> Mapping[str, Any]:
         """Find the only action of a kind in a checkpoint."""
+        paths = self._checkpoints[version]
         for path in paths:
             if path.endswith(".json"):
-                data = self.store.read(path) or b""
-                word = f'"{kind}"'.encode()
-                # Of bytes: text is cut at characters that names may have, too.
-                rows = [json.loads(line) for line in data.splitlines() if word in line]
-                found = next((row[kind] for row in rows if row.get(kind)), None)
+                rows = [one.get(kind) for one in read_actions(self.store.read(path) or b"", kind)]
             else:
                 with self.store.open_file(path) as file:
-                    column = pq.read_table(file, columns=[kind]).column(0)
-                found = next((row for row in column.drop_null().to_pylist() if row), None)
+                    rows = pq.read_table(file, columns=[kind]).column(0).drop_null().to_pylist()
+            found = next(filter(None, rows), None)
             if found is not None:
                 return cast("Mapping[str, Any]", found)
         msg = f"a checkpoint of the table's log has no {kind} in it"
-        raise FeedError(msg, table=self._shown, file=paths[0])
+        raise FeedError(msg, table=self.shown, file=paths[0])
 
     def holds(self, path: str) -> bool:
         """Say whether a data or change file is still there."""
@@ -314,15 +284,8 @@ class Commits:
         data = self.store.read(path)
         if data is None:
             msg = f"version {version} has gone from the log while it was read"
-            raise FeedError(msg, table=self._shown, file=path, next_step="Try again.")
+            raise FeedError(msg, table=self.shown, file=path, next_step="Try again.")
         return data
-
-
-def _actions(data: bytes, words: Sequence[str] = ("",)) -> Iterator[dict[str, Any]]:
-    """Read the lines of a version's file that have one of the words in them."""
-    for line in data.decode("utf-8", "surrogatepass").split("\n"):
-        if line.strip() and any(word in line for word in words):
-            yield json.loads(line)
 
 
 def _whole_milliseconds(moment: datetime) -> datetime:

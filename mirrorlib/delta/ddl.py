@@ -11,24 +11,14 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirrorlib.delta import properties as known
 from mirrorlib.delta.columns import (
     Column,
     Columns,
     find_column,
-    find_key_column,
     needs_mapping,
-    sql_type,
-    to_columns,
+    spelled_keys,
     to_ddl,
-)
-from mirrorlib.delta.properties import (
-    FEED_DAYS,
-    LIFE_PROPERTY,
-    MAPPED,
-    VECTORS,
-    WALL_CLOCK,
-    feed_properties,
-    to_sql,
 )
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
@@ -37,7 +27,7 @@ from mirrorlib.nested import names_in
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField
@@ -48,9 +38,14 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 _LONGEST_COLUMN = 255
 _NTZ = "timestamp_ntz"
 _NOT_EMPTY = "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")
 _LOCATION = re.compile(r"location \('(?P<place>[^']+)'\)")
 _NO_RANGE = frozenset({"boolean", "binary"})  # Delta refuses them as dataSkippingStatsColumns
 EXACT_IN_DOUBLE = 1 << 53
+_LEFT = (
+    "A run that was killed while it made the table leaves such a folder, without rows. If nobody needs what is "
+    "in it, remove it; the next run makes the table. Else choose another schema."
+)
 
 
 def make_table(
@@ -74,14 +69,18 @@ def make_table(
 
     """
     check_vacant(ref, shown)
-    properties = {**properties, **(MAPPED if need_mapping(columns) else {})}
-    clause = f" TBLPROPERTIES ({to_sql(properties)})" if properties else ""
+    properties = {**properties, **(known.MAPPED if need_mapping(columns) else {})}
+    clause = f" TBLPROPERTIES ({known.to_sql(properties)})" if properties else ""
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ref.sql} ({_ddl(columns)}) USING delta{clause}")
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         if _NOT_EMPTY not in str(exc):
             raise
-        raise _taken(shown, str(exc)) from exc
+        # It is not taken over or emptied here: another runner may be making the table in it at this moment.
+        place = _LOCATION.search(str(exc))
+        found = place["place"] if place else None
+        msg = "the catalog has no such table, and the folder in which it would make it is not empty"
+        raise LandingZoneError(msg, table=shown, found=found, next_step=_LEFT) from exc
 
 
 def create_mirror(
@@ -102,7 +101,12 @@ def create_mirror(
 
     """
     check_column_names(ref, columns)
-    properties = {**feed_properties(FEED_DAYS), VECTORS: "true", LIFE_PROPERTY: life, **more}
+    properties = {
+        **known.feed_properties(known.FEED_DAYS),
+        known.VECTORS: "true",
+        known.LIFE_PROPERTY: life,
+        **more,
+    }
     skipping = _skipping_columns(columns, keys)
     if skipping and not need_mapping(columns):
         properties[_STATISTICS] = skipping
@@ -111,13 +115,11 @@ def create_mirror(
 
 def need_mapping(columns: Iterable[AnyColumn]) -> bool:
     """Say whether a name, on any level, can be carried by column mapping alone."""
-    return any(map(needs_mapping, (name for column in columns for name in _names(column))))
-
-
-def _names(column: AnyColumn) -> Iterator[str]:
-    yield column.name
-    if not isinstance(column, Column):
-        yield from names_in(column.dataType)
+    return any(
+        needs_mapping(column.name)
+        or (not isinstance(column, Column) and any(map(needs_mapping, names_in(column.dataType))))
+        for column in columns
+    )
 
 
 def _type(column: AnyColumn) -> str:
@@ -138,12 +140,12 @@ def allow_columns(
     columns = tuple(columns)
     wanted: dict[str, str] = {}
     if not found.mapped and need_mapping(columns):
-        wanted |= MAPPED
-    known = "timestampNtz" in found.features or any(c.sql_type == _NTZ for c in found.columns)
-    if not known and any(_NTZ in _type(column) for column in columns):
-        wanted |= WALL_CLOCK
+        wanted |= known.MAPPED
+    has = "timestampNtz" in found.features or any(c.sql_type == _NTZ for c in found.columns)
+    if not has and any(_NTZ in _type(column) for column in columns):
+        wanted |= known.WALL_CLOCK
     if wanted:
-        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+        known.set_properties(spark, ref.sql, wanted)
 
 
 def add_columns(
@@ -154,32 +156,15 @@ def add_columns(
     spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({_ddl(columns)})")
 
 
-def _taken(shown: str, said: str) -> LandingZoneError:
-    """Say which folder keeps a catalog from making a table, and who may have left it there.
-
-    It is not taken over or emptied here: another runner may be making the table in it at this moment.
-    """
-    place = _LOCATION.search(said)
-    msg = "the catalog has no such table, and the folder in which it would make it is not empty"
-    step = (
-        "A run that was killed while it made the table leaves such a folder, without rows. If nobody needs what is "
-        "in it, remove it; the next run makes the table. Else choose another schema."
-    )
-    found = place["place"] if place else None
-    return LandingZoneError(msg, table=shown, found=found, next_step=step)
-
-
 def _skipping_columns(columns: Columns, keys: Sequence[str]) -> str:
     """Name the key columns that Delta can keep minimum and maximum of."""
-    found = (find_key_column(columns, key) for key in keys)
-    return ",".join(quote(c.name) for c in found if c is not None and c.sql_type not in _NO_RANGE)
+    narrow = tuple(column for column in columns if column.sql_type not in _NO_RANGE)
+    return ",".join(map(quote, spelled_keys(narrow, keys)))
 
 
 def set_life(spark: SparkSession, ref: TableRef, life: str) -> None:
     """Write on the table which life it belongs to."""
-    spark.sql(
-        f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({sql_text(LIFE_PROPERTY)} = {sql_text(life)})"
-    )
+    known.set_properties(spark, ref.sql, {known.LIFE_PROPERTY: life})
 
 
 def free_columns(
@@ -193,8 +178,8 @@ def free_columns(
 
 def replace_columns(spark: SparkSession, ref: TableRef, old: Columns, columns: Columns) -> None:
     """Drop the *old* columns of an empty table with column mapping, once it has others."""
-    here = to_columns(read_table(spark, ref).dtypes)
-    missing = tuple(column for column in columns if find_column(here, column.name) is None)
+    here = read_table(spark, ref).columns
+    missing = [column for column in columns if find_name(here, column.name) is None]
     if missing:
         spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({_ddl(missing)})")
     dropped = ", ".join(quote(column.name) for column in old)
@@ -204,12 +189,10 @@ def replace_columns(spark: SparkSession, ref: TableRef, old: Columns, columns: C
 def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: Found) -> None:
     """Change types in place (Delta type widening), turning the feature on when it is first needed."""
     if found.properties.get("delta.enableTypeWidening") != "true":
-        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-    names = [mine.name for mine in found.columns]
+        known.set_properties(spark, ref.sql, {"delta.enableTypeWidening": "true"})
     for column in columns:
-        spark.sql(
-            f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(_spelled(names, column))} TYPE {column.sql_type}"
-        )
+        mine = find_column(found.columns, column.name) or column
+        spark.sql(f"ALTER TABLE {ref.sql} ALTER COLUMN {quote(mine.name)} TYPE {column.sql_type}")
 
 
 def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: str) -> DataFrame:
@@ -224,36 +207,23 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
     rows = read_table(spark, ref)
     for column in columns:
         old = f.col(quote(column.name))
-        was = rows.schema[_spelled(rows.columns, column)].dataType
+        was = rows.schema[find_name(rows.columns, column.name) or column.name].dataType
         kept = old.cast(column.sql_type).cast(was).eqNullSafe(old)
         if (was.simpleString(), column.sql_type) == ("bigint", "double"):
             # Casting back cannot tell: 2^63 as a double comes back as the bigint 2^63 - 1.
             kept = old.isNull() | old.between(-EXACT_IN_DOUBLE, EXACT_IN_DOUBLE)
         if rows.where(~kept).limit(1).collect():
             msg = "a value of the table itself does not fit the type that would hold both"
-            found = f"{was.simpleString()} in the table, {sql_type(column.type)} wanted"
-            step = f"Start the table over: mirrorlib reset TARGET {ref.name}"
+            found = f"{was.simpleString()} in the table, {column.sql_type} wanted"
+            step, shown = f"Start the table over: mirrorlib reset TARGET {ref.name}", str(ref.name)
             raise SchemaError(
-                msg,
-                table=str(ref.name),
-                file=file,
-                column=column.name,
-                found=found,
-                next_step=step,
+                msg, table=shown, file=file, column=column.name, found=found, next_step=step
             )
     types = {fold_name(column.name): column.sql_type for column in columns}
-    return rows.select(
-        *[
-            f.col(quote(name)).cast(types[fold_name(name)]).alias(name)
-            if fold_name(name) in types
-            else quote(name)
-            for name in rows.columns
-        ]
+    old_columns = [name for name in rows.columns if fold_name(name) in types]
+    return rows.withColumns(
+        {name: f.col(quote(name)).cast(types[fold_name(name)]) for name in old_columns}
     )
-
-
-def _spelled(names: Iterable[str], column: Column) -> str:
-    return find_name(names, column.name) or column.name
 
 
 def check_vacant(ref: TableRef, shown: str) -> None:
@@ -275,8 +245,6 @@ def check_column_names(ref: TableRef, columns: Iterable[Column]) -> None:
 
     """
     for name in (column.name for column in columns):
-        if len(name) > _LONGEST_COLUMN or any(
-            ord(character) < ord(" ") and character not in "\n\t" for character in name
-        ):
+        if len(name) > _LONGEST_COLUMN or _CONTROL.search(name):
             msg = "the column's name cannot be carried: it is too long or has a control character in it"
             raise TableNameError(msg, table=str(ref.name), column=ascii(name)[1:-1][:80])

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import find_key_column
-from mirrorlib.delta.properties import to_sql
+from mirrorlib.delta.properties import set_properties
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 KEYS_PROPERTY = "mirrorlib.keys"
 VIEW_PROPERTY = "mirrorlib.view"  # a current view with its tombstones: one row for each key
 CLAIMED = "keys"  # in what a plan says of the one before it
-ON = (
-    "on"  # in what a derived table's commit says: the newest version there was when it was computed
-)
+# In what a derived table's commit says: the newest version there was when it was computed.
+ON = "on"
 
 
 def keys_property(keys: Keys) -> dict[str, str]:
@@ -43,7 +42,7 @@ def keep_keys(spark: SparkSession, sql: str, properties: Mapping[str, str], keys
     if properties.get(KEYS_PROPERTY) == wanted.get(KEYS_PROPERTY):
         return
     if wanted:
-        spark.sql(f"ALTER TABLE {sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+        set_properties(spark, sql, wanted)
     else:
         spark.sql(f"ALTER TABLE {sql} UNSET TBLPROPERTIES IF EXISTS ('{KEYS_PROPERTY}')")
 

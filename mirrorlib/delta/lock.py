@@ -60,16 +60,24 @@ def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> It
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         waited = False
-        while not _try_lock(file):
-            if not waited:
-                _LOG.info("%s: waiting for another runner (%s)", table, _holder(file))
-            waited = True
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waited:
+                    _LOG.info("%s: waiting for another runner (%s)", table, _holder(file))
+                waited = True
             if stop():
                 msg = "another runner is applying to the table"
                 raise TableBusyError(msg, table=table)
             time.sleep(_PAUSE)
         _wait_for_last_jvm(file, table, jvm)
-        _write_holder(file, jvm)
+        host, started = os.uname().nodename, process_started(jvm)
+        holder = {"jvm": jvm, "started": started, "python": os.getpid(), "host": host}
+        file.truncate(0)
+        file.write(json.dumps(holder).encode())
+        file.flush()
         try:
             yield
         except Exception as exc:
@@ -89,14 +97,6 @@ def has_lost_java(exc: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-def _try_lock(file: BinaryIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _holder(file: BinaryIO) -> dict[str, object]:
@@ -122,18 +122,6 @@ def _wait_for_last_jvm(file: BinaryIO, table: str, jvm: int) -> None:
             )
             raise TableBusyError(msg, table=table, found=f"process {pid}", next_step=step)
         time.sleep(_PAUSE)
-
-
-def _write_holder(file: BinaryIO, jvm: int) -> None:
-    holder = {
-        "jvm": jvm,
-        "started": process_started(jvm),
-        "python": os.getpid(),
-        "host": os.uname().nodename,
-    }
-    file.truncate(0)
-    file.write(json.dumps(holder).encode())
-    file.flush()
 
 
 @contextlib.contextmanager
@@ -162,45 +150,34 @@ def lock_table(
     if folder is None:
         yield
         return
-    path = folder / f"{_lock_name(target, name)}.lock"
-    with hold_table(path, str(name), jvm_process(spark), stop):
-        yield
-
-
-def jvm_process(spark: SparkSession) -> int:
-    """Return the process id of the JVM that commits, without reaching into it."""
     if spark not in _PROCESSES:
         call = "SELECT java_method('java.lang.ProcessHandle', 'current') AS pid"
         _PROCESSES[spark] = int(spark.sql(call).collect()[0]["pid"])
-    return _PROCESSES[spark]
+    lock = name.segment  # as the table is named in the target, whoever writes to it
+    if target.catalog is not None:
+        table = refer(target, name).sql.lower().encode("utf-8", "surrogatepass")
+        lock = f"catalog-{hashlib.sha256(table).hexdigest()}"
+    with hold_table(folder / f"{lock}.lock", str(name), _PROCESSES[spark], stop):
+        yield
 
 
 def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path | None:
     """Return the folder of a target's locks: beside its tables, else with its state; None where neither is local."""
-    place = target.place if target.catalog is None else _location(spark, target)
+    from pyspark.errors import AnalysisException
+
+    place: str | None = target.place
+    if target.catalog is not None:
+        schema = f"{quote(target.catalog)}.{quote(target.place)}"
+        rows = []
+        with contextlib.suppress(
+            AnalysisException
+        ):  # there is none; that is told where the table is made
+            rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
+        locations = (row["info_value"] for row in rows if row["info_name"] == "Location")
+        place = next(locations, None)
     if place is not None:
         with contextlib.suppress(LandingZoneError):  # a catalog may know places that we do not
             tables = open_store(place)
             if isinstance(tables, LocalStore):
                 return Path(tables.url) / STATE_FOLDER / "locks"
     return Path(state.url) / "locks" if isinstance(state, LocalStore) else None
-
-
-def _location(spark: SparkSession, target: Target) -> str | None:
-    """Ask where a catalog keeps the tables of a schema; None where it does not tell."""
-    from pyspark.errors import AnalysisException
-
-    schema = f"{quote(str(target.catalog))}.{quote(target.place)}"
-    try:
-        rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
-    except AnalysisException:  # there is none; the table is told so where it is made
-        return None
-    return next((row["info_value"] for row in rows if row["info_name"] == "Location"), None)
-
-
-def _lock_name(target: Target, name: TableName) -> str:
-    """Name a table's lock: as it is named in the target, whoever writes to it."""
-    if target.catalog is None:
-        return name.segment
-    table = refer(target, name).sql.lower().encode("utf-8", "surrogatepass")
-    return f"catalog-{hashlib.sha256(table).hexdigest()}"

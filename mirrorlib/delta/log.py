@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -77,25 +77,17 @@ class Commit:
         return self.operation in _HARMLESS and not self.forgets
 
 
-class TableLog(Protocol):
-    """The commits of one Delta table."""
-
-    def newest(self, at_least: int = -1) -> int | None:
-        """Return the newest version; None when there is no table. *at_least* is a version known to have been there."""
-
-    def commits(self, after: int, until: int) -> tuple[Commit, ...]:
-        """Return the commits in (after, until] that history still holds, oldest first."""
-
-
 class FileLog:
-    """The log as the files of a table's `_delta_log`."""
+    """The log as the files of a table's `_delta_log`, whose folder's store it takes."""
 
     def __init__(self, table: Store) -> None:
-        """Take the store of the table's folder."""
         self._table = table
 
     def newest(self, at_least: int = -1) -> int | None:
-        """Go on from a known version one by one; list only when that one is gone."""
+        """Return the newest version; None when there is no table.
+
+        Goes on one by one from *at_least*, a version known to have been there; lists only where that one is gone.
+        """
         if at_least < 0 or self._table.stat(commit_path(at_least)) is None:
             listed = self._table.list_folder(LOG)
             versions = [commit_version(file.name) for file in listed.files] if listed else []
@@ -105,24 +97,20 @@ class FileLog:
         return at_least
 
     def commits(self, after: int, until: int) -> tuple[Commit, ...]:
-        """Read each version's file."""
-        found = (
-            (version, self._table.read(commit_path(version)))
-            for version in range(after + 1, until + 1)
-        )
+        """Return the commits in (after, until] that are still there, oldest first."""
+        found = ((one, self._table.read(commit_path(one))) for one in range(after + 1, until + 1))
         return tuple(read_provenance(version, data) for version, data in found if data is not None)
 
 
 class HistoryLog:
-    """The log as `DESCRIBE HISTORY` tells it, for tables whose folder only the catalog may read."""
+    """The log as `DESCRIBE HISTORY` tells it, for tables, quoted, whose folder only the catalog may read."""
 
     def __init__(self, spark: SparkSession, table: str) -> None:
-        """Take the table's quoted name."""
         self._spark = spark
         self._table = table
 
     def newest(self, at_least: int = -1) -> int | None:
-        """Ask for the last commit."""
+        """Return the newest version; None when there is no table."""
         del at_least
         if not self._spark.catalog.tableExists(self._table):
             return None
@@ -130,24 +118,20 @@ class HistoryLog:
         return int(rows[0]["version"]) if rows else None
 
     def commits(self, after: int, until: int) -> tuple[Commit, ...]:
-        """Ask for the whole history: it has no lower bound to ask with."""
+        """Return the commits in (after, until], oldest first; it asks for all, as history has no lower bound."""
         rows = self._spark.sql(f"DESCRIBE HISTORY {self._table}").collect()
-        found = (_commit(int(row["version"]), row.asDict(recursive=True)) for row in rows)
-        return tuple(
-            sorted(
-                (c for c in found if after < c.version <= until), key=lambda commit: commit.version
-            )
-        )
+        found = {int(row["version"]): row.asDict(recursive=True) for row in rows}
+        return tuple(tell_commit(one, found[one]) for one in sorted(found) if after < one <= until)
+
+
+TableLog: TypeAlias = FileLog | HistoryLog
 
 
 def find_commit(commits: Iterable[Commit], life: str, batch: int) -> Commit | None:
     """Find the commit that a batch made, applied or void."""
-    mine = (
-        c
-        for c in commits
-        if c.ours is not None and c.ours.get("life") == life and c.ours.get("batch") == batch
-    )
-    return next(mine, None)
+    wanted = (life, batch)
+    named = (c for c in commits if c.ours and (c.ours.get("life"), c.ours.get("batch")) == wanted)
+    return next(named, None)
 
 
 def commit_path(version: int) -> str:
@@ -161,17 +145,22 @@ def commit_version(name: str) -> int | None:
     return int(stem) if extension == "json" and len(stem) == DIGITS and stem.isdigit() else None
 
 
+def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
+    """Read the actions of a version's file, or of a checkpoint's; others than *kinds* are mostly left out unread."""
+    words = [f'"{kind}"'.encode() for kind in kinds]
+    for line in data.splitlines():  # of bytes: text is cut at characters that names may have, too
+        if line.strip() and (not words or any(word in line for word in words)):
+            yield json.loads(line.decode("utf-8", "surrogatepass"))
+
+
 def read_provenance(version: int, data: bytes) -> Commit:
     """Read who made a version and how, from the text of its file."""
-    for line in data.splitlines():  # of bytes: text is cut at characters that names may have, too
-        if b'"commitInfo"' in line:
-            info = json.loads(line.decode("utf-8", "surrogatepass")).get("commitInfo")
-            if info is not None:
-                return _commit(version, info)
-    return _commit(version, {})
+    said = (action.get("commitInfo") for action in read_actions(data, "commitInfo"))
+    return tell_commit(version, next(filter(None, said), {}))
 
 
-def _commit(version: int, info: Mapping[str, Any]) -> Commit:
+def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
+    """Tell who made a version and how, of what its writer says."""
     return Commit(
         version=version,
         operation=info.get("operation") or "a commit without provenance",
@@ -198,11 +187,8 @@ def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
 def read_ours(text: str | None) -> Mapping[str, Any] | None:
     """Read what mirrorlib wrote into a commit's `userMetadata`; None in anybody else's."""
     try:
-        value = json.loads(text or "")
+        value = json.loads(text or "{}")
     except ValueError:
         return None
-    return (
-        value.get("mirrorlib")
-        if isinstance(value, dict) and isinstance(value.get("mirrorlib"), dict)
-        else None
-    )
+    ours = value.get("mirrorlib") if isinstance(value, dict) else None
+    return ours if isinstance(ours, dict) else None

@@ -9,6 +9,8 @@ from mirrorlib.identifiers import sql_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import SparkSession
+
 MAPPING = "delta.columnMapping.mode"
 LIFE_PROPERTY = "mirrorlib.life"
 WALL_CLOCK = {"delta.feature.timestampNtz": "supported"}
@@ -33,6 +35,11 @@ def feed_properties(days: int) -> dict[str, str]:
         FILE_RETENTION: f"interval {days} days",
         LOG_RETENTION: f"interval {max(days, LOG_DAYS)} days",
     }
+
+
+def set_properties(spark: SparkSession, sql: str, properties: Mapping[str, str]) -> None:
+    """Set properties of a table, by its quoted name."""
+    spark.sql(f"ALTER TABLE {sql} SET TBLPROPERTIES ({to_sql(properties)})")
 
 
 def to_sql(properties: Mapping[str, str]) -> str:

@@ -83,7 +83,7 @@ def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
     idle = _IDLE.setdefault(spark, [])
     try:
         session = idle.pop()
-    except IndexError:
+    except IndexError:  # not asked beforehand: other threads take from it, too
         session = new_session(spark)
         for name, value in _CONF.items():
             set_conf(session, name, value)
@@ -128,12 +128,9 @@ def is_small(rows: int, table_bytes: int) -> bool:
 def configured(
     session: SparkSession, needed: Mapping[str, str], faster: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Set session configuration until the block ends; what was set before is put back.
+    """Set configuration of a session that nobody else has until the block ends; what was set before is put back.
 
-    Args:
-        session: one that nobody else has.
-        needed: what a result depends on.
-        faster: what it does not depend on; left out where the compute refuses it.
+    A result depends on what is *needed*, and not on what makes it *faster*: this is left out where it is refused.
 
     Raises:
         ComputeError: the compute refuses what is needed.

@@ -2,26 +2,18 @@
 
 In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log address it) and
 `Found` (id, columns, properties). How it is made and changed: `ddl`.
-Also the schema and version of a table that others may write meanwhile, see `find_target`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import (
-    Columns,
-    to_columns,
-)
+from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.log import FileLog, HistoryLog, TableLog, read_checksum
-from mirrorlib.delta.properties import (
-    FEED,
-    MAPPING,
-    READERS_PROPERTY,
-    VECTORS,
-)
+from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog, read_checksum
+from mirrorlib.delta.properties import FEED, MAPPING, READERS_PROPERTY, VECTORS
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
@@ -30,11 +22,10 @@ from mirrorlib.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.journal.entries import Readers
-    from mirrorlib.store import Store
     from mirrorlib.store.target import Target
 
 
@@ -116,14 +107,11 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
     """
     if not _exists(spark, ref):
         return None
-    detail = spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
+    detail = _describe(spark, ref)
     if detail["format"] != "delta":
-        msg = "the target is not a Delta table"
-        raise LandingZoneError(
-            msg, table=str(ref.name), found=detail["format"], next_step="Choose another target."
-        )
-    fields = read_table(spark, ref).schema.fields
-    types = {one.name: one.dataType.simpleString() for one in fields}
+        msg, step = "the target is not a Delta table", "Choose another target."
+        raise LandingZoneError(msg, table=str(ref.name), found=detail["format"], next_step=step)
+    types = dict(read_table(spark, ref).dtypes)
     columns = to_columns(types.items())
     known = {column.name for column in columns}
     return Found(
@@ -137,24 +125,62 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
     )
 
 
+def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] | None:
+    """Look at a table that others may write meanwhile, and at its schema; None when there is none.
+
+    Raises:
+        LandingZoneError: something that is no Delta table has its place.
+
+    """
+    from pyspark.sql.types import StructType
+
+    if ref.path is None:
+        table = find_table(spark, ref)
+        return None if table is None else (table, read_table(spark, ref).schema)
+    store = open_store(ref.path)
+    version = FileLog(store).newest()
+    if version is None:
+        return None
+    metadata = Commits(store, str(ref.name)).metadata_at(version)
+    schema = StructType.fromJson(dict(metadata.schema))
+    size = read_checksum(store, version).get("tableSizeBytes")  # where its writer has told it
+    found = Found(
+        id=metadata.id,
+        bytes=size if isinstance(size, int) else _describe(spark, ref)["sizeInBytes"] or 0,
+        columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
+        properties=metadata.properties,
+        location=ref.path,
+    )
+    return found, schema
+
+
 def find_location(spark: SparkSession, ref: TableRef) -> str | None:
     """Return where a catalog keeps the table; None for a table by path, and while there is none."""
-    if ref.path is not None or not _exists(spark, ref):
-        return None
-    return str(spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]["location"])
+    there = ref.path is None and _exists(spark, ref)
+    return str(_describe(spark, ref)["location"]) if there else None
+
+
+def _exists(spark: SparkSession, ref: TableRef) -> bool:
+    if ref.path is None:
+        return spark.catalog.tableExists(ref.sql)
+    # A runner that was killed while it made the table leaves a log with drafts in it and no commit.
+    return FileLog(open_store(ref.path)).newest() is not None
+
+
+def _describe(spark: SparkSession, ref: TableRef) -> Row:
+    return spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]
 
 
 def open_log(spark: SparkSession, ref: TableRef, location: str | None) -> TableLog:
     """Choose the way to the table's commits: its own files, or the catalog's history where those are closed to us."""
-    place = ref.path if ref.path is not None else location
-    if place is None:
-        return HistoryLog(spark, ref.sql)
-    try:
-        store = open_store(place)
-        readable = ref.path is not None or store.list_folder("_delta_log") is not None
-    except (LandingZoneError, StoreError):
-        readable = False
-    return FileLog(store) if readable else HistoryLog(spark, ref.sql)
+    if ref.path is not None:
+        return FileLog(open_store(ref.path))
+    if location is not None:
+        with contextlib.suppress(LandingZoneError, StoreError):
+            store = open_store(location)
+            if store.list_folder(LOG) is not None:
+                return FileLog(store)
+    return HistoryLog(spark, ref.sql)
 
 
 def read_table(spark: SparkSession, ref: TableRef) -> DataFrame:
@@ -170,53 +196,9 @@ def drop_table(spark: SparkSession, ref: TableRef) -> None:
     store = open_store(ref.path)
     there = store.list_folder("")
     for folder in there.folders if there else ():
-        if folder != "_delta_log":  # last: what is left without it is nobody's table
+        if folder != LOG:  # last: what is left without it is nobody's table
             store.delete_folder(folder)
     for file in there.files if there else ():
         store.delete(file.path)
-    store.delete_folder("_delta_log")
+    store.delete_folder(LOG)
     store.delete_folder("")
-
-
-def _exists(spark: SparkSession, ref: TableRef) -> bool:
-    if ref.path is None:
-        return spark.catalog.tableExists(ref.sql)
-    # A runner that was killed while it made the table leaves a log with drafts in it and no commit.
-    return FileLog(open_store(ref.path)).newest() is not None
-
-
-def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] | None:
-    """Look at a table; None when there is none.
-
-    Raises:
-        LandingZoneError: something that is no Delta table has its place.
-
-    """
-    from pyspark.sql.types import StructType
-
-    if ref.path is None:
-        found = find_table(spark, ref)
-        return None if found is None else (found, read_table(spark, ref).schema)
-    store = open_store(ref.path)
-    version = FileLog(store).newest()
-    if version is None:
-        return None
-    metadata = Commits(store, str(ref.name)).metadata_at(version)
-    schema = StructType.fromJson(dict(metadata.schema))
-    size = _size(store, version)
-    if size is None:
-        size = spark.sql(f"DESCRIBE DETAIL {ref.sql}").collect()[0]["sizeInBytes"]
-    found = Found(
-        id=metadata.id,
-        bytes=size or 0,
-        columns=to_columns((field.name, field.dataType.simpleString()) for field in schema.fields),
-        properties=metadata.properties,
-        location=ref.path,
-    )
-    return found, schema
-
-
-def _size(store: Store, version: int) -> int | None:
-    """Return a table's bytes, where the writer of its newest version has told them."""
-    size = read_checksum(store, version).get("tableSizeBytes")
-    return size if isinstance(size, int) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirrorlib.errors import MirrorError, first_line
 
@@ -22,6 +22,9 @@ _AGAIN = "The next run tries again."
 _LOG = f"The log has the whole story. {_AGAIN}"
 _NEWER = "Run the version of Spark and Delta that whoever changed the table has, or a newer one."
 _START_OVER = "Start the table over with `mirrorlib reset`, or restore what was removed."
+_SMALLER = "Give it more (--memory), or smaller batches (--max-bytes)"
+_COPY = "Copy the table's rows as they are now, and read on from its newest version."
+_RESET = "Start the table over with `mirrorlib reset`."
 _WAIT = f"{_AGAIN} If it stays, stop the other writer."
 _FILE = r"(?:reading file|file) (?P<found>\S+\.(?:parquet|json|bin))"
 
@@ -43,7 +46,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
     ("DELTA_CANNOT_MODIFY_APPEND_ONLY",): Trouble(
         reason="somebody has set the table to take new rows only, and rows have to be changed",
         next_step=f"Take that off: ALTER TABLE … UNSET TBLPROPERTIES ('delta.appendOnly'). {_AGAIN}"),
-    ("DELTA_UNSUPPORTED_FEATURE", "DELTA_INVALID_PROTOCOL", "DELTA_UNSUPPORTED_FEATURES_FOR"): Trouble(
+    ("DELTA_UNSUPPORTED_FEATURE", "DELTA_INVALID_PROTOCOL"): Trouble(
         reason="the table has a feature that this version of Delta does not know", next_step=_NEWER,
         found=r"unsupported by Delta Lake (?P<found>[^\n]+?)\.?$"),
     ("FAILED_READ_FILE.FILE_NOT_EXIST", "DELTA_FILE_NOT_FOUND"): Trouble(
@@ -57,10 +60,10 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         reason="the log no longer holds a version of the table that is needed", next_step=_START_OVER),
     ("DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION",): Trouble(
         reason="the versions are older than the table keeps the files that it needs for them",
-        next_step="Copy the table's rows as they are now, and read on from its newest version."),
+        next_step=_COPY),
     ("DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC"): Trouble(
         reason="the table's columns have become others, and its change feed does not go over that",
-        next_step="Copy the table's rows as they are now, and read on from its newest version."),
+        next_step=_COPY),
     ("DELTA_MISSING_CHANGE_DATA", "DELTA_CHANGE_TABLE_FEED_DISABLED"): Trouble(
         reason="the table's change feed was off for some of the versions",
         next_step="Switch it on for what comes: mirrorlib enable-feed TARGET"),
@@ -88,7 +91,7 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         next_step=f"Give it the type STRING. {_AGAIN}", found=r"Failed check: (?P<found>[^\n]+?)\.?$"),
     ("DELTA_GENERATED_COLUMN", "DELTA_IDENTITY"): Trouble(
         reason="somebody has made a column of the table one that Delta fills by itself",
-        next_step="Start the table over with `mirrorlib reset`."),
+        next_step=_RESET),
     ("DELTA_FAILED_TO_MERGE_FIELDS", "DELTA_MERGE_INCOMPATIBLE", "DELTA_CANNOT_CHANGE", "DELTA_METADATA_MISMATCH",
      "NOT_SUPPORTED_CHANGE_COLUMN", "DELTA_ALTER_TABLE", "DELTA_UNSUPPORTED_TYPE_CHANGE", "DATATYPE_MISMATCH",
      "INCOMPATIBLE_DATA_FOR_TABLE", "DELTA_UNSUPPORTED_COLUMN", "UNRESOLVED_COLUMN", "DELTA_MERGE_UNRESOLVED"): Trouble(
@@ -108,27 +111,18 @@ _KNOWN: dict[tuple[str, ...], Trouble] = {
         reason="Spark may not read or write the table",
         next_step="Give whoever runs this the rights to it."),
 }  # fmt: skip
+_RIGHTS = Trouble(
+    reason="Spark may not read or write the table's files",
+    next_step="Give whoever runs this the rights to them.")  # fmt: skip
 _TEXTS = {  # what comes from below Spark has no condition
-    "java.lang.OutOfMemoryError": Trouble(
-        reason="Spark ran out of memory",
-        next_step="Give it more (--memory), or smaller batches (--max-bytes).",
-    ),
+    "java.lang.OutOfMemoryError": Trouble(reason="Spark ran out of memory", next_step=f"{_SMALLER}."),
     "No space left on device": Trouble(reason="the disk is full", next_step=f"Make room. {_AGAIN}"),
-    "Permission denied": Trouble(
-        reason="Spark may not read or write the table's files",
-        next_step="Give whoever runs this the rights to them.",
-    ),
-    "AccessDenied": Trouble(
-        reason="Spark may not read or write the table's files",
-        next_step="Give whoever runs this the rights to them.",
-    ),
-}
-
-
+    "Permission denied": _RIGHTS,
+    "AccessDenied": _RIGHTS,
+}  # fmt: skip
 _GONE = Trouble(
     reason="Spark's process has ended, most likely because it had too little memory",
-    next_step="Give it more (--memory), or smaller batches (--max-bytes), and run again.",
-)
+    next_step=f"{_SMALLER}, and run again.")  # fmt: skip
 
 
 def _is_gone(exc: BaseException) -> bool:
@@ -142,47 +136,35 @@ def is_sparks(exc: BaseException) -> bool:
     return _is_gone(exc) or type(exc).__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"}
 
 
+def condition_of(exc: BaseException) -> str:
+    """Return the name that Spark has for an error, "" when it has none; PySpark 3.5 calls it a class."""
+    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
+    return (ask() if ask is not None else None) or ""
+
+
 def conditions_of(exc: BaseException) -> list[str]:
     """Name what Spark calls an error, and what its causes are called."""
-    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
-    own = (ask() if ask is not None else None) or ""
-    text = str(exc)
+    own, text = condition_of(exc), str(exc)
     within = [text[m.start() + 1 : text.index("]", m.start())] for m in _CONDITION.finditer(text)]
     return [name for name in (own, *within) if name]
 
 
-def known_trouble(exc: BaseException) -> Trouble | None:
-    """Tell an error in our words; None for one that is not known."""
+def tell_trouble(exc: BaseException, doing: str) -> Trouble:
+    """Tell an error in our words, or what Spark could not do (*doing*, as in "could not commit")."""
     if _is_gone(exc):
         return _GONE
     names, text = conditions_of(exc), str(exc)
     for begins, trouble in _KNOWN.items():
         if any(name.startswith(begins) for name in names):
-            return _with_found(trouble, text)
-    return next((trouble for word, trouble in _TEXTS.items() if word in text), None)
-
-
-def _with_found(trouble: Trouble, text: str) -> Trouble:
-    said = re.search(trouble.found, _STATE.sub("", text), re.MULTILINE) if trouble.found else None
-    return Trouble(
-        reason=trouble.reason,
-        next_step=trouble.next_step,
-        found=said["found"][:_LONGEST] if said else None,
-    )
-
-
-def tell_trouble(exc: BaseException, doing: str) -> Trouble:
-    """Tell an error in our words, or what Spark could not do (*doing*, as in "could not commit")."""
-    known = known_trouble(exc)
-    if known is not None:
-        return known
-    return Trouble(reason=f"Spark could not {doing}", next_step=_LOG, found=root_line(exc))
-
-
-def root_line(exc: BaseException) -> str:
-    """Give the first line of an error's root cause, without the names of classes."""
-    causes = _CAUSE.findall(str(exc))
-    return first_line(causes[-1] if causes else exc, _LONGEST)
+            plain = _STATE.sub("", text)
+            said = re.search(trouble.found, plain, re.MULTILINE) if trouble.found else None
+            return replace(trouble, found=said["found"][:_LONGEST] if said else None)
+    for word, trouble in _TEXTS.items():
+        if word in text:
+            return trouble
+    causes = _CAUSE.findall(text)
+    line = first_line(causes[-1] if causes else exc, _LONGEST)
+    return Trouble(reason=f"Spark could not {doing}", next_step=_LOG, found=line)
 
 
 def spark_error(exc: BaseException, doing: str, table: str | None = None) -> MirrorError:
