@@ -125,7 +125,7 @@ def test_what_delta_refuses_is_an_error_of_ours_on_spark_connect(
     with pytest.raises(FeedExpiredError, match="older than the table keeps the files"):
         read_snapshot(client, found, 1)
 
-    window = open_window(found.commits, "t", 2, 3)
+    window = open_window(found.commits, 2, 3)
     table.run(
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')",
         "ALTER TABLE {t} ALTER COLUMN id TYPE bigint",

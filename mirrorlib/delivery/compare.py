@@ -74,7 +74,7 @@ def _compare(
         rows=None if None in unread else sum(rows or 0 for rows in unread),
     )
     try:
-        open_window(commits, registry.table, position, None)
+        open_window(commits, position, None)
     except MirrorError as exc:
         return "expired", newest, lag, str(exc)
     try:
@@ -114,7 +114,7 @@ def tell_horizon(commits: Commits, registry: Registry, position: int) -> str:
         FeedError: the table does not tell how long its log is kept.
 
     """
-    leaves = may_leave_log(commits, position, registry.table)
+    leaves = may_leave_log(commits, position)
     if leaves is None:
         return ""
     return (

@@ -230,7 +230,7 @@ def _beginning(
     commits = commits_of(place, registry.table, spark)
     start_at = commits.newest if to == "now" else to if isinstance(to, int) else None
     if start_at is not None:
-        open_window(commits, registry.table, start_at, None)
+        open_window(commits, start_at, None)
     return start_at, commits.metadata_at(commits.newest).id
 
 

@@ -125,7 +125,7 @@ def _lost_meanwhile(job: StreamJob, stream: Stream, plan: Plan) -> FeedExpiredEr
         return None
     try:
         check_table(job, stream, plan.table_id, plan.until)
-        check_kept(job.source.commits, job.source.shown, range(plan.after + 1, plan.until + 1))
+        check_kept(job.source.commits, range(plan.after + 1, plan.until + 1))
     except FeedExpiredError as exc:
         return exc
     return None
@@ -169,11 +169,11 @@ def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Ex
     try:
         source = job.refresh().source
         if plan.kind == "snapshot":
-            prove_rows(source.commits, source.shown, plan.until)
+            prove_rows(source.commits, plan.until)
         else:
-            check_present(source.commits, source.shown, plan.after, plan.until)
-            prove_files(source.commits, source.shown, range(plan.after + 1, plan.until + 1))
-            window = open_window(source.commits, source.shown, plan.after, plan.until)
+            check_present(source.commits, plan.after, plan.until)
+            prove_files(source.commits, range(plan.after + 1, plan.until + 1))
+            window = open_window(source.commits, plan.after, plan.until)
             read_window(spark, source, window)  # it was not planned by itself
     except FeedExpiredError as lost:
         raise lost from exc
@@ -184,7 +184,7 @@ def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Ex
 def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
     """Say whether no row has changed in (after, until]; not where the log does not tell any more."""
     try:
-        return not open_window(source.commits, source.shown, after, until).changes
+        return not open_window(source.commits, after, until).changes
     except FeedError:
         return False
 
@@ -213,7 +213,7 @@ def _deliver(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) ->
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
     else:
-        window = open_window(source.commits, source.shown, plan.after, plan.until)
+        window = open_window(source.commits, plan.after, plan.until)
         if not window.changes:
             return 0
         rows, few = _read(spark, source, window)

@@ -87,7 +87,7 @@ def _register(job: StreamJob) -> Stream:
     start = commits.newest if wishes.start == "now" else wishes.start
     start_at = start if isinstance(start, int) else None
     if start_at is not None:  # a start that cannot be read is refused before it is written down
-        open_window(commits, job.source.shown, start_at, None)
+        open_window(commits, start_at, None)
     return job.registry.begin(
         {
             "to": wishes.to,
@@ -154,7 +154,7 @@ def _next(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
         if position >= goal:
             return None
         until = min(goal, position + (job.wishes.max_versions or goal))
-        window = open_window(commits, job.source.shown, position, until)
+        window = open_window(commits, position, until)
     except FeedExpiredError:
         if stream.on_expired == "fail":
             raise

@@ -177,12 +177,10 @@ def in_its_order(rows: DataFrame, schema: StructType) -> DataFrame:
 
 def widens(old: DataType, new: DataType) -> Column | None:
     """Return a column of the new type where the Delta at hand widens the old one to it in place, else None."""
-    before, after = _mirrored(old), _mirrored(new)
-    if before is None or after is None:
+    before, after = _mirrored(old), holds(old, new)
+    if before is None or after is None or not widens_in_place(before.type, after.type):
         return None
-    small = before.type in _SMALL and after.type in _SMALL
-    fits = widens_in_place(before.type, after.type) and before.type != after.type
-    return after if fits and (small or spark_generation() >= FULL_WIDENING) else None
+    return after if after.type in _SMALL or spark_generation() >= FULL_WIDENING else None
 
 
 def holds(old: DataType, new: DataType) -> Column | None:

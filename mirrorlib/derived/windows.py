@@ -52,7 +52,7 @@ def open_windows(
             return f"{source.place.shown} was made anew"
         commits, shown = source.table.commits, source.place.shown
         try:
-            windows.append(open_window(commits, shown, plan.after, plan.until))
+            windows.append(open_window(commits, plan.after, plan.until))
             if not keeps(commits.metadata_at(plan.after), commits.metadata_at(plan.until)):
                 return f"the columns of {shown} have become others"
         except FeedError as exc:

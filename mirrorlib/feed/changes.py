@@ -86,10 +86,12 @@ class Changes(Tabular):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a change; of an update only the columns that differ, each with both values."""
-        return [
-            (str(change.version), change.change, self._key(change), self._columns(change))
-            for change in self.changes
-        ]
+        found = list[tuple[str, ...]]()
+        for change in self.changes:
+            row = change.after or change.before or {}
+            key = ", ".join(_shown(row.get(name)) for name in self.keys) or "-"
+            found.append((str(change.version), change.change, key, self._columns(change)))
+        return found
 
     def notes(self) -> list[str]:
         """Say what is not shown."""
@@ -97,40 +99,25 @@ class Changes(Tabular):
             return ["Nothing has changed."]
         return ["There are more: ask for them with --limit."] if self.more else []
 
-    def _key(self, change: Change) -> str:
-        row = change.after or change.before or {}
-        return ", ".join(_shown(row.get(key)) for key in self.keys) or "-"
-
     def _columns(self, change: Change) -> Cell:
-        before, after = change.before, change.after
+        before, after, parts = change.before, change.after, list[Part]()
         if before is not None and after is not None:
             names = [name for name, value in after.items() if before.get(name) != value]
-            return _cell([_differing(name, before, after) for name in names]) or Cell(["unchanged"])
+            for name in names:
+                was, now = _shown(before.get(name)), _shown(after[name])
+                parts += [", ", f"{name}: ", (was, "before"), f" {_ARROW} ", (now, "after")]
+            return Cell(parts[1:] if names else ["unchanged"])
         row, side = (before, "before") if after is None else (after, "after")
-        cells = [(name, value) for name, value in (row or {}).items() if name not in self.keys]
-        return _cell([[f"{name}: ", (_shown(value), side)] for name, value in cells])
-
-
-def _differing(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Part]:
-    was, now = _shown(before.get(name)), _shown(after[name])
-    return [f"{name}: ", (was, "before"), f" {_ARROW} ", (now, "after")]
-
-
-def _cell(columns: Sequence[list[Part]]) -> Cell:
-    """Put commas between the columns."""
-    parts = [part for column in columns for part in (", ", *column)]
-    return Cell(parts[1:])
+        for name, value in (row or {}).items():
+            if name not in self.keys:
+                parts += [", ", f"{name}: ", (_shown(value), side)]
+        return Cell(parts[1:])  # without the first comma
 
 
 def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int) -> Changes:
-    """Collect the oldest changes of a feed, the two images of an update as one.
+    """Collect at most *limit* of the oldest changes of what `read_feed` gave, the two images of an update as one.
 
-    Args:
-        frame: what `read_feed` gave.
-        table: the table's name.
-        keys: its key columns, by which images are paired.
-        limit: how many changes at most.
-
+    Images are paired by the key columns.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -174,19 +161,16 @@ def _pair(
 def _change(
     kind: str, before: Row | None, after: Row | None, types: Mapping[str, DataType]
 ) -> Change:
+    was, now = (
+        None if row is None else {name: _plain(row[name], one) for name, one in types.items()}
+        for row in (before, after)
+    )
     row = after if after is not None else before
     assert row is not None  # noqa: S101  # one of the two is there
+    at = _EPOCH + timedelta(microseconds=row[TIME])
     return Change(
-        version=row[VERSION],
-        timestamp=(_EPOCH + timedelta(microseconds=row[TIME])).isoformat(),
-        change=kind,
-        before=None if before is None else _values(before, types),
-        after=None if after is None else _values(after, types),
+        version=row[VERSION], timestamp=at.isoformat(), change=kind, before=was, after=now
     )
-
-
-def _values(row: Row, types: Mapping[str, DataType]) -> dict[str, Any]:
-    return {name: _plain(row[name], kind) for name, kind in types.items()}
 
 
 def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the data
@@ -208,17 +192,11 @@ def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     if isinstance(kind, t.TimestampType):
-        return _in_utc(value)
+        # PySpark gives it in this process' zone; zones are not known to the first and last days.
+        away = {MINYEAR: _DAY, MAXYEAR: -_DAY}.get(value.year, timedelta())
+        offset = (value + away).astimezone().utcoffset() or timedelta()
+        return (value - offset).replace(tzinfo=UTC).isoformat()
     return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _in_utc(value: datetime) -> str:
-    """Write a timestamp, which PySpark gives in this process' zone, in UTC; zones are not known to the last days."""
-    near = (
-        value + _DAY if value.year == MINYEAR else value - _DAY if value.year == MAXYEAR else value
-    )
-    offset = near.astimezone().utcoffset() or timedelta()
-    return (value - offset).replace(tzinfo=UTC).isoformat()
 
 
 def _shown(value: object) -> str:

@@ -7,19 +7,18 @@ lowered.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.delta.address import find_feed_table, find_tables
-from mirrorlib.delta.properties import FEED, FEED_DAYS, FILE_RETENTION, feed_properties, to_sql
+from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import FeedError, printable
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.feed.retention import duration_of, keeps_files, keeps_log
+from mirrorlib.feed.retention import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.tabular import Report
 
@@ -29,16 +28,14 @@ if TYPE_CHECKING:
     from mirrorlib.delta.commits import Commits
     from mirrorlib.store import PathOrUrl
 
-_LOG = logging.getLogger(__name__)
 State = Literal["enabled", "already", "refused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enabled:
-    """What became of one table.
+    """What became of one table, by its name below the place or in the schema.
 
     Attributes:
-        table: its name below the place, or in the schema.
         state: enabled, already (nothing was to do), or refused.
         version: the commit that switched it on; None without one.
         reason: why it was refused, "" when it was not.
@@ -107,9 +104,14 @@ def enable_feed(
         _check_days(days)
     place = os.fspath(place)
     chosen = find_tables(spark, place, catalog, tables)
-    return EnableReport(
-        place=place, tables=tuple(_enable(spark, name, address, days) for name, address in chosen)
-    )
+    found = []
+    for name, address in chosen:
+        try:
+            found.append(_switch_on(spark, name, address, days))
+        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+            error = as_mirror_error(exc, printable(name))
+            found.append(Enabled(table=name, state="refused", reason=str(error)))
+    return EnableReport(place=place, tables=tuple(found))
 
 
 def enable_by_default(spark: SparkSession, *, days: int = FEED_DAYS) -> None:
@@ -132,60 +134,48 @@ def _check_days(days: int) -> None:
         raise FeedError(msg, found=str(days))
 
 
-def _enable(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
-    try:
-        return _switch_on(spark, name, address, days)
-    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        error = as_mirror_error(exc, printable(name))
-        return Enabled(table=name, state="refused", reason=str(error))
-
-
 def _switch_on(spark: SparkSession, name: str, address: str, days: int | None) -> Enabled:
     table = find_feed_table(spark, address, shown=name)
     metadata = table.commits.metadata_at(table.commits.newest)
     _check_names(name, table.sql, [field["name"] for field in metadata.schema["fields"]])
-    wanted = feed_properties(days or FEED_DAYS)
-    if days is None:
-        wanted = {key: v for key, v in wanted.items() if key not in metadata.properties} | (
-            {} if metadata.has_feed else {FEED: "true"}
-        )
-    wanted = {key: v for key, v in wanted.items() if not _is_met(table.commits, name, key, v)}
+    wanted = {
+        key: value
+        for key, value in feed_properties(days or FEED_DAYS).items()
+        if not _is_met(table.commits, key, value, asked=days is not None)
+    }
     if not wanted:
         return Enabled(table=name, state="already")
-    spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({to_sql(wanted)})")
+    set_properties(spark, table.sql, wanted)
     newest = find_feed_table(spark, address).commits.newest
     state: State = "already" if metadata.has_feed else "enabled"
     return Enabled(table=name, state=state, version=newest)
 
 
-def _is_met(commits: Commits, shown: str, name: str, value: str) -> bool:
-    """Say whether a table's property is as it has to be; what is kept for longer already, stays so."""
-    stored = commits.metadata_at(commits.newest).properties.get(name)
-    if stored is None or stored == value or name == FEED:
-        return stored == value
-    keeps = keeps_files if name == FILE_RETENTION else keeps_log
+def _is_met(commits: Commits, name: str, value: str, *, asked: bool) -> bool:
+    """Say whether a property is as it has to be; what is set already, or kept for longer than asked, stays so."""
+    metadata = commits.metadata_at(commits.newest)
+    if name == FEED:
+        return metadata.properties.get(name) == value if asked else metadata.has_feed
+    if name not in metadata.properties or not asked:
+        return name in metadata.properties
     wanted = duration_of(value)
-    return wanted is not None and keeps(commits, shown) >= wanted
+    return wanted is not None and retention_of(commits, name) >= wanted
 
 
 def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
-    """Refuse columns whose names the feed has for itself, and say how to free them."""
+    """Refuse columns whose names the feed has for itself, and say how to free them: by names that no other one has."""
     taken = [column for column in columns if fold_name(column) in FEED_COLUMNS]
     if not taken:
         return
     used = {fold_name(column) for column in columns}
-    renames = "; ".join(
-        f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(_free_name(column, used))}"
-        for column in taken
+    steps = [f"ALTER TABLE {sql} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"]
+    for column in taken:
+        free = column.lstrip("_")
+        while fold_name(free) in used:
+            free += "_"
+        steps.append(f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(free)}")
+    msg, step = (
+        "the column's name is reserved for the change feed",
+        f"Rename it: {'; '.join(steps)}",
     )
-    mapping = f"ALTER TABLE {sql} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')"
-    msg = "the column's name is reserved for the change feed"
-    raise FeedError(msg, table=name, column=taken[0], next_step=f"Rename it: {mapping}; {renames}")
-
-
-def _free_name(column: str, used: set[str]) -> str:
-    """Name a column otherwise, as no other one is called."""
-    name = column.lstrip("_")
-    while fold_name(name) in used:
-        name += "_"
-    return name
+    raise FeedError(msg, table=name, column=taken[0], next_step=step)

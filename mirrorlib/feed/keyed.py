@@ -56,12 +56,7 @@ def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = N
 
 
 def read_keyed(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
-    """Read a version of a table with its keys.
-
-    Raises:
-        FeedExpiredError: it cannot be read any more.
-
-    """
+    """Read a version of a table with its keys; raises `FeedExpiredError` where it cannot be read any more."""
     return declare_stored(read_rows(spark, table, version), table.commits, version)
 
 
@@ -98,16 +93,10 @@ def key_statements(table: str, keys: Keys) -> tuple[str, ...]:
     statements = []
     if keys.primary and keys.unique:
         columns = [quote(column) for column in keys.primary]
-        statements += [
-            f"ALTER TABLE {name} ALTER COLUMN {column} SET NOT NULL" for column in columns
-        ]
+        statements += [f"ALTER TABLE {name} ALTER COLUMN {one} SET NOT NULL" for one in columns]
         constraint = quote(f"{split_dotted(table)[-1]}_key")
         listed = ", ".join(columns)
         statements.append(f"ALTER TABLE {name} ADD CONSTRAINT {constraint} PRIMARY KEY ({listed})")
-    return (*statements, f"COMMENT ON TABLE {name} IS {sql_text(_comment(keys))}")
-
-
-def _comment(keys: Keys) -> str:
     parts = [f"Partition key: {', '.join(keys.partition)}"]
     if keys.primary:
         parts.append(f"primary key: {', '.join(keys.primary)}")
@@ -115,4 +104,4 @@ def _comment(keys: Keys) -> str:
         parts.append(f"deleted where {keys.deleted}")
     if keys.order_by:
         parts.append(f"newest by {', '.join(keys.order_by)}")
-    return "; ".join(parts)
+    return (*statements, f"COMMENT ON TABLE {name} IS {sql_text('; '.join(parts))}")

@@ -62,22 +62,27 @@ def columns_of(frame: DataFrame) -> list[str]:
 
 
 def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
-    """Fold a window to its net changes; one shuffle by key, and one sort.
+    """Fold the feed of a window to its net changes; one shuffle by key, and one sort.
 
-    Args:
-        frame: the feed of a window.
-        keys: key columns; without them nothing can be told to be an update.
-        table: the table's name, for errors.
-
-    Raises:
-        FeedError: a column is of a type that cannot be compared.
-
+    Without keys nothing can be told to be an update. Raises `FeedError` for a column that cannot be compared.
     """
+    from pyspark.sql import functions as f
+
     columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
     rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, sign())
-    return _fold_keys(rows, columns, keys, helpers) if keys else _fold_all(rows, columns, helpers)
+    if keys:
+        return _fold_keys(rows, columns, keys, helpers)
+    counted = rows.groupBy(*map(quote, columns)).agg(
+        f.sum(helpers.sign).alias(helpers.sign),
+        f.max(VERSION).alias(VERSION),
+        f.max(TIME).alias(TIME),
+    )
+    copies = f.explode(f.sequence(f.lit(1), f.abs(helpers.sign)))
+    left = counted.where(f.col(helpers.sign) != 0).withColumn(helpers.times, copies)
+    kind = f.when(f.col(helpers.sign) > 0, INSERT).otherwise(DELETE)
+    return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
 
 
 def _fold_keys(
@@ -137,21 +142,6 @@ def _whole(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
 
 
-def _fold_all(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFrame:
-    """Count how often each row was added and removed, where nothing tells rows apart."""
-    from pyspark.sql import functions as f
-
-    counted = rows.groupBy(*map(quote, columns)).agg(
-        f.sum(helpers.sign).alias(helpers.sign),
-        f.max(VERSION).alias(VERSION),
-        f.max(TIME).alias(TIME),
-    )
-    copies = f.explode(f.sequence(f.lit(1), f.abs(helpers.sign)))
-    left = counted.where(f.col(helpers.sign) != 0).withColumn(helpers.times, copies)
-    kind = f.when(f.col(helpers.sign) > 0, INSERT).otherwise(DELETE)
-    return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
-
-
 def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFrame:
     """Keep the last row of each key: `PUT` when it came, `DROP` when it went; one shuffle by key.
 
@@ -164,9 +154,8 @@ def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFr
     columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     change = f.col(helpers.sign)
-    order = Window.partitionBy(*map(quote, keys)).orderBy(
-        VERSION, helpers.sign
-    )  # in a version, what goes is first
+    # In a version, what goes is first.
+    order = Window.partitionBy(*map(quote, keys)).orderBy(VERSION, helpers.sign)
     narrow = [
         f.col(quote(name)) if name in keys else f.when(sign() > 0, f.col(quote(name))).alias(name)
         for name in columns
@@ -187,27 +176,21 @@ def last_states(frame: DataFrame, keys: Sequence[str], upto: int = -1) -> DataFr
 
 def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Tell deletes and inserts of one key in one commit as what they are: updates; keys can be compared."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     images = frame.where(f.col(KIND).isin(PRE, POST))
     others = frame.where(~f.col(KIND).isin(PRE, POST))
-    named = _pair(others.withColumn(helpers.sign, sign()), columns, keys, helpers)
-    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(named)
-
-
-def _pair(
-    rows: DataFrame, columns: Sequence[str], keys: Sequence[str], helpers: Helpers
-) -> DataFrame:
-    """Name each row's change within its commit: a key's n-th removal and its n-th addition are one update."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
+    rows = others.withColumn(helpers.sign, sign())
+    # Within its commit, a key's n-th removal and its n-th addition are one update.
     order = f.xxhash64(*orderable(rows, columns))
     key = Window.partitionBy(VERSION, *map(quote, keys)).orderBy(order)
-    every = f.col(helpers.sign).isNotNull()
-    return _named(rows.withColumns(_paired(key, every, helpers)), columns, helpers)
+    named = _named(
+        rows.withColumns(_paired(key, f.col(helpers.sign).isNotNull(), helpers)), columns, helpers
+    )
+    return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(named)
 
 
 def _named(rows: DataFrame, columns: Sequence[str], helpers: Helpers) -> DataFrame:
@@ -246,12 +229,7 @@ def sign() -> Column:
 
 
 def refuse_incomparable(frame: DataFrame, columns: Sequence[str], table: str, end: str) -> None:
-    """Refuse what Spark cannot group by.
-
-    Raises:
-        FeedError: a column is of such a type.
-
-    """
+    """Raise `FeedError` for a column of a type that Spark cannot group by."""
     for name in columns:
         kind = frame.schema[name].dataType
         if not is_comparable(kind):

@@ -42,7 +42,8 @@ def keeps_columns(commits: Commits, version: int, columns: Sequence[str]) -> boo
     A name that is there may be another column's by now: where columns can be renamed, and where somebody has
     written the table anew with another schema, which keeps its properties. Not where the log does not tell.
     """
-    ours = _last_of_ours(commits, version)
+    made = map(commits.provenance, range(version, commits.first - 1, -1))
+    ours = next(filter(_has_rows, made), None)
     if ours is None and commits.first > 0:
         return False
     was = _metadata_at(commits, 0 if ours is None else ours.version)
@@ -89,10 +90,9 @@ def stays_one_row(commits: Commits, after: int, until: int, columns: tuple[str, 
 
 def _identifies(commits: Commits, version: int, columns: tuple[str, ...]) -> bool:
     metadata = _metadata_at(commits, version)
-    if metadata is None:
+    if metadata is None or not columns:
         return False
-    identifying = identifying_columns(metadata.properties, _names(metadata))
-    return bool(identifying) and identifying == columns
+    return identifying_columns(metadata.properties, _names(metadata)) == columns
 
 
 def _metadata_at(commits: Commits, version: int) -> Metadata | None:
@@ -118,11 +118,6 @@ def is_owners(commits: Commits, version: int) -> bool:
         if _has_rows(provenance):
             return True
     return commits.first == 0
-
-
-def _last_of_ours(commits: Commits, version: int) -> Commit | None:
-    found = map(commits.provenance, range(version, commits.first - 1, -1))
-    return next(filter(_has_rows, found), None)
 
 
 def _has_rows(commit: Commit) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from mirrorlib.delta.actions import FeedCommit, Held, Metadata
     from mirrorlib.delta.address import FeedTable
     from mirrorlib.delta.commits import Commits
-    from mirrorlib.delta.trouble import Trouble
 
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
@@ -39,16 +39,8 @@ _HISTORY = (
 _PLANNING = "Error occurred during query planning"
 
 
-def expired(commits: Commits, shown: str, reason: str, version: int) -> FeedExpiredError:
-    """Say that changes are gone, and where to read on.
-
-    Args:
-        commits: the table's log.
-        shown: the table's name.
-        reason: what is gone.
-        version: the last one that is known to be unreadable.
-
-    """
+def expired(commits: Commits, reason: str, version: int) -> FeedExpiredError:
+    """Say that changes are gone up to a version, which is the last that is known to be so, and where to read on."""
     first = first_readable(commits, version + 1)
     step = "Switch it on for what comes: mirrorlib enable-feed TARGET"
     if first is not None:
@@ -56,7 +48,7 @@ def expired(commits: Commits, shown: str, reason: str, version: int) -> FeedExpi
             f"Copy the table's rows as they are now, and read on; "
             f"the first version whose changes can be read is {first}."
         )
-    return FeedExpiredError(reason, table=shown, first_readable=first, next_step=step)
+    return FeedExpiredError(reason, table=commits.shown, first_readable=first, next_step=step)
 
 
 def first_readable(commits: Commits, lowest: int = 0) -> int | None:
@@ -66,24 +58,21 @@ def first_readable(commits: Commits, lowest: int = 0) -> int | None:
     first = commits.newest + 1
     for version in range(commits.newest, max(lowest, commits.first) - 1, -1):
         commit = commits.read(version)
-        if not _is_readable(commits, commit) or _lacks_file(
-            commits, commit, vacuumed_until(commits, version)
-        ):
+        try:
+            current = metadata_before(commits, commit)
+        except FeedError:
+            break
+        if current is None or flaw_of(commit, current):
+            break
+        if _lacks_file(commits, commit, vacuumed_until(commits, version)):
             break
         first = version
     return first
 
 
-def flaw_of(commit: FeedCommit, current: Metadata, became: Metadata) -> str:
-    """Say why a version's changes cannot be told beside those of the versions before it; "" where they can.
-
-    Args:
-        commit: the version.
-        current: the table's metadata before it.
-        became: and behind it.
-
-    """
-    version = commit.version
+def flaw_of(commit: FeedCommit, current: Metadata) -> str:
+    """Say why a version's changes cannot be told beside those before it, *current* then; "" where they can."""
+    version, became = commit.version, commit.metadata or current
     if became.id != current.id:
         return f"version {version} made the table anew"
     if not (became.has_feed or commit.rewrites):
@@ -105,21 +94,12 @@ def metadata_before(commits: Commits, commit: FeedCommit) -> Metadata | None:
         return None if commit.changes else commit.metadata
 
 
-def _is_readable(commits: Commits, commit: FeedCommit) -> bool:
-    try:
-        current = metadata_before(commits, commit)
-    except FeedError:
-        return False
-    return current is not None and not flaw_of(commit, current, commit.metadata or current)
-
-
 def vacuumed_until(commits: Commits, version: int) -> datetime:
     """Say up to when files were written that a VACUUM may have taken: not each writes down that it ran.
 
     One that does not is taken to have kept what the table keeps; younger files need no looking for.
     """
-    kept = kept_for(commits.metadata_at(commits.newest))
-    unsaid = datetime.now(UTC) - (timedelta() if kept is None else kept)
+    unsaid = datetime.now(UTC) - (kept_for(commits, FILE_RETENTION) or timedelta())
     return max(unsaid, commits.vacuumed_until(version)) + _CLOCKS
 
 
@@ -130,84 +110,55 @@ def _lacks_file(commits: Commits, commit: FeedCommit, until: datetime | None) ->
     return not all(map(commits.holds, commit.files))
 
 
-def check_present(commits: Commits, shown: str, after: int, until: int) -> None:
-    """See that every version behind one and up to another has a file of its own in the log.
-
-    Raises:
-        FeedExpiredError: one has not.
-
-    """
+def check_present(commits: Commits, after: int, until: int) -> None:
+    """Raise `FeedExpiredError` unless every version behind one and up to another has a file of its own in the log."""
     if after + 1 < commits.first:
         gone = min(commits.first - 1, until)
-        raise expired(commits, shown, f"the log no longer holds version {gone}", gone)
+        raise expired(commits, f"the log no longer holds version {gone}", gone)
 
 
-def check_kept(commits: Commits, shown: str, versions: Sequence[int]) -> None:
-    """See that versions have still a file of their own in the log, whatever has become of those around them.
-
-    Raises:
-        FeedExpiredError: one has not.
-
-    """
+def check_kept(commits: Commits, versions: Sequence[int]) -> None:
+    """Raise `FeedExpiredError` unless versions have a file of their own in the log, whatever those around them have."""
     for version in versions:
         if not commits.has(version):
-            raise expired(commits, shown, f"the log no longer holds version {version}", version)
+            raise expired(commits, f"the log no longer holds version {version}", version)
 
 
-def prove_files(
-    commits: Commits, shown: str, versions: Sequence[int], until: datetime | None = None
-) -> None:
-    """See that the files of changes are there, of those versions that were written up to a moment.
-
-    Raises:
-        FeedExpiredError: one is gone.
-
-    """
+def prove_files(commits: Commits, versions: Sequence[int], until: datetime | None = None) -> None:
+    """Raise `FeedExpiredError` if a file of changes is gone, of those versions that were written up to a moment."""
     for version in reversed(versions):
         if _lacks_file(commits, commits.read(version), until):
             what = f"the changes of version {version} were removed by VACUUM"
-            raise expired(commits, shown, what, version)
+            raise expired(commits, what, version)
 
 
-def prove_rows(commits: Commits, shown: str, version: int) -> None:
-    """See that the files of a version's rows are there, as far as later versions have taken them out of the table.
+def prove_rows(commits: Commits, version: int) -> None:
+    """Raise `FeedExpiredError` if a file of a version's rows is gone that later versions have taken out of the table.
 
     No VACUUM takes the others.
-
-    Raises:
-        FeedExpiredError: one is gone.
-
     """
     came: set[Held] = set()
     for number in range(max(version + 1, commits.first), commits.newest + 1):
         removed, added = commits.moves(number)
         if not all(commits.holds(path) for held in removed if held not in came for path in held):
             what = f"the rows of version {version} were removed by VACUUM"
-            raise expired(commits, shown, what, version)
+            raise expired(commits, what, version)
         came.update(added)
 
 
-def condition_of(exc: Exception) -> str:
-    """Return the name that Spark has for an error, "" when it has none; PySpark 3.5 calls it a class."""
-    ask = getattr(exc, "getCondition", None) or getattr(exc, "getErrorClass", None)
-    return (ask() if ask is not None else None) or ""
-
-
 def refused_load(table: FeedTable, exc: Exception) -> FeedError:
-    """Say what Delta has against reading a table."""
+    """Say what Delta has against reading a table; what is still to come can be read whatever is wrong with what was."""
     trouble = tell_trouble(exc, "read the table")
     if any(name.startswith(_HISTORY) for name in conditions_of(exc)):
-        return _expired(table, trouble)
+        first = table.commits.newest + 1
+        return FeedExpiredError(
+            trouble.reason, table=table.shown, found=trouble.found, first_readable=first
+        )
     return FeedError(trouble.reason, table=table.shown, found=trouble.found)
 
 
 def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
-    """See that the session leaves out no file that it cannot read; of Delta's files, no option of a reader says it.
-
-    Raises:
-        FeedError: it would, without a word.
-
-    """
+    """Raise `FeedError` if the session leaves out files that it cannot read; no reader's option says it of Delta's."""
     for name, whole in READS_WHOLE.items():
         found = read_conf(spark, name) or whole  # what nobody is told, nobody has set
         if found.lower() != whole:
@@ -229,8 +180,7 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
     """Let Delta plan a read now: what it refuses, it refuses only then, in whatever the caller does next.
 
     Raises:
-        FeedExpiredError: it refuses, as history is gone.
-        FeedError: it refuses for another reason.
+        FeedError: it refuses; `FeedExpiredError`, as history is gone.
 
     """
     try:
@@ -239,20 +189,7 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
         raise refused_load(table, exc) from exc
     lines = "\n".join(row[0] for row in plan).split("\n")
     if lines[0].startswith(_PLANNING):
-        raise _refused(table, " ".join(lines[1:]))
-
-
-def _refused(table: FeedTable, reason: str) -> FeedError:
-    """Tell history that is gone from whatever else hinders planning, which may be over a moment later."""
-    return refused_load(table, _SaidError(reason))
-
-
-def _expired(table: FeedTable, trouble: Trouble) -> FeedExpiredError:
-    """Send the reader to what is still to come, which can be read whatever is wrong with what was."""
-    first = table.commits.newest + 1
-    return FeedExpiredError(
-        trouble.reason, table=table.shown, found=trouble.found, first_readable=first
-    )
+        raise refused_load(table, _SaidError(" ".join(lines[1:])))
 
 
 class _SaidError(Exception):

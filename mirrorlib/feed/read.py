@@ -10,13 +10,14 @@ NULL there, one that was renamed follows its id, one that was widened is cast up
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
 from mirrorlib.delta.key_property import grouping_columns
 from mirrorlib.delta.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
+from mirrorlib.delta.trouble import condition_of
 from mirrorlib.errors import ComputeError, FeedError
 from mirrorlib.feed.files.direct import read_directly
 from mirrorlib.feed.files.unique_keys import fold_unique_keys
@@ -36,7 +37,6 @@ from mirrorlib.feed.proof import (
     TOO_OLD,
     analysed,
     check_planned,
-    condition_of,
     prove_files,
     refuse_losses,
     refused_load,
@@ -48,7 +48,7 @@ from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.delta.actions import Metadata
@@ -119,7 +119,7 @@ def read_feed(
         raise FeedError(msg, table=name, found=str(images))
     found = find_feed_table(spark, name)
     beyond = (read_conf(spark, BEYOND) or "").lower() == "true"
-    window = open_window(found.commits, name, after, until, beyond=beyond)
+    window = open_window(found.commits, after, until, beyond=beyond)
     frame = read_window(spark, found, window)
     if keys is None:
         keys = stored_columns(found.commits, max(window.until, 0))
@@ -153,11 +153,8 @@ def tell_changes(
 ) -> DataFrame:
     """Tell a window's changes by key: folded to the net ones, or deletes and inserts paired to updates.
 
-    Without *pairs* these are left as they are; returns *frame* itself where nothing is left to be told.
-
-    Raises:
-        FeedError: a key is no column, or a column cannot be compared.
-
+    Without *pairs* these are left as they are; returns *frame* itself where nothing is left to be told. Raises
+    `FeedError` where a key is no column, or a column cannot be compared.
     """
     spelled = spell_keys(table.shown, window.metadata, keys)
     if not net:
@@ -170,13 +167,7 @@ def tell_changes(
 
 
 def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
-    """Read the rows of a version in the shape of a feed: each was inserted by it.
-
-    Raises:
-        FeedExpiredError: the version cannot be read any more.
-        FeedError: the session would leave out files that it cannot read.
-
-    """
+    """Read the rows of a version in the shape of a feed: each was inserted by it; raises as `read_rows` does."""
     from pyspark.sql import functions as f
 
     rows = read_rows(spark, table, version)
@@ -193,13 +184,10 @@ def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
 
     """
     refuse_losses(spark, table)
-
-    def load() -> DataFrame:
-        return analysed(table.load(spark.read.format("delta").option("versionAsOf", version)))
-
+    reader = spark.read.format("delta").option("versionAsOf", version)
     # Nothing may have taken the newest version's rows, however old it is; others are read as long as Delta lets us.
     with configured(spark, {}, _FEW_FILES if table.commits.has_few_files(version) else {}):
-        frame = _loaded(spark, table, load, lift=lambda: version == table.commits.newest)
+        frame = _loaded(spark, table, reader, lift=lambda: version == table.commits.newest)
         check_planned(spark, table, frame)
         return untag(frame)
 
@@ -209,12 +197,8 @@ def read_window(
 ) -> DataFrame:
     """Read a window that was proven whole, segment by segment.
 
-    Args:
-        spark: a session.
-        table: the table.
-        window: of its versions.
-        plan: let Delta plan the read now, as it refuses some only then; whoever reads at once, and asks
-            again where that fails, saves what it costs to plan a read twice.
+    Delta is let *plan* the read now, as it refuses some only then; whoever reads at once, and asks again where that
+    fails, saves what it costs to plan a read twice.
 
     Raises:
         FeedExpiredError: Delta cannot read it any more.
@@ -230,22 +214,20 @@ def read_window(
     if (rows := read_directly(spark, table, window, schema)) is not None:
         return rows
     if any(segment.past for segment in window.segments):
-        spark = _own_session(spark, {_TRAVELS: "true", **READS_WHOLE})
+        spark = _own_session(spark)
     frames = [_read_segment(spark, table, segment, schema) for segment in window.segments]
     for frame in frames if plan else ():
         check_planned(spark, table, frame)
     return untag(reduce(lambda one, other: one.unionByName(other), frames))
 
 
-def _own_session(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
-    """Make a session that finds the same tables under the same names."""
+def _own_session(spark: SparkSession) -> SparkSession:
+    """Make a session that finds the same tables under the same names, and reads versions with their own schemas."""
     own = new_session(spark)
-    for name in _CARRIED:
-        setting = read_conf(spark, name)
-        if setting is not None:
-            set_conf(own, name, setting)
-    for name, value in conf.items():
-        set_conf(own, name, value)
+    carried = {name: read_conf(spark, name) for name in _CARRIED}
+    for name, value in {**carried, _TRAVELS: "true", **READS_WHOLE}.items():
+        if value is not None:
+            set_conf(own, name, value)
     # By SQL: Delta's catalog takes for its own the session that is at work when it is first asked for anything.
     own.sql(f"SET CATALOG {quote(spark.catalog.currentCatalog())}")
     own.sql(f"USE NAMESPACE {spark.catalog.currentDatabase()}")
@@ -257,48 +239,38 @@ def _read_segment(
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
-    def load() -> DataFrame:
-        reader = spark.read.format("delta").option("readChangeFeed", "true")
-        reader = reader.option("startingVersion", segment.first).option(
-            "endingVersion", segment.last
-        )
-        if segment.past:
-            reader = reader.option("versionAsOf", segment.last)
-        return analysed(table.load(reader))
+    bounds = {"startingVersion": segment.first, "endingVersion": segment.last}
+    if segment.past:
+        bounds["versionAsOf"] = segment.last
+    reader = spark.read.format("delta").option("readChangeFeed", "true").options(**bounds)
 
     def prove() -> bool:
-        prove_files(table.commits, table.shown, range(segment.first, segment.last + 1))
+        prove_files(table.commits, range(segment.first, segment.last + 1))
         return True
 
-    frame = _loaded(spark, table, load, lift=prove)
+    frame = _loaded(spark, table, reader, lift=prove)
     was = StructType.fromJson(dict(segment.metadata.schema))
     return frame.select(*tell_columns(frame, was, schema), *FEED_COLUMNS)
 
 
 def _loaded(
-    spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame], lift: Callable[[], bool]
+    spark: SparkSession, table: FeedTable, reader: DataFrameReader, lift: Callable[[], bool]
 ) -> DataFrame:
     """Load a read: what Delta refuses becomes an error of ours, and its retention is no reason by itself.
 
-    Delta refuses versions older than the table keeps removed files, as VACUUM may have taken some. *lift*
-    says, or raises why not, that none is gone.
-
+    Delta refuses versions older than the table keeps removed files, as VACUUM may have taken some. Where *lift*
+    says that none is gone, or it raises why not, they are loaded without that look at the age; once loaded, a read
+    does not look at it again.
     """
     try:
-        return load()
+        return analysed(table.load(reader))
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         if condition_of(exc) != TOO_OLD or not lift():
             raise refused_load(table, exc) from exc
-        return _load_lifted(spark, table, load, exc)
-
-
-def _load_lifted(
-    spark: SparkSession, table: FeedTable, load: Callable[[], DataFrame], refusal: Exception
-) -> DataFrame:
-    """Load without Delta's look at the age; once loaded, a read does not look at it again."""
+        refusal = exc
     try:
         with _LIFTING, configured(spark, {_ENFORCED: "false"}):
-            return load()
+            return analysed(table.load(reader))
     except ComputeError:  # the look cannot be switched off, so what it has refused stays refused
         raise refused_load(table, refusal) from refusal
     except Exception as exc:
@@ -311,21 +283,12 @@ def feed_schema(window: Window) -> StructType:
 
     table = t.StructType.fromJson(dict(window.metadata.schema))
     fields = [t.StructField(field.name, field.dataType) for field in table.fields]
-    feed = [
-        t.StructField(KIND, t.StringType()),
-        t.StructField(VERSION, t.LongType()),
-        t.StructField(TIME, t.TimestampType()),
-    ]
-    return t.StructType([*fields, *feed])
+    schema = t.StructType(fields).add(KIND, t.StringType())
+    return schema.add(VERSION, t.LongType()).add(TIME, t.TimestampType())
 
 
 def spell_keys(table: str, metadata: Metadata, keys: Sequence[str]) -> list[str]:
-    """Name the key columns as the table does.
-
-    Raises:
-        FeedError: a key is no column.
-
-    """
+    """Name the key columns as the table does; raises `FeedError` where one is no column."""
     names = {fold_name(field["name"]): field["name"] for field in metadata.schema["fields"]}
     for key in keys:
         if fold_name(key) not in names:

@@ -15,67 +15,54 @@ from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.errors import FeedError
 
 if TYPE_CHECKING:
-    from mirrorlib.delta.actions import Metadata
     from mirrorlib.delta.commits import Commits
 
 _DEFAULTS = {FILE_RETENTION: "interval 1 week", LOG_RETENTION: "interval 30 days"}  # Delta's own
+_STEPS = {
+    FILE_RETENTION: "Say how long files are kept, with --hours.",
+    LOG_RETENTION: "Set it as Delta writes it: interval 30 days.",
+}
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _NOTICE = 10  # of the time that a version is kept, the last part in which it is told that it goes
 _PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 
 
-def keeps_files(commits: Commits, shown: str) -> timedelta:
-    """Read how long a table keeps removed files.
-
-    Raises:
-        FeedError: its property cannot be understood.
-
-    """
-    step = "Say how long files are kept, with --hours."
-    return _duration(commits, FILE_RETENTION, shown, step)
-
-
-def keeps_commits(commits: Commits, shown: str) -> timedelta | None:
-    """Read how long a table's log keeps commits; None for ever.
-
-    Raises:
-        FeedError: its property cannot be understood.
-
-    """
-    properties = commits.metadata_at(commits.newest).properties
-    if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
-        return None
-    return keeps_log(commits, shown)
-
-
-def keeps_log(commits: Commits, shown: str) -> timedelta:
-    """Read for how long a table's property keeps commits, whether or not they are ever removed.
+def retention_of(commits: Commits, name: str) -> timedelta:
+    """Read how long a property says that a table keeps removed files, or commits, whether or not they are ever removed.
 
     Raises:
         FeedError: it cannot be understood.
 
     """
-    step = "Set it as Delta writes it: interval 30 days."
-    return _duration(commits, LOG_RETENTION, shown, step)
+    kept = kept_for(commits, name)
+    if kept is None:
+        msg = f"the table's {name} cannot be understood"
+        found = commits.metadata_at(commits.newest).properties.get(name)
+        raise FeedError(msg, table=commits.shown, found=found, next_step=_STEPS[name])
+    return kept
 
 
-def may_leave_log(commits: Commits, after: int, shown: str) -> datetime | None:
+def kept_for(commits: Commits, name: str) -> timedelta | None:
+    """Read how long a property says that something is kept; None where it cannot be understood."""
+    properties = commits.metadata_at(commits.newest).properties
+    return duration_of(properties.get(name, _DEFAULTS[name]))
+
+
+def may_leave_log(commits: Commits, after: int) -> datetime | None:
     """Say from when on the first version behind one may leave the log; None while most of its time is still to come.
 
     Raises:
         FeedError: the table's property cannot be understood.
 
     """
-    kept = keeps_commits(commits, shown)
-    if kept is None or not commits.first <= after + 1 <= commits.newest:
+    properties = commits.metadata_at(commits.newest).properties
+    if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+        return None
+    kept = retention_of(commits, LOG_RETENTION)
+    if not commits.first <= after + 1 <= commits.newest:
         return None
     leaves = commits.written_at(after + 1) + kept
     return leaves if leaves - kept / _NOTICE <= datetime.now(UTC) else None
-
-
-def kept_for(metadata: Metadata, name: str = FILE_RETENTION) -> timedelta | None:
-    """Read how long a property says that something is kept; None where it cannot be understood."""
-    return duration_of(metadata.properties.get(name, _DEFAULTS[name]))
 
 
 def duration_of(text: str) -> timedelta | None:
@@ -84,12 +71,3 @@ def duration_of(text: str) -> timedelta | None:
     if not parts or _PART.sub("", text).replace("interval", "").strip():
         return None
     return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
-
-
-def _duration(commits: Commits, name: str, shown: str, step: str) -> timedelta:
-    metadata = commits.metadata_at(commits.newest)
-    kept = kept_for(metadata, name)
-    if kept is None:
-        msg = f"the table's {name} cannot be understood"
-        raise FeedError(msg, table=shown, found=metadata.properties.get(name), next_step=step)
-    return kept

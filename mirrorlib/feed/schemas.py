@@ -124,14 +124,12 @@ def tell_columns(frame: DataFrame, was: StructType, becomes: StructType) -> list
     old = {_physical(field): field for field in was.fields}
     columns = []
     for field in becomes.fields:
-        found = old.get(_physical(field))
-        if found is None:
-            value = f.lit(None).cast(field.dataType)
-        else:
-            value = f.col(quote(found.name))
+        found, kind = old.get(_physical(field)), field.dataType
+        value = f.lit(None).cast(kind) if found is None else f.col(quote(found.name))
+        if found is not None:
             given = frame.schema[found.name].dataType
-            if found.dataType != field.dataType or _shape(given) != _shape(field.dataType):
-                value = _tell(value, found.dataType, field.dataType)
+            if found.dataType != kind or given.simpleString() != kind.simpleString():
+                value = _tell(value, found.dataType, kind)
         columns.append(value.alias(field.name))
     return columns
 
@@ -142,10 +140,18 @@ def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(was, StructType) and isinstance(becomes, StructType):
-        return f.when(value.isNotNull(), f.struct(*_tell_fields(value, was, becomes)))
+        old = {_physical(field): field for field in was.fields}
+        fields = []
+        for field in becomes.fields:
+            found, kind = old.get(_physical(field)), field.dataType
+            inner = f.lit(None).cast(kind)
+            if found is not None:
+                inner = _tell(value.getField(found.name), found.dataType, kind)
+            fields.append(inner.alias(field.name))
+        return f.when(value.isNotNull(), f.struct(*fields))
     if isinstance(was, ArrayType) and isinstance(becomes, ArrayType):
-        inner, wanted = was.elementType, becomes.elementType
-        return f.transform(value, lambda item: _tell(item, inner, wanted))
+        items = (was.elementType, becomes.elementType)
+        return f.transform(value, lambda item: _tell(item, *items))
     if isinstance(was, MapType) and isinstance(becomes, MapType):
         keys, values = (was.keyType, becomes.keyType), (was.valueType, becomes.valueType)
         value = f.transform_keys(value, lambda key, _: _tell(key, *keys))
@@ -156,28 +162,8 @@ def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
     return value.cast(becomes)
 
 
-def _tell_fields(value: Column, was: StructType, becomes: StructType) -> list[Column]:
-    from pyspark.sql import functions as f
-
-    old = {_physical(field): field for field in was.fields}
-    fields = []
-    for field in becomes.fields:
-        found = old.get(_physical(field))
-        inner = (
-            f.lit(None).cast(field.dataType)
-            if found is None
-            else _tell(value.getField(found.name), found.dataType, field.dataType)
-        )
-        fields.append(inner.alias(field.name))
-    return fields
-
-
 def _physical(field: Any) -> str:  # noqa: ANN401  # a StructField, whose import is heavy
     return physical_name({"name": field.name, "metadata": field.metadata or {}})
-
-
-def _shape(kind: DataType) -> str:
-    return kind.simpleString()
 
 
 def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
@@ -191,19 +177,16 @@ def renewed_columns(commits: Commits, version: int) -> dict[str, str]:
             return renewed
         for number in range(version, commits.first, -1):
             became = commits.rewritten_as(number)
-            if became is not None:
-                _renew(renewed, commits.metadata_at(number - 1), became)
+            if became is None:
+                continue
+            now = {fold_name(name): physical for name, physical in physical_names(became).items()}
+            for name, old in physical_names(commits.metadata_at(number - 1)).items():
+                new = now.get(fold_name(name), old)
+                if new != old:
+                    renewed[old] = renewed.get(new, new)
     except FeedError:  # what came before is told by nobody
         pass
     return renewed
-
-
-def _renew(renewed: dict[str, str], before: Metadata, became: Metadata) -> None:
-    now = {fold_name(name): physical for name, physical in physical_names(became).items()}
-    for name, old in physical_names(before).items():
-        new = now.get(fold_name(name), old)
-        if new != old:
-            renewed[old] = renewed.get(new, new)
 
 
 def renew(metadata: Metadata, renewed: Mapping[str, str]) -> Metadata:

@@ -27,7 +27,6 @@ from mirrorlib.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.delta.actions import Metadata
     from mirrorlib.delta.address import FeedTable
     from mirrorlib.store import PathOrUrl, Store
 
@@ -74,17 +73,20 @@ def stream_feed(
     """
     found = find_feed_table(spark, address_of(table))
     refuse_losses(spark, found)
-    _check_fed(found)
     commits = found.commits
-    reader = spark.readStream.format("delta").option("readChangeFeed", "true")
-    options = {
+    if not commits.metadata_at(
+        commits.newest
+    ).has_feed:  # Spark would say so only when it has begun
+        msg, step = "the table's change feed is off", "Switch it on: mirrorlib enable-feed TARGET"
+        raise FeedError(msg, table=found.shown, next_step=step)
+    options: dict[str, str | int | None] = {
+        "readChangeFeed": "true",
         "maxFilesPerTrigger": max_files,
         "maxBytesPerTrigger": max_bytes,
         "excludeRegex": exclude_regex,
     }
-    for option, value in options.items():
-        if value is not None:
-            reader = reader.option(option, value)
+    given = {option: value for option, value in options.items() if value is not None}
+    reader = spark.readStream.format("delta").options(**given)
     progress = None if checkpoint is None else read_progress(checkpoint, found)
     if progress is not None:
         _prove_rest(found, progress)
@@ -108,7 +110,7 @@ def stream_feed(
 
 def _prove_from(table: FeedTable, after: Bound) -> int:
     """See that a stream can begin after a version or moment; return the version."""
-    window = open_window(table.commits, table.shown, after, None)
+    window = open_window(table.commits, after, None)
     _check_spanned(table, window, "stream after it")
     if window.after == window.until and table.commits.read(window.until).rewrites:
         msg = "no stream can begin after a version that gave the rows other types before another one has come"
@@ -120,51 +122,37 @@ def _prove_from(table: FeedTable, after: Bound) -> int:
 
 def _prove_rest(table: FeedTable, progress: Progress) -> None:
     """See that all that a query has still to read is there."""
-    commits, shown = table.commits, table.shown
+    commits = table.commits
     try:
         if progress.again < commits.first:
-            open_window(commits, shown, progress.again - 1, None)
+            open_window(commits, progress.again - 1, None)
         after = progress.next if progress.snapshot else progress.next - 1
-        window = open_window(commits, shown, after, None)
+        window = open_window(commits, after, None)
     except FeedExpiredError as exc:
         msg = f"the stream stands at version {progress.next}, and {exc.reason}"
         first = exc.first_readable
-        raise FeedExpiredError(msg, table=shown, first_readable=first, next_step=ANEW) from exc
+        raise FeedExpiredError(
+            msg, table=table.shown, first_readable=first, next_step=ANEW
+        ) from exc
     _check_spanned(table, window, "go on with a new checkpoint and `after` it")
 
 
 def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
-    """See that one stream can span a window: it has one schema, and is made anew where that changes."""
-    last = _spanned_from(window)
+    """See that one stream can span a window: it has one schema, and is made anew where that changes.
+
+    It goes on over a change of types from Delta 4.1 on.
+    """
+    last = window.until
+    for segment in reversed(window.segments):
+        became = window.metadata
+        follows = spark_generation() >= FULL_WIDENING and widens(segment.metadata, became)
+        if segment.last != last or not (last == window.until or follows):  # a rewrite lies between
+            break
+        last = segment.first - 1
     if last != window.after:
         msg = "the table's schema has changed since then in a way that one stream cannot span"
         step = f"Read after version {window.after} up to version {last} with read_feed, and {then}."
         raise FeedError(msg, table=table.shown, first_readable=last + 1, next_step=step)
-
-
-def _check_fed(table: FeedTable) -> None:
-    """See that the feed is on: Spark would say so only when the stream has begun."""
-    commits = table.commits
-    if not commits.metadata_at(commits.newest).has_feed:
-        msg = "the table's change feed is off"
-        step = "Switch it on: mirrorlib enable-feed TARGET"
-        raise FeedError(msg, table=table.shown, next_step=step)
-
-
-def _spanned_from(window: Window) -> int:
-    """Return the version after which one stream can span the rest of a window."""
-    last = window.until
-    for segment in reversed(window.segments):
-        rewritten = segment.last != last
-        if rewritten or not (last == window.until or _follows(segment.metadata, window.metadata)):
-            break
-        last = segment.first - 1
-    return last
-
-
-def _follows(before: Metadata, became: Metadata) -> bool:
-    """Say whether a stream goes on over a change of types, as it does from Delta 4.1 on."""
-    return spark_generation() >= FULL_WIDENING and widens(before, became)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

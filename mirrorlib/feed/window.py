@@ -83,13 +83,12 @@ class Window:
 
 
 def open_window(
-    commits: Commits, shown: str, after: Bound | None, until: Bound | None, *, beyond: bool = False
+    commits: Commits, after: Bound | None, until: Bound | None, *, beyond: bool = False
 ) -> Window:
     """Settle a window and prove it whole.
 
     Args:
         commits: the table's log.
-        shown: the table's name, for errors.
         after: read what came after this version, or after this moment; -1 is from the first version on.
         until: and up to this one; None is the newest.
         beyond: a bound beyond the newest version is that one, and no error.
@@ -99,19 +98,20 @@ def open_window(
         FeedError: the bounds are missing, reversed, or beyond the newest version.
 
     """
-    first, last = _settle(commits, shown, after, until, beyond=beyond)
+    first, last = _settle(commits, after, until, beyond=beyond)
     if first == last:
-        return Window(after=first, until=last, metadata=_metadata_at(commits, shown, last))
-    check_present(commits, shown, first, last)
-    found = [commits.read(version) for version in range(first + 1, last + 1)]
+        return Window(after=first, until=last, metadata=_metadata_at(commits, last))
+    check_present(commits, first, last)
+    versions = range(first + 1, last + 1)
+    found = [commits.read(version) for version in versions]
     counts = [commit.rows for commit in found]
     whole = [commit.whole for commit in found if commit.changes]
-    segments = _cut(commits, shown, found)
-    prove_files(commits, shown, range(first + 1, last + 1), vacuumed_until(commits, first + 1))
+    segments = _cut(commits, found)
+    prove_files(commits, versions, vacuumed_until(commits, first + 1))
     return Window(
         after=first,
         until=last,
-        metadata=_metadata_at(commits, shown, last),
+        metadata=_metadata_at(commits, last),
         segments=tuple(segments),
         rewritten=tuple(commit.version for commit in found if commit.rewrites),
         pairs=any(commit.pairs for commit in found),
@@ -122,19 +122,16 @@ def open_window(
 
 
 def _settle(
-    commits: Commits, shown: str, after: Bound | None, until: Bound | None, *, beyond: bool
+    commits: Commits, after: Bound | None, until: Bound | None, *, beyond: bool
 ) -> tuple[int, int]:
+    shown = commits.shown
     if after is None:
-        msg = "the feed has to know where to start"
-        raise FeedError(
-            msg,
-            table=shown,
-            first_readable=commits.first,
-            next_step="Give `after`, a version or a moment: -1 is everything from the first version on.",
-        )
-    first, last = _bound(commits, shown, "after", after, beyond=beyond), commits.newest
+        msg, first = "the feed has to know where to start", commits.first
+        step = "Give `after`, a version or a moment: -1 is everything from the first version on."
+        raise FeedError(msg, table=shown, first_readable=first, next_step=step)
+    first, last = _bound(commits, "after", after, beyond=beyond), commits.newest
     if until is not None:
-        last = _bound(commits, shown, "until", until, beyond=beyond)
+        last = _bound(commits, "until", until, beyond=beyond)
     if first > last:
         msg = "the window ends before it starts"
         found = f"after {after}, which is version {first}, until version {last}"
@@ -142,8 +139,9 @@ def _settle(
     return first, last
 
 
-def _bound(commits: Commits, shown: str, name: str, bound: Bound, *, beyond: bool) -> int:
+def _bound(commits: Commits, name: str, bound: Bound, *, beyond: bool) -> int:
     """Turn a bound into a version: the last one at or before a moment."""
+    shown = commits.shown
     if isinstance(bound, str | datetime):
         moment = _moment(shown, name, bound)
         if moment > datetime.now(UTC) and not beyond:
@@ -152,10 +150,11 @@ def _bound(commits: Commits, shown: str, name: str, bound: Bound, *, beyond: boo
         version = commits.last_at(moment)
         if version < commits.first and commits.first > 0:
             what = f"the log no longer tells what was committed before `{name}`"
-            raise expired(commits, shown, what, commits.first - 1)
+            raise expired(commits, what, commits.first - 1)
         return version
-    number = _whole_number(bound)
-    if number is None or number < NOTHING:
+    given: object = bound  # a whole number of any library, and nothing that only looks like one
+    whole = isinstance(given, SupportsIndex) and not isinstance(given, bool)
+    if not whole or (number := index(bound)) < NOTHING:
         msg = f"`{name}` is no version"
         step = "Give a whole number from -1 on, or a moment."
         raise FeedError(msg, table=shown, found=str(bound), next_step=step)
@@ -168,23 +167,15 @@ def _bound(commits: Commits, shown: str, name: str, bound: Bound, *, beyond: boo
     return number
 
 
-def _whole_number(bound: object) -> int | None:
-    """Take whole numbers of any library, and nothing that only looks like one."""
-    if isinstance(bound, bool) or not isinstance(bound, SupportsIndex):
-        return None
-    return index(bound)
-
-
 def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
     if isinstance(bound, str):
+        msg = f"`{name}` is no moment"
         if not _MOMENT.fullmatch(bound):
-            msg = f"`{name}` is no moment"
             step = "Write yyyy-MM-dd, or yyyy-MM-dd HH:mm:ss[.SSS], in UTC."
             raise FeedError(msg, table=shown, found=bound, next_step=step)
         try:
             return datetime.fromisoformat(bound).replace(tzinfo=UTC)
         except ValueError as exc:
-            msg = f"`{name}` is no moment"
             raise FeedError(msg, table=shown, found=f"{bound}: {exc}") from exc
     if bound.tzinfo is None:
         msg = f"`{name}` has no time zone"
@@ -193,28 +184,34 @@ def _moment(shown: str, name: str, bound: str | datetime) -> datetime:
     return bound
 
 
-def _metadata_at(commits: Commits, shown: str, version: int) -> Metadata:
+def _metadata_at(commits: Commits, version: int) -> Metadata:
     try:
         return commits.metadata_at(max(version, 0))
     except FeedExpiredError as exc:
-        raise expired(commits, shown, exc.reason, version) from exc
+        raise expired(commits, exc.reason, version) from exc
 
 
-def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segment]:
+def _cut(commits: Commits, found: Sequence[FeedCommit]) -> list[Segment]:
     """Cut a window where the schema changes in a way that one read cannot span, watching over every version."""
-    newest = commits.metadata_at(commits.newest)
-    current = _met(commits, shown, found[0])
-    start, segments = found[0].version, list[Segment]()
+    newest, start = commits.metadata_at(commits.newest), found[0].version
+    before = metadata_before(commits, found[0])
+    if before is None:
+        what = f"version {start} may have replaced rows and schema at once, and nothing tells what was before"
+        raise expired(commits, what, start)
+    current, segments = before, list[Segment]()
 
     def close(last: int) -> None:
         if last >= start:
-            segments.append(_segment(start, last, current, newest))
+            # Without column mapping, Delta reads versions with the table's newest schema.
+            mapped = current.mapped or newest.mapped
+            past = not mapped and not spans(current, newest)
+            segments.append(Segment(first=start, last=last, metadata=current, past=past))
 
     for commit in found:
         became = commit.metadata or current
-        flaw = flaw_of(commit, current, became)
+        flaw = flaw_of(commit, current)
         if flaw:
-            raise expired(commits, shown, flaw, commit.version)
+            raise expired(commits, flaw, commit.version)
         if commit.rewrites or not spans(current, became):
             close(commit.version - 1)
             start = commit.version + commit.rewrites  # what it wrote again are no changes
@@ -222,19 +219,3 @@ def _cut(commits: Commits, shown: str, found: Sequence[FeedCommit]) -> list[Segm
     close(found[-1].version)
     renewed = renewed_columns(commits, found[-1].version)
     return [replace(one, metadata=renew(one.metadata, renewed)) for one in segments]
-
-
-def _met(commits: Commits, shown: str, first: FeedCommit) -> Metadata:
-    """Find the metadata that a window's first commit meets."""
-    found = metadata_before(commits, first)
-    if found is None:
-        what = f"version {first.version} may have replaced rows and schema at once, and nothing tells what was before"
-        raise expired(commits, shown, what, first.version)
-    return found
-
-
-def _segment(first: int, last: int, metadata: Metadata, newest: Metadata) -> Segment:
-    """Say how versions are read: without column mapping, Delta does so with the table's newest schema."""
-    mapped = metadata.mapped or newest.mapped
-    past = not mapped and not spans(metadata, newest)
-    return Segment(first=first, last=last, metadata=metadata, past=past)

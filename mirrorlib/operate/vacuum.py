@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.delivery.compare import tell_horizon
 from mirrorlib.delta.address import find_feed_table, find_tables
+from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError, StoreError, printable
-from mirrorlib.feed.retention import keeps_files
+from mirrorlib.feed.retention import retention_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
 from mirrorlib.store import open_store
@@ -171,7 +172,11 @@ def _vacuum_safely(
 ) -> Vacuumed:
     try:
         table = find_feed_table(spark, address, shown=name)
-        kept = timedelta(hours=hours) if hours is not None else keeps_files(table.commits, name)
+        kept = (
+            timedelta(hours=hours)
+            if hours is not None
+            else retention_of(table.commits, FILE_RETENTION)
+        )
         losers = _losers(table.commits, streams_of(table), datetime.now(UTC) - kept + _CLOCKS)
         reason = "; ".join(losers.values())
         if losers and not force:

@@ -75,7 +75,7 @@ def test_every_window_reads_as_delta_reads_it(
     for after, until in [*singles[1::2], (0, 2), (0, found.commits.newest)]:
         wanted = by_delta(spark, table.path, after, until)
         assert_same(table.read(after=after, until=until), wanted)
-        window = open_window(found.commits, "t", after, until)
+        window = open_window(found.commits, after, until)
         directly[change_files(found, window) is not None] += 1
         few = as_few(spark, found, window)
         if few is not None:
@@ -180,7 +180,7 @@ def test_files_of_one_size_are_told_apart_by_name(spark: SparkSession, tmp_path:
     table = Table(spark, tmp_path / "t", "id int")
     table.run(*["INSERT INTO {t} VALUES (1)"] * 2, "INSERT INTO {t} SELECT id FROM range(99)")
     found = find_feed_table(spark, table.path)
-    files = change_files(found, open_window(found.commits, "t", 0, 2))
+    files = change_files(found, open_window(found.commits, 0, 2))
     assert files is not None
     assert 1 == len({file.size for file in files})
     for until in (2, 3):
@@ -252,7 +252,7 @@ def test_a_column_that_a_file_spells_in_another_way_is_left_to_spark(
     text = log.read_text(encoding="utf-8")
     log.write_text(text.replace('\\"name\\":\\"id\\"', '\\"name\\":\\"ID\\"'), encoding="utf-8")
     found = find_feed_table(spark, table.path)
-    window = open_window(found.commits, "t", 0, 1)
+    window = open_window(found.commits, 0, 1)
     assert as_few(spark, found, window) is None
     assert [1] == [row.ID for row in table.read(after=0).collect()]
 
@@ -264,8 +264,8 @@ def test_the_files_of_a_clone_are_another_tables(spark: SparkSession, tmp_path: 
     clone.run(f"CREATE TABLE {{t}} SHALLOW CLONE delta.`{table.path}`")
     clone.run("INSERT INTO {t} VALUES (2)")
     found = find_feed_table(spark, clone.path)
-    assert change_files(found, open_window(found.commits, "c", -1, 0)) is None
-    assert change_files(found, open_window(found.commits, "c", 0, 1)) is not None
+    assert change_files(found, open_window(found.commits, -1, 0)) is None
+    assert change_files(found, open_window(found.commits, 0, 1)) is not None
     assert_same(clone.read(after=0), by_delta(spark, clone.path, 0, 1))
 
 
@@ -287,7 +287,7 @@ def test_dates_of_the_old_calendar_are_what_spark_takes_them_for(
             spark.conf.unset(f"spark.sql.parquet.{name}")
     found = find_feed_table(spark, table.path)
     for after in (0, 1):
-        window = open_window(found.commits, "t", after, after + 1)
+        window = open_window(found.commits, after, after + 1)
         assert change_files(found, window) is not None
         assert as_few(spark, found, window) is None
         assert_same(
@@ -312,7 +312,7 @@ def files_of(spark: SparkSession, address: str) -> list[Any]:
     return [
         change_files(found, window)
         for version in range(found.commits.newest)
-        for window in [open_window(found.commits, address, version, version + 1)]
+        for window in [open_window(found.commits, version, version + 1)]
         if window.changes
     ]
 
@@ -459,7 +459,7 @@ def test_images_that_do_not_lie_side_by_side_are_compared_in_full(
     """Delta writes an update's images one after the other; other writers need not."""
     table = make_mirror(spark, tmp_path, "int", random.Random(1))
     found = find_feed_table(spark, table)
-    window = open_window(found.commits, "t", 0, VERSIONS)
+    window = open_window(found.commits, 0, VERSIONS)
     files = change_files(found, window)
     assert files is not None
     fields = spark.read.format("delta").load(table).schema.fields

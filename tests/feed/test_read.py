@@ -462,7 +462,7 @@ def test_each_commit_is_read_once_for_all_windows(
         LocalStore, "read", lambda s, path: (reads.update([path]), read(s, path))[1]
     )
     commits = Commits(open_store(table.path), "t")
-    windows = [open_window(commits, "t", after, after + 4) for after in range(-1, 199, 4)]
+    windows = [open_window(commits, after, after + 4) for after in range(-1, 199, 4)]
 
     assert 199 == windows[-1].until
     assert {1} == {n for path, n in reads.items() if path.endswith(".json")}
