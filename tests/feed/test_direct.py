@@ -24,8 +24,8 @@ from feeds import FEED, Table
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.files.repeated_keys import find_repeated
 from mirrorlib.feed.files.small_window import frame_of, read_small_window
+from mirrorlib.feed.files.unique_keys import find_repeated
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.window import open_window
 from zones import ZoneWriter

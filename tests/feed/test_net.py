@@ -6,12 +6,10 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 import mirrorlib
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.files.repeated_keys import _repeated_in_several
 from mirrorlib.feed.net import is_comparable
 
 if TYPE_CHECKING:
@@ -132,12 +130,3 @@ def test_types_are_told_by_what_they_are_not_by_what_fields_are_named() -> None:
 
     assert is_comparable(types.StructType().add("geometry", types.StringType()))
     assert not is_comparable(types.StructType().add("plain", nested))
-
-
-def test_a_key_may_have_the_name_of_the_count() -> None:
-    """By which touched keys are found."""
-    things = pa.table({"count_all": [1, 2, 1], "b": [1, 1, 1]})
-
-    assert [{"count_all": 1, "b": 1}] == _repeated_in_several(
-        things, ["count_all", "b"]
-    ).to_pylist()

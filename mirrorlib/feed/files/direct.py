@@ -21,7 +21,7 @@ from mirrorlib.identifiers import fold_name, quote
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.delta.actions import ChangeFile
@@ -45,12 +45,13 @@ _HARMLESS = frozenset(
         "vacuumProtocolCheck",
     ]
 )
+# Types of Delta's schemas that Spark's SQL has other words for.
+_SQL = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _OURS = "_mirror_"
-_FILE, _COMMIT_FILE, _COMMIT_KIND, _COMMIT_TIME = (
-    f"{_OURS}{name}" for name in ("file", "commit_file", "kind", "time")
-)
+_FILE, _COMMIT_FILE = "_mirror_file", "_mirror_commit_file"
+_COMMIT_KIND, _COMMIT_TIME = "_mirror_kind", "_mirror_time"
 _FACTS = f"{_COMMIT_KIND} string, {VERSION} long, {_COMMIT_TIME} long"
 _LOST = (
     "A file of the change feed is not what the table's log says of it. Read again; or by the table's name in a "
@@ -80,19 +81,16 @@ def _is_plain(window: Window) -> bool:
     if len(window.segments) != 1 or window.segments[0].past or window.rewritten:
         return False
     fields = metadata.schema["fields"]
-    flat = [(one["name"], _spelled(one["type"])) for one in fields if isinstance(one["type"], str)]
+    flat = [
+        (one["name"], _SQL.get(one["type"], one["type"]))
+        for one in fields
+        if isinstance(one["type"], str)
+    ]
     return (
         not (metadata.mapped or metadata.partitions)
         and len(to_columns(flat)) == len(fields)
         and all(one["nullable"] and set(one.get("metadata") or ()) <= {"comment"} for one in fields)
         and not any(fold_name(name).startswith((_OURS, "_metadata")) for name, _ in flat)
-    )
-
-
-def _spelled(kind: str) -> str:
-    """Write a type of Delta's schemas as Spark's SQL does."""
-    return {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}.get(
-        kind, kind
     )
 
 
@@ -110,19 +108,27 @@ def read_directly(
     if files is None or rows is None:
         return None
     columns = [f.col(quote(name)) for name in schema.names]
-    facts = _facts(table, window, files)
+    # Of each file: of what kind its rows are, unless they say it themselves; which commit wrote it; when.
+    times = table.commits.fed_at(window.after + 1, window.until)
+    moments = {version: (at - _EPOCH) // _MICROSECOND for version, at in times.items()}
+    facts = [(None if one.images else INSERT, one.version, moments[one.version]) for one in files]
     if len(set(facts)) == 1:
         commit_kind, version, at = (f.lit(value) for value in facts[0])
-        return rows.select(*columns, *_feed_columns(commit_kind, version, at))
-    field, values = _marks(table, files, facts)
-    kind = "long" if field == "file_size" else "string"
-    facts_by_file = [(mark, *fact) for mark, fact in values.items()]
-    known = spark.createDataFrame(facts_by_file, f"{_COMMIT_FILE} {kind}, {_FACTS}")
-    found = rows.select(*columns, KIND, f.col(f"_metadata.{field}").alias(_FILE)).join(
-        f.broadcast(known), f.col(_FILE) == f.col(_COMMIT_FILE), "left"
+    else:
+        field, kind, values = _marks(table, files, facts)
+        facts_by_file = [(mark, *fact) for mark, fact in values.items()]
+        known = spark.createDataFrame(facts_by_file, f"{_COMMIT_FILE} {kind}, {_FACTS}")
+        rows = rows.select(*columns, KIND, f.col(f"_metadata.{field}").alias(_FILE)).join(
+            f.broadcast(known), f.col(_FILE) == f.col(_COMMIT_FILE), "left"
+        )
+        version = f.coalesce(f.col(VERSION), f.raise_error(f.lit(_LOST)).cast("long"))
+        commit_kind, at = f.col(_COMMIT_KIND), f.col(_COMMIT_TIME)
+    return rows.select(
+        *columns,
+        f.coalesce(commit_kind.cast("string"), KIND).alias(KIND),
+        version.cast("long").alias(VERSION),
+        f.timestamp_micros(at).alias(TIME),
     )
-    version = f.coalesce(f.col(VERSION), f.raise_error(f.lit(_LOST)).cast("long"))
-    return found.select(*columns, *_feed_columns(f.col(_COMMIT_KIND), version, f.col(_COMMIT_TIME)))
 
 
 def _listed(
@@ -141,37 +147,13 @@ def _listed(
         return None
 
 
-def _feed_columns(kind: Column, version: Column, at: Column) -> list[Column]:
-    """Give what tells the change; rows of change files say themselves of what kind they are."""
-    from pyspark.sql import functions as f
-
-    return [
-        f.coalesce(kind.cast("string"), KIND).alias(KIND),
-        version.cast("long").alias(VERSION),
-        f.timestamp_micros(at).alias(TIME),
-    ]
-
-
-def _facts(table: FeedTable, window: Window, files: Sequence[ChangeFile]) -> list[Fact]:
-    """Say of each file of what kind its rows are, which commit wrote it, and when: microseconds since 1970."""
-    times = table.commits.fed_at(window.after + 1, window.until)
-    return [
-        (
-            None if file.images else INSERT,
-            file.version,
-            (times[file.version] - _EPOCH) // _MICROSECOND,
-        )
-        for file in files
-    ]
-
-
 def _marks(
     table: FeedTable, files: Sequence[ChangeFile], facts: Sequence[Fact]
-) -> tuple[str, dict[int, Fact] | dict[str, Fact]]:
+) -> tuple[str, str, dict[int, Fact] | dict[str, Fact]]:
     """Tell files apart by their sizes, which Spark finds in half the time, or else by their names."""
     sizes = {file.size: fact for file, fact in zip(files, facts, strict=True)}
     clear = all(sizes[file.size] == fact for file, fact in zip(files, facts, strict=True))
     there = table.commits.store.stat(files[0].path) if clear else None
     if there is not None and there.size == files[0].size:
-        return "file_size", sizes
-    return "file_name", {file.name: fact for file, fact in zip(files, facts, strict=True)}
+        return "file_size", "long", sizes
+    return "file_name", "string", {one.name: fact for one, fact in zip(files, facts, strict=True)}

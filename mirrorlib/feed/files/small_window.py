@@ -2,31 +2,32 @@
 
 In: a window that was proven whole. Out: its rows as an Arrow table, in the shape of a feed, or None where they
 are more, or Arrow may not read them as Spark does. Source: Spark takes Arrow tables from version 4 on.
+Also one file's rows with the values that Spark gives, see `read_file`.
 """
 
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
-from mirrorlib.feed.files.arrow import read_file
 from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.net import FEED_COLUMNS, TIME, VERSION
-from mirrorlib.landing.types import INSTANT
+from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, TIME, VERSION
+from mirrorlib.identifiers import find_name
+from mirrorlib.landing.footer import WRITER, old_calendar
+from mirrorlib.landing.parquet import open_parquet
+from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.delta.actions import ChangeFile
     from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.columns import Columns
+    from mirrorlib.delta.columns import Column, Columns
     from mirrorlib.feed.window import Window
 
 WINDOW_ROWS = 2_000  # rows that travel inside the plan: a file costs 40 ms more
@@ -40,14 +41,7 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFra
 
 
 def read_small_window(table: FeedTable, window: Window, schema: StructType) -> pa.Table | None:
-    """Read a window's rows, when they are few.
-
-    Args:
-        table: the table.
-        window: of its versions.
-        schema: its columns, and what tells the change.
-
-    """
+    """Read a window's rows, when they are few, in a schema: its columns, and what tells the change."""
     known = window.rows is not None and window.rows <= WINDOW_ROWS
     files = change_files(table, window) if known and spark_generation() >= ARROW_FRAMES else None
     if files is None or len(files) > _MOST_FILES or sum(file.size for file in files) > WINDOW_BYTES:
@@ -57,24 +51,47 @@ def read_small_window(table: FeedTable, window: Window, schema: StructType) -> p
     times = table.commits.fed_at(window.after + 1, window.until)
     pieces = []
     for file in files:
-        piece = _read(table, file, columns, times[file.version])
+        data = table.commits.store.read(file.path)
+        piece = None if data is None else read_file(BytesIO(data), file, columns, most=WINDOW_ROWS)
         if piece is None:
             return None  # what is wrong with it, Spark says
-        pieces.append(piece)
+        version = pa.repeat(pa.scalar(file.version, pa.int64()), len(piece))
+        at = pa.repeat(pa.scalar(times[file.version], INSTANT), len(piece))
+        pieces.append(piece.append_column(VERSION, version).append_column(TIME, at))
     rows = pa.concat_tables(pieces)
     return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
-def _read(
-    table: FeedTable, file: ChangeFile, columns: Columns, committed_at: datetime
+def read_file(
+    source: BinaryIO, file: ChangeFile, columns: Columns, *, most: int | None = None
 ) -> pa.Table | None:
-    """Read a file's rows in the shape of a feed; None where that could be other values than Spark's."""
-    data = table.commits.store.read(file.path)
-    if data is None:
+    """Read columns of a data or change file in the table's types, and of what kind each row's change is.
+
+    None where it has more than *most* rows, or Arrow may not read them as Spark does.
+    """
+    try:
+        parquet = open_parquet(source)
+        facts = parquet.metadata.metadata or {}
+        few = most is None or parquet.metadata.num_rows <= most
+        if WRITER not in facts or old_calendar(facts) or not few:
+            return None
+        there = parquet.schema_arrow.names
+        rows = parquet.read(columns=[one.name for one in columns] + [KIND] * file.images)
+        values = {one.name: _as_spark(rows, there, one) for one in columns}
+        kinds = rows.column(KIND) if file.images else pa.repeat(INSERT, len(rows))
+    except (pa.ArrowException, OSError, KeyError):
         return None
-    rows = read_file(BytesIO(data), file, columns, most=WINDOW_ROWS)
-    if rows is None:
-        return None
-    version = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
-    at = pa.repeat(pa.scalar(committed_at, INSTANT), len(rows))
-    return rows.append_column(VERSION, version).append_column(TIME, at)
+    return pa.table({**values, KIND: kinds.cast(pa.string())})
+
+
+def _as_spark(rows: pa.Table, there: list[str], wanted: Column) -> pa.ChunkedArray | pa.Array:
+    """Give a column in the type of the table's, if the file spells it in the same way and has it once."""
+    if find_name(there, wanted.name) is None:
+        return pa.nulls(len(rows), wanted.type)
+    column = rows.column(wanted.name)
+    if column.type == wanted.type:
+        return column
+    if (column.type, wanted.type) == (WALL_CLOCK, INSTANT):  # of 96 bits, which mean UTC
+        return column.cast(wanted.type)
+    msg = f"{wanted.name} is {column.type}, not {wanted.type}"
+    raise pa.ArrowTypeError(msg)

@@ -1,22 +1,26 @@
 """Fold a window to its net changes where each key is one row, in every version of it.
 
 In: the feed of a window, and its files. Out: what `fold_net` gives, or None where that is not worth it. The
-first thing that went of a key was there before, the last that came is there now; which ones these are is told
-by the keys that changed more than once, so no row is moved.
+first thing that went of a key was there before, the last that came is there now. Which ones these are is told by
+the keys that changed more than once, or by an update that changes nothing, so no row is moved. Spark would bring
+all keys together to find these, which costs it as much as to read the window; here it takes a third, in the
+memory of a few of the files and of the rows of these keys.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
+from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.files.repeated_keys import BITS, FIRST, LAST, ORDER, find_repeated
-from mirrorlib.feed.files.small_window import frame_of
+from mirrorlib.feed.files.small_window import frame_of, read_file
 from mirrorlib.feed.net import (
     DELETE,
     FEED_COLUMNS,
@@ -33,61 +37,55 @@ from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
+    from mirrorlib.delta.actions import ChangeFile
     from mirrorlib.delta.address import FeedTable
+    from mirrorlib.delta.columns import Columns
+    from mirrorlib.delta.commits import Commits
     from mirrorlib.feed.window import Window
 
-_MOST_ROWS = 4_000_000  # whose keys are grouped in this process
-_MOST_BYTES = 32 << 20  # of what is known of keys, which travels to every task
+_ORDER = {DELETE: 0, PRE: 1, INSERT: 2, POST: 3}  # within a version; what came is 2 or more
+_BITS = 2  # that say which of them; a place is a version and these
+_KINDS = (1 << _BITS) - 1
+_NOWHERE = -1  # the place of what an update that changes nothing took and gave
+_FIRST, _LAST, _PLACE, _ROW = "_mirror_first", "_mirror_last", "_mirror_place", "_mirror_row"
 _AT, _WHEN, _KEY = "_mirror_at", "_mirror_when", "_mirror_key"
+_MOST_ROWS = 4_000_000  # whose keys are grouped in this process
+_MOST_VALUES = 32_000_000  # of the rows that are read a second time: files that compress well are many times their size
+_MOST_READ = 256 << 20  # bytes of files: each is read here
+_MOST_KEPT = 256 << 20  # bytes of rows that are put in order
+_MOST_KNOWN = 32 << 20  # bytes of what is known of keys, which travels to every task
+_AT_ONCE = 4  # files
+_UNTOLD = "the files alone do not tell what happened to each key"
 
 
 def fold_unique_keys(
     frame: DataFrame, table: FeedTable, window: Window, keys: Sequence[str]
 ) -> DataFrame | None:
-    """Fold a window to its net changes; which keys changed more than once is found now.
-
-    Args:
-        frame: the feed of the window.
-        table: the table.
-        window: of its versions.
-        keys: key columns, as the table spells them.
-
-    """
-    repeated = _repeated(frame, table, window, keys)
-    if repeated is None:
-        return None
-    if not repeated:
-        return frame
-    times = table.commits.fed_at(window.after + 1, window.until)
-    return _ends_of(frame, _dated(repeated, times), keys)
-
-
-def _repeated(
-    frame: DataFrame, table: FeedTable, window: Window, keys: Sequence[str]
-) -> pa.Table | None:
-    """Find keys whose changes are not their net changes; None where the files do not tell, or it is not worth it."""
+    """Fold the feed of a window to its net changes by keys as the table spells them; these are looked through now."""
     few = window.rows is not None and window.rows <= _MOST_ROWS
     files = change_files(table, window) if few and keys else None
-    if files is None or spark_generation() < ARROW_FRAMES:
+    if files is None or window.rows is None or spark_generation() < ARROW_FRAMES:
         return None
     if not stays_one_row(table.commits, window.after, max(window.until, 0), tuple(keys)):
         return None
     fields = [one for one in frame.schema.fields if one.name not in FEED_COLUMNS]
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    if window.rows * len(columns) > _MOST_VALUES:
+        return None
     repeated = find_repeated(table.commits, files, columns, keys)
-    return None if repeated is None or repeated.nbytes > _MOST_BYTES else repeated
-
-
-def _dated(repeated: pa.Table, times: Mapping[int, datetime]) -> pa.Table:
-    """Say of each key when it changed last."""
-    last = pc.shift_right(repeated.column(LAST), BITS)
+    if repeated is None or repeated.nbytes > _MOST_KNOWN:
+        return None
+    if not repeated:
+        return frame
+    times = table.commits.fed_at(window.after + 1, window.until)
+    last = pc.shift_right(repeated.column(_LAST), _BITS)
     places = pc.index_in(last, value_set=pa.array(times, pa.int64())).combine_chunks()
-    return repeated.append_column(_WHEN, pa.array(times.values(), INSTANT).take(places))
+    when = pa.array(times.values(), INSTANT).take(places)
+    return _ends_of(frame, repeated.append_column(_WHEN, when), keys)
 
 
 def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataFrame:
@@ -96,14 +94,10 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
     from pyspark.sql import types as t
 
     names = [f"{_KEY}{place}" for place in range(len(keys))]
-    schema = t.StructType(
-        [
-            *(t.StructField(n, frame.schema[k].dataType) for n, k in zip(names, keys, strict=True)),
-            t.StructField(FIRST, t.LongType()),
-            t.StructField(LAST, t.LongType()),
-            t.StructField(_WHEN, t.TimestampType()),
-        ]
-    )
+    schema = t.StructType()
+    for name, key in zip(names, keys, strict=True):
+        schema.add(name, frame.schema[key].dataType)
+    schema.add(_FIRST, t.LongType()).add(_LAST, t.LongType()).add(_WHEN, t.TimestampType())
     repeated = repeated.rename_columns(schema.names)  # the table may have columns of its own names
     known = frame_of(frame.sparkSession, repeated, schema)
     # A key that is never NULL is found in half the time by equality alone.
@@ -113,39 +107,125 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
         else f.col(quote(key)) == f.col(name)
         for key, name in zip(keys, names, strict=True)
     ]
-    rows = frame.withColumn(_AT, _place()).join(f.broadcast(known), same, "left")
-    is_known = f.col(FIRST).isNotNull()
-    before = (f.col(_AT) == f.col(FIRST)) & _went(_AT)
-    now = (f.col(_AT) == f.col(LAST)) & ~_went(_AT)
-    version = f.shiftright(LAST, BITS)
+    within = f.lit(_ORDER[POST])
+    for kind in (INSERT, PRE, DELETE):
+        within = f.when(f.col(KIND) == kind, _ORDER[kind]).otherwise(within)
+    place = f.shiftleft(VERSION, _BITS).bitwiseOR(within)
+    rows = frame.withColumn(_AT, place).join(f.broadcast(known), same, "left")
+    is_known = f.col(_FIRST).isNotNull()
+    went, first_went, last_went = (
+        f.col(one).bitwiseAND(_KINDS) < _ORDER[INSERT] for one in (_AT, _FIRST, _LAST)
+    )
+    before = (f.col(_AT) == f.col(_FIRST)) & went
+    now = (f.col(_AT) == f.col(_LAST)) & ~went
+    image, alone = f.when(went, PRE).otherwise(POST), f.when(went, DELETE).otherwise(INSERT)
+    net = f.when(first_went & ~last_went, image).otherwise(alone)
+    version = f.shiftright(_LAST, _BITS)
     return rows.where(~is_known | before | now).select(
         *map(quote, columns_of(frame)),
-        f.when(is_known, _net_kind()).otherwise(f.col(KIND)).alias(KIND),
+        f.when(is_known, net).otherwise(f.col(KIND)).alias(KIND),
         f.when(is_known, version).otherwise(f.col(VERSION)).alias(VERSION),
         f.coalesce(_WHEN, TIME).alias(TIME),
     )
 
 
-def _place() -> Column:
-    """Put a change in order: by version, and what went before what came."""
-    from pyspark.sql import functions as f
+def find_repeated(
+    commits: Commits, files: Sequence[ChangeFile], columns: Columns, keys: Sequence[str]
+) -> pa.Table | None:
+    """Find the keys whose changes are not their net changes as they are, and the places of their ends.
 
-    within = f.lit(ORDER[POST])
-    for kind in (INSERT, PRE, DELETE):
-        within = f.when(f.col(KIND) == kind, ORDER[kind]).otherwise(within)
-    return f.shiftleft(VERSION, BITS).bitwiseOR(within)
+    Each key is one row of every version. None where that is not told by the files alone.
+    """
+    narrow = tuple(one for one in columns if one.name in keys)
+    # Spark knows one NaN, and one zero.
+    floating = any(pa.types.is_floating(one.type) for one in narrow)
+    if floating or sum(file.size for file in files) > _MOST_READ:
+        return None
+    try:
+        things = _read(commits, files, narrow, _things)
+        counted = things.group_by(list(keys)).aggregate([(_PLACE, "count")])
+        several = counted.filter(pc.greater(counted.column(f"{_PLACE}_count"), 1)).select(keys)
+        rows = _read(commits, files, columns, partial(_suspects, several=several))
+        return None if rows.nbytes > _MOST_KEPT else _ends(rows, keys)
+    except (StoreError, pa.ArrowException):
+        return None
 
 
-def _went(place: str) -> Column:
-    from pyspark.sql import functions as f
+def _read(
+    commits: Commits, files: Sequence[ChangeFile], columns: Columns, keep: Callable[[pa.Table], Any]
+) -> pa.Table:
+    """Read files, and the place of each change, and keep some rows; raises `pa.ArrowInvalid` where one is not told."""
 
-    return f.col(place).bitwiseAND((1 << BITS) - 1) < ORDER[INSERT]
+    def read_one(file: ChangeFile) -> pa.Table:
+        with commits.store.open_file(file.path) as source:
+            rows = read_file(source, file, columns)
+        if rows is None:
+            raise pa.ArrowInvalid(_UNTOLD)
+        rows = rows.combine_chunks()
+        within = pc.index_in(rows.column(KIND), value_set=pa.array(_ORDER))
+        if within.null_count:
+            raise pa.ArrowInvalid(_UNTOLD)
+        place = pc.add(within.cast(pa.int64()), file.version << _BITS)
+        rows = rows.append_column(_PLACE, place)
+        return rows.filter(keep(rows)) if len(rows) else rows
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return pa.concat_tables(pool.map(read_one, files))
 
 
-def _net_kind() -> Column:
-    from pyspark.sql import functions as f
+def _things(rows: pa.Table) -> pa.ChunkedArray:
+    """Mark one row for each thing that happened; raises where some update's images do not lie side by side."""
+    before = pc.equal(rows.column(KIND), PRE)
+    if pc.sum(before, min_count=0) != pc.sum(_pairs(rows), min_count=0):
+        raise pa.ArrowInvalid(_UNTOLD)
+    return pc.invert(before)
 
-    image, alone = (
-        f.when(_went(_AT), went).otherwise(came) for went, came in ((PRE, POST), (DELETE, INSERT))
+
+def _pairs(rows: pa.Table) -> pa.ChunkedArray:
+    """Mark the rows before an update that are followed by the row after it, and equal it in all columns."""
+    one, next_one = rows.slice(0, max(len(rows) - 1, 0)), rows.slice(1)
+    sides = pc.and_(pc.equal(one.column(KIND), PRE), pc.equal(next_one.column(KIND), POST))
+    names = [name for name in rows.column_names if name not in (KIND, _PLACE)]
+    return reduce(pc.and_, (_equal(one.column(c), next_one.column(c)) for c in names), sides)
+
+
+def _suspects(rows: pa.Table, several: pa.Table) -> pa.ChunkedArray:
+    """Mark the rows of keys that may be repeated in several versions, and of updates that change nothing."""
+    keys = several.column_names
+    again = reduce(
+        pc.and_, (pc.is_in(rows.column(key), value_set=several.column(key)) for key in keys)
     )
-    return f.when(_went(FIRST) & ~_went(LAST), image).otherwise(alone)
+    same, none = _pairs(rows).chunks, pa.array([False])
+    before, after = pa.chunked_array([*same, none]), pa.chunked_array([none, *same])
+    return pc.or_(again, pc.or_(before, after))
+
+
+def _ends(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Give the places of the first and the last thing that happened to each key, where these are not its net change."""
+    rows = rows.sort_by(_PLACE).append_column(_ROW, pa.array(range(len(rows)), pa.int64()))
+    ends = rows.group_by(list(keys)).aggregate([(_ROW, "min"), (_ROW, "max")])
+    firsts, lasts = (rows.take(ends.column(f"{_ROW}_{end}")) for end in ("min", "max"))
+    first, last = firsts.column(_PLACE), lasts.column(_PLACE)
+    began, ended = (pc.bit_wise_and(place, _KINDS) for place in (first, last))
+    values = [name for name in rows.column_names if name not in (*keys, KIND, _PLACE, _ROW)]
+    equal = (_equal(firsts.column(name), lasts.column(name)) for name in values)
+    there = pc.and_(pc.less(began, _ORDER[INSERT]), pc.greater_equal(ended, _ORDER[INSERT]))
+    nothing = reduce(pc.and_, equal, there)
+    # One update, one insert or one delete is net as it is.
+    update = pc.and_(pc.equal(began, _ORDER[PRE]), pc.equal(ended, _ORDER[POST]))
+    version = pc.equal(pc.shift_right(first, _BITS), pc.shift_right(last, _BITS))
+    is_net = pc.or_(pc.equal(first, last), pc.and_(version, update))
+    found = firsts.select(keys)
+    for name, place in ((_FIRST, first), (_LAST, last)):
+        found = found.append_column(name, pc.if_else(nothing, _NOWHERE, place))
+    return found.filter(pc.or_(nothing, pc.invert(is_net)))
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Compare values as Spark groups them: NULL is NULL, and NaN is NaN."""
+    same = pc.equal(one, other)
+    if pa.types.is_floating(one.type):
+        same = pc.or_(same, pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    if not same.null_count:
+        return same
+    return pc.coalesce(same, pc.and_(pc.is_null(one), pc.is_null(other)))

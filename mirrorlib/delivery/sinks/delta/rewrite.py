@@ -21,9 +21,8 @@ from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
 from mirrorlib.errors import StoreError
-from mirrorlib.feed.files.arrow import read_file
 from mirrorlib.feed.files.direct import PLAIN_NAME
-from mirrorlib.feed.files.small_window import WINDOW_BYTES, frame_of
+from mirrorlib.feed.files.small_window import WINDOW_BYTES, frame_of, read_file
 from mirrorlib.feed.net import KIND
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
