@@ -30,14 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
-from mirrorlib.journal.plan_log import (
-    FORMAT,
-    PlanLog,
-    Values,
-    check_format,
-    json_bytes,
-    numbered,
-)
+from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes, numbered
 from mirrorlib.store import has_no_put_new
 
 if TYPE_CHECKING:
@@ -48,10 +41,9 @@ STATE_FILE = "state.json"
 
 
 class Journal:
-    """One table's lives, plans and outcomes in a state folder."""
+    """One table's lives, plans and outcomes in the store of a state folder."""
 
     def __init__(self, state: Store, table: TableName) -> None:
-        """Take the store of the state folder; nothing is read yet."""
         self._state = state
         self._values = Values(state, str(table))
         self._folder = f"journal/{table.segment}"
@@ -59,12 +51,9 @@ class Journal:
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
         listed = self._state.list_folder(f"{self._folder}/lives")
-        paths = [file.path for file in listed.files] if listed else []
-        return tuple(
-            self._values.read(Life, path)
-            for path in paths
-            if path.endswith(".json") and "/." not in path
-        )
+        names = [file.name for file in listed.files] if listed else []
+        plain = [name for name in names if name.endswith(".json") and not name.startswith(".")]
+        return tuple(self._values.read(Life, f"{self._folder}/lives/{name}") for name in plain)
 
     def begin_life(
         self,
@@ -91,36 +80,36 @@ class Journal:
 
     def write_passed(self, ordinal: int, data: bytes) -> None:
         """Write down, before a life begins, which files it passes over; what was written first counts."""
-        self._state.put_new(self._passed(ordinal), data)
+        self._state.put_new(f"{self._folder}/{ordinal:06d}.passed.parquet", data)
 
     def read_passed(self, life: Life) -> bytes | None:
         """Return what `write_passed` has written for a life."""
-        return self._state.read(self._passed(life.ordinal))
+        return self._state.read(f"{self._batches(life)}.passed.parquet")
 
     def write_move(self, life: Life, old: str, new: str) -> None:
         """Write down that a plain folder's files, which were read at one URL, are at another; proven by its caller."""
         said = json_bytes({"format": FORMAT, "from": old, "to": new, "seen_at": now()})
-        self._state.put_new(f"{self._moves(life)}/{uuid.uuid4()}.json", said)
+        folder = f"{self._folder}/moves/{life.ordinal:06d}"
+        self._state.put_new(f"{folder}/{uuid.uuid4()}.json", said)
 
     def moves(self, life: Life) -> tuple[tuple[str, str], ...]:
         """Return from where to where a plain folder's files have moved, in no order."""
-        listed = self._state.list_folder(self._moves(life))
+        listed = self._state.list_folder(f"{self._folder}/moves/{life.ordinal:06d}")
         records = [self._values.json(file.path) for file in (listed.files if listed else ())]
         return tuple((str(one.get("from")), str(one.get("to"))) for one in records)
 
     def write_gone(self, life: Life) -> None:
         """Write down that the folder was seen absent, which ends a life."""
         said = json_bytes({"format": FORMAT, "seen_at": now()})
-        self._state.put_new(self._gone(life), said)
+        self._state.put_new(f"{self._folder}/gone/{life.ordinal:06d}.json", said)
 
     def is_gone(self, life: Life) -> bool:
         """Say whether the folder was seen absent in a life."""
-        return self._state.stat(self._gone(life)) is not None
+        return self._state.stat(f"{self._folder}/gone/{life.ordinal:06d}.json") is not None
 
     def newest(self, life: Life) -> Entry | None:
         """Return the newest batch of a life; None before the first plan."""
-        found = self._plans(life).newest()
-        return None if found is None else Entry(plan=found[0], done=found[1])
+        return self._plans(life).newest()
 
     def write_plan(self, life: Life, plan: Plan) -> Plan:
         """Write a plan unless its batch has one; return the plan that counts."""
@@ -132,8 +121,7 @@ class Journal:
 
     def entry(self, life: Life, batch: int) -> Entry:
         """Return one batch's plan and outcome."""
-        plan, done = self._plans(life).read(batch)
-        return Entry(plan=plan, done=done)
+        return self._plans(life).read(batch)
 
     def newest_checkpoint(self, life: Life) -> tuple[int, bytes] | None:
         """Return the newest checkpoint of the applied files and the batch that it reaches to."""
@@ -156,20 +144,11 @@ class Journal:
         """Replace the last word about the table."""
         self._values.write_status(f"{self._folder}/status.json", status)
 
-    def _passed(self, ordinal: int) -> str:
-        return f"{self._folder}/{ordinal:06d}.passed.parquet"
-
-    def _moves(self, life: Life) -> str:
-        return f"{self._folder}/moves/{life.ordinal:06d}"
-
-    def _gone(self, life: Life) -> str:
-        return f"{self._folder}/gone/{life.ordinal:06d}.json"
-
     def _batches(self, life: Life) -> str:
         return f"{self._folder}/{life.ordinal:06d}"
 
-    def _plans(self, life: Life) -> PlanLog[Plan, Done]:
-        return PlanLog(self._values, self._batches(life), Plan, Done)
+    def _plans(self, life: Life) -> PlanLog[Plan, Done, Entry]:
+        return PlanLog(self._values, self._batches(life), Plan, Done, Entry)
 
 
 def open_state(state: Store, owner: str | None = None) -> None:
@@ -201,9 +180,8 @@ def open_state(state: Store, owner: str | None = None) -> None:
     finally:
         state.delete(probe)
     if not kept_out:
-        msg = (
-            f"{state.url} has no put-if-absent, without which two runners could apply a batch twice"
-        )
+        why = "without which two runners could apply a batch twice"
+        msg = f"{state.url} has no put-if-absent, {why}"
         raise JournalError(msg, next_step="Keep the state on another store, with --state.")
     owned = {} if owner is None else {"target": owner}
     state.put_new(STATE_FILE, json_bytes({"format": FORMAT, "created_at": now(), **owned}))

@@ -31,28 +31,77 @@ _RENEWAL = 20.0  # seconds
 
 
 class Lease:
-    """A lease that this runner holds."""
+    """A lease of a stream: this runner's once it is taken."""
 
-    def __init__(self, registry: Registry, number: int, holder: str) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._number = number
-        self._holder = holder
+        self._folder = f"{registry.folder}/{LEASE}"
+        self._number = 0
+        self._holder = new_attempt()
+
+    def take(self) -> None:
+        """Take it; raises `TableBusyError` where another runner holds it, or takes it at the same moment."""
+        number, by = self.newest()
+        if by:
+            msg = "another runner delivers the table to this consumer"
+            raise TableBusyError(msg, table=self._registry.table, found=by)
+        self._number = number + 1
+        state, path = self._registry.state, self._path(self._number)
+        state.put_new(path, self._said(datetime.now(UTC) + TERM))
+        if self._read(path).get("holder") != self._holder:
+            msg = "another runner has just begun to deliver the table to this consumer"
+            raise TableBusyError(msg, table=self._registry.table)
+        if number:
+            state.delete(self._path(number))
 
     def check(self) -> None:
-        """See that nobody has taken it.
-
-        Raises:
-            TableBusyError: somebody has.
-
-        """
-        if _newest(self._registry)[0] != self._number:
+        """See that nobody has taken it; raises `TableBusyError` where somebody has."""
+        if self.newest()[0] != self._number:
             msg = "another runner has taken over, as this one's lease had run out"
             raise TableBusyError(msg, table=self._registry.table)
 
     def write(self, *, until: datetime) -> None:
         """Say until when it is held."""
-        path = _path(self._registry, self._number)
-        self._registry.state.put(path, _said(self._holder, until))
+        self._registry.state.put(self._path(self._number), self._said(until))
+
+    def renew(self, done: threading.Event) -> None:
+        """Renew it until somebody is done."""
+        while not done.wait(_RENEWAL):
+            with contextlib.suppress(MirrorError):  # tried again, well before it runs out
+                self.check()
+                self.write(until=datetime.now(UTC) + TERM)
+
+    def newest(self) -> tuple[int, str]:
+        """Return the number of the newest lease, and who holds it, as machine and process; "" when nobody does."""
+        name = next(iter(self._registry.state.first_names(self._folder, 1)), "")
+        number = name.removesuffix(".json").rpartition("-")[2]
+        if not number.isdecimal():
+            return 0, ""
+        held = self._read(f"{self._folder}/{name}")
+        holder = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
+        return int(number), holder
+
+    def _read(self, path: str) -> dict[str, Any]:
+        try:
+            value = json.loads(self._registry.state.read(path) or b"{}")
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{numbered(number)}.json"
+
+    def _said(self, until: datetime) -> bytes:
+        pid = os.getpid()
+        process = {"host": os.uname().nodename, "pid": pid, "started": process_started(pid)}
+        return json_bytes({"holder": self._holder, "until": until.isoformat(), **process})
+
+
+def _is_held(held: dict[str, Any]) -> bool:
+    if "until" not in held or datetime.fromisoformat(held["until"]) <= datetime.now(UTC):
+        return False
+    here = held.get("host") == os.uname().nodename
+    return not here or process_started(held["pid"]) == held.get("started")
 
 
 @contextlib.contextmanager
@@ -63,9 +112,10 @@ def hold_stream(registry: Registry) -> Iterator[Lease]:
         TableBusyError: another runner holds it.
 
     """
-    lease = _take(registry)
+    lease = Lease(registry)
+    lease.take()
     done = threading.Event()
-    renewer = threading.Thread(target=_renew, args=(lease, done), daemon=True)
+    renewer = threading.Thread(target=lease.renew, args=(done,), daemon=True)
     renewer.start()
     try:
         yield lease
@@ -73,98 +123,29 @@ def hold_stream(registry: Registry) -> Iterator[Lease]:
         done.set()
         renewer.join()
         with contextlib.suppress(MirrorError):  # it runs out by itself
-            lease.write(until=_now())
+            lease.write(until=datetime.now(UTC))
 
 
 def holder_of(registry: Registry) -> str:
     """Name who delivers now, as machine and process; "" when nobody does."""
-    _, held = _newest(registry)
-    return f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
-
-
-def _take(registry: Registry) -> Lease:
-    number, held = _newest(registry)
-    if _is_held(held):
-        msg = "another runner delivers the table to this consumer"
-        found = f"{held.get('host')}, process {held.get('pid')}"
-        raise TableBusyError(msg, table=registry.table, found=found)
-    holder, path = new_attempt(), _path(registry, number + 1)
-    registry.state.put_new(path, _said(holder, _now() + TERM))
-    if _read(registry, path).get("holder") != holder:
-        msg = "another runner has just begun to deliver the table to this consumer"
-        raise TableBusyError(msg, table=registry.table)
-    if number:
-        registry.state.delete(_path(registry, number))
-    return Lease(registry, number + 1, holder)
-
-
-def _renew(lease: Lease, done: threading.Event) -> None:
-    while not done.wait(_RENEWAL):
-        with contextlib.suppress(MirrorError):  # tried again, well before it runs out
-            lease.check()
-            lease.write(until=_now() + TERM)
-
-
-def _newest(registry: Registry) -> tuple[int, dict[str, Any]]:
-    name = next(iter(registry.state.first_names(f"{registry.folder}/{LEASE}", 1)), "")
-    number = name.removesuffix(".json").rpartition("-")[2]
-    if not number.isdecimal():
-        return 0, {}
-    return int(number), _read(registry, f"{registry.folder}/{LEASE}/{name}")
-
-
-def _is_held(held: dict[str, Any]) -> bool:
-    if "until" not in held or datetime.fromisoformat(held["until"]) <= _now():
-        return False
-    here = held.get("host") == os.uname().nodename
-    return not here or process_started(held["pid"]) == held.get("started")
-
-
-def _read(registry: Registry, path: str) -> dict[str, Any]:
-    try:
-        value = json.loads(registry.state.read(path) or b"{}")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _path(registry: Registry, number: int) -> str:
-    return f"{registry.folder}/{LEASE}/{numbered(number)}.json"
-
-
-def _said(holder: str, until: datetime) -> bytes:
-    pid = os.getpid()
-    return json_bytes(
-        {
-            "holder": holder,
-            "until": until.isoformat(),
-            "host": os.uname().nodename,
-            "pid": pid,
-            "started": process_started(pid),
-        }
-    )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return Lease(registry).newest()[1]
 
 
 def process_started(pid: int) -> str | None:
     """Return something that tells a process from a later one with its number; None when there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _started_without_proc(pid)
     except ProcessLookupError:
         return None
-    return None if fields[0] == "Z" else fields[19]
-
-
-def _started_without_proc(pid: int) -> str | None:
+    except FileNotFoundError:
+        if Path("/proc/self/stat").exists():
+            return None
+    else:
+        return None if fields[0] == "Z" else fields[19]
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
     except PermissionError:
-        return "running"
+        pass
     return "running"

@@ -8,7 +8,7 @@ Promises: both are written by put-if-absent, so whoever comes second reads what 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -36,6 +36,7 @@ class Value:
 V = TypeVar("V", bound=Value)
 P = TypeVar("P", bound=Value)
 D = TypeVar("D", bound=Value)
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +83,33 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanLog(Generic[P, D]):
-    """The plans of one folder, and their outcomes."""
+class PlanLog(Generic[P, D, E]):
+    """The plans of one folder, and their outcomes; an entry is made of both."""
 
     values: Values
     folder: str
     plans: type[P]
     outcomes: type[D]
+    entry: Callable[..., E]
 
-    def newest(self) -> tuple[P, D | None] | None:
+    def newest(self) -> E | None:
         """Return the newest plan and its outcome; None before the first."""
         names = self.values.state.first_names(self.folder, 2)
         newest = next((name for name in names if name.endswith((".plan.json", ".done.json"))), None)
         if newest is None:
             return None
         stem = newest.rsplit(".", 2)[0]  # an outcome whose plan was lost must not pass unnoticed
-        plan = self.values.read(self.plans, f"{self.folder}/{stem}.plan.json")
-        if (done := f"{stem}.done.json") not in names:
-            return plan, None
-        return plan, self.values.read(self.outcomes, f"{self.folder}/{done}")
+        return self._read(stem, ended=f"{stem}.done.json" in names)
 
-    def read(self, number: int) -> tuple[P, D | None]:
+    def read(self, number: int) -> E:
         """Return one plan and its outcome."""
-        there = self.values.state.stat(self._path(number, "done"))
-        done = self.read_done(number) if there else None
-        return self.values.read(self.plans, self._path(number, "plan")), done
+        ended = self.values.state.stat(self._path(number, "done")) is not None
+        return self._read(numbered(number), ended=ended)
+
+    def _read(self, stem: str, *, ended: bool) -> E:
+        plan = self.values.read(self.plans, f"{self.folder}/{stem}.plan.json")
+        path = f"{self.folder}/{stem}.done.json"
+        return self.entry(plan=plan, done=self.values.read(self.outcomes, path) if ended else None)
 
     def read_done(self, number: int) -> D:
         """Return one outcome."""

@@ -40,10 +40,9 @@ _FORGOTTEN = "forgotten.json"
 
 
 class Registry:
-    """One consumer's streams, windows and outcomes for one table."""
+    """One consumer's streams, windows and outcomes for one table, in the store of a state folder."""
 
     def __init__(self, state: Store, consumer: str, table: TableName) -> None:
-        """Take the store of the state folder; nothing is read yet."""
         self.state = state
         self.consumer = consumer
         self.table = str(table)
@@ -57,8 +56,7 @@ class Registry:
 
     def forgotten(self) -> int:
         """Return how many streams there were before the consumer was dropped; 0 when it never was."""
-        record = self._forgotten()
-        count = record.get("ordinal") if record else 0
+        count = self._forgotten().get("ordinal")
         if isinstance(count, int):
             return count
         msg = "the journal lacks a value"
@@ -72,7 +70,7 @@ class Registry:
     def _forgotten(self) -> Mapping[str, Any]:
         path = f"{self.folder}/{_FORGOTTEN}"
         data = self.state.read(path)
-        return {} if data is None else check_format(data, path, self.table)
+        return {"ordinal": 0} if data is None else check_format(data, path, self.table)
 
     @property
     def is_registered(self) -> bool:
@@ -86,20 +84,13 @@ class Registry:
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
-        stream = Stream(
-            consumer=self.consumer,
-            table=self.table,
-            ordinal=ordinal,
-            uuid=str(uuid.uuid4()),
-            began_at=now(),
-            **wanted,
-        )
+        facts = {**wanted, "ordinal": ordinal, "uuid": str(uuid.uuid4()), "began_at": now()}
+        stream = Stream(consumer=self.consumer, table=self.table, **facts)
         return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
     def newest(self, stream: Stream) -> Entry | None:
         """Return the newest window of a stream; None before the first."""
-        found = self._plans(stream).newest()
-        return None if found is None else Entry(plan=found[0], done=found[1])
+        return self._plans(stream).newest()
 
     def write_plan(self, stream: Stream, plan: Plan) -> Plan:
         """Write a window unless its number has one; return the one that counts."""
@@ -137,8 +128,8 @@ class Registry:
         """
         names = self._streams()
         if names:  # of the name, as what it holds may be damaged
-            record: dict[str, Any] = {"format": FORMAT}
-            record["ordinal"] = int(PurePosixPath(names[-1]).stem)
+            last = int(PurePosixPath(names[-1]).stem)
+            record: dict[str, Any] = {"format": FORMAT, "ordinal": last}
             with contextlib.suppress(JournalError):
                 record["lineage"] = self._values.read(Stream, names[-1]).lineage
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
@@ -163,24 +154,22 @@ class Registry:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
         self.state.delete_folder(f"{self.folder}/{LEASE}")
 
-    def _plans(self, stream: Stream) -> PlanLog[Plan, Done]:
-        return PlanLog(self._values, f"{self.folder}/{stream.uuid}", Plan, Done)
+    def _plans(self, stream: Stream) -> PlanLog[Plan, Done, Entry]:
+        return PlanLog(self._values, f"{self.folder}/{stream.uuid}", Plan, Done, Entry)
 
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:
     """Find every stream that is registered in a state folder, or those of one consumer."""
-    if consumer is not None:
-        names = [TableName(None, consumer).segment]
-    else:
-        listed = state.list_folder(FOLDER)
-        names = list(listed.folders) if listed else []
+    listed = state.list_folder(FOLDER) if consumer is None else None
+    names = listed.folders if listed else ()
     found = []
-    for name in names:
-        tables = state.list_folder(f"{FOLDER}/{name}")
+    for name in names if consumer is None else [TableName(None, consumer).segment]:
+        shown, tables = TableName.from_segment(name).table, state.list_folder(f"{FOLDER}/{name}")
         for table in tables.folders if tables else ():
-            shown = TableName.from_segment(name).table
-            found.append(Registry(state, shown, TableName.from_segment(table)))
-    return [registry for registry in found if registry.is_registered]
+            registry = Registry(state, shown, TableName.from_segment(table))
+            if registry.is_registered:
+                found.append(registry)
+    return found
 
 
 def check_name(consumer: str) -> None:
@@ -189,7 +178,6 @@ def check_name(consumer: str) -> None:
         with contextlib.suppress(TableNameError):
             refuse_uncarriable(TableName(None, consumer))
             return
-    msg = (
-        f"a consumer's name is printable, without a slash, and has up to {_LONGEST_NAME} characters"
-    )
+    most = _LONGEST_NAME
+    msg = f"a consumer's name is printable, without a slash, and has up to {most} characters"
     raise LandingZoneError(msg, found=ascii(consumer)[:80], next_step="Choose another name.")
