@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.log import LOG
 from mirrorlib.errors import FeedError, StoreError, first_line
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, matches
@@ -53,12 +54,7 @@ class FeedTable:
     commits: Commits
 
     def refresh(self) -> FeedTable:
-        """Look at its log anew; returns itself where nothing has come or gone.
-
-        Raises:
-            FeedError: it is gone.
-
-        """
+        """Look at its log anew; returns itself where nothing has come or gone, raises `FeedError` where it is gone."""
         commits = self.commits.refresh()
         return self if commits is self.commits else replace(self, commits=commits)
 
@@ -73,12 +69,7 @@ def address_of(table: PathOrUrl) -> str:
 
 
 def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> FeedTable:
-    """Address a table; errors call it *shown*, or what the caller calls it.
-
-    Raises:
-        FeedError: there is no such Delta table.
-
-    """
+    """Address a table, which errors call *shown*, or what the caller calls it; `FeedError` where there is none."""
     path, sql = None, quote_dotted(table)
     if "/" in table or "\\" in table:
         location = path = open_store(table).uri("").rstrip("/")
@@ -126,11 +117,8 @@ def find_tables(
 ) -> list[tuple[str, str]]:
     """Find tables by name or glob, all without one; views and tables of other formats are none.
 
-    A ledger that is kept in the same place is found by its name only: its rows are about the others.
-
-    Raises:
-        StoreError: the place cannot be listed.
-
+    A ledger that is kept in the same place is found by its name only: its rows are about the others. Raises
+    `StoreError` where the place cannot be listed.
     """
 
     def asked(name: str) -> bool:
@@ -171,11 +159,9 @@ def _walk(store: Store, folder: str, depth: int) -> Iterator[str]:
     if there is None and not folder:
         msg = f"there is no folder {store.url}"
         raise StoreError(msg, next_step="Check the path.")
-    if there is None:
-        return
-    if "_delta_log" in there.folders:
+    if there is not None and LOG in there.folders:
         yield folder
         return
-    for name in there.folders if depth else ():
+    for name in there.folders if there and depth else ():
         if not name.startswith(("_", ".")):
             yield from _walk(store, f"{folder}/{name}".lstrip("/"), depth - 1)

@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 
-from mirrorlib.delta.actions import (
-    FeedCommit,
-    Metadata,
-    read_commit,
-    read_features,
-    read_metadata,
-    read_moves,
-)
+from mirrorlib.delta.actions import read_commit, read_features, read_metadata, read_moves
 from mirrorlib.delta.log import (
     DIGITS,
     LOG,
@@ -37,7 +30,7 @@ from mirrorlib.errors import FeedError, FeedExpiredError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirrorlib.delta.actions import Held
+    from mirrorlib.delta.actions import FeedCommit, Held, Metadata
     from mirrorlib.delta.log import Commit
     from mirrorlib.store import Store, StoredFile
 
@@ -62,12 +55,7 @@ class Commits:
         self._horizons: dict[int, datetime] = {}  # without a gap up to the newest version
 
     def check(self) -> None:
-        """See that the log holds a version.
-
-        Raises:
-            FeedError: there is none, so there is no Delta table.
-
-        """
+        """Raise `FeedError` where the log holds no version, so that there is no Delta table."""
         if not self._listed:
             msg = "there is no Delta table"
             raise FeedError(msg, table=self.shown, next_step="Check the path.")
@@ -75,9 +63,7 @@ class Commits:
     def refresh(self) -> Commits:
         """List the log anew; what was read of a version is kept. Returns itself where nothing has come or gone.
 
-        Raises:
-            FeedError: there is no Delta table any more.
-
+        Raises `FeedError` where there is no Delta table any more.
         """
         anew = Commits(self.store, self.shown)
         if anew._files == self._files:
@@ -175,12 +161,7 @@ class Commits:
         return isinstance(files, int) and files <= _FEW
 
     def read(self, version: int) -> FeedCommit:
-        """Read one version, once: what a commit says never changes.
-
-        Raises:
-            FeedError: its file is gone since the log was listed.
-
-        """
+        """Read one version, once: what a commit says never changes; `FeedError` where its file is gone since."""
         return self._whole.get(version) or self._read(version)
 
     def moves(self, version: int) -> tuple[list[Held], list[Held]]:

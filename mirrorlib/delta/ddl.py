@@ -57,16 +57,8 @@ def make_table(
 ) -> None:
     """Make an empty table with these columns; nothing happens when there is one.
 
-    Args:
-        spark: with Delta.
-        ref: the table.
-        columns: all of them; names that need column mapping turn it on.
-        properties: all others.
-        shown: how its user calls it.
-
-    Raises:
-        LandingZoneError: its folder holds something else, or what a killed run has left in a catalog's.
-
+    Names that need column mapping turn it on. Raises `LandingZoneError` where its folder holds something else, or what
+    a killed run has left in a catalog's; *shown* is how the table's user calls it.
     """
     check_vacant(ref, shown)
     properties = {**properties, **(known.MAPPED if need_mapping(columns) else {})}
@@ -93,12 +85,7 @@ def create_mirror(
 ) -> None:
     """Make an empty mirror: feed on, deletion vectors on, statistics on the keys; nothing when it is there.
 
-    *more* are properties beside these, or instead.
-
-    Raises:
-        LandingZoneError: see `make_table`.
-        TableNameError: a column's name cannot be carried.
-
+    *more* are properties beside these, or instead. Raises as `make_table` and `check_column_names` do.
     """
     check_column_names(ref, columns)
     properties = {
@@ -198,9 +185,7 @@ def widen_columns(spark: SparkSession, ref: TableRef, columns: Columns, found: F
 def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: str) -> DataFrame:
     """Return the table's rows with the new types, to be written over it because of *file*.
 
-    Raises:
-        SchemaError: a value of the table would change.
-
+    Raises `SchemaError` where a value of the table would change.
     """
     from pyspark.sql import functions as f
 
@@ -227,7 +212,7 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
 
 
 def check_vacant(ref: TableRef, shown: str) -> None:
-    """See that no table is made among somebody's files."""
+    """Raise `LandingZoneError` where a table would be made among somebody's files."""
     there = open_store(ref.path).list_folder("") if ref.path is not None else None
     if there is None or "_delta_log" in there.folders or not (there.folders or there.files):
         return
@@ -238,12 +223,7 @@ def check_vacant(ref: TableRef, shown: str) -> None:
 
 
 def check_column_names(ref: TableRef, columns: Iterable[Column]) -> None:
-    """See that a mirror can carry columns of these names.
-
-    Raises:
-        TableNameError: it cannot.
-
-    """
+    """Raise `TableNameError` where a mirror cannot carry a column of its name."""
     for name in (column.name for column in columns):
         if len(name) > _LONGEST_COLUMN or _CONTROL.search(name):
             msg = "the column's name cannot be carried: it is too long or has a control character in it"

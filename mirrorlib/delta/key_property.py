@@ -102,13 +102,7 @@ def mirror_keys(plan: Plan, columns: Columns, *, fresh: bool, foreign: bool) -> 
 
     Marker 0 under the policy "append" inserts a key again, unless files are snapshots, and so does whoever else
     writes: such a table has a partition key alone. A claim that was given up in a life does not come back in it.
-
-    Args:
-        plan: the batch.
-        columns: the table's.
-        fresh: the table has no rows that the batch leaves, or its rows were claimed to be unique.
-        foreign: others may have written.
-
+    *fresh* is a table that has no rows that the batch leaves, or whose rows were claimed to be unique.
     """
     found = [find_key_column(columns, key) for key in plan.policies.keys]
     names = tuple(column.name for column in found if column is not None)

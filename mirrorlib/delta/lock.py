@@ -44,17 +44,10 @@ _LAST_BREATH = 30.0  # seconds that a JVM gets to end once its Python has let go
 
 @contextlib.contextmanager
 def hold_table(path: Path, table: str, jvm: int, stop: Callable[[], bool]) -> Iterator[None]:
-    """Hold the table's lock, waiting as long as another runner works on it.
-
-    Args:
-        path: the lock's file.
-        table: for messages.
-        jvm: process id of the JVM that will commit.
-        stop: asked while waiting.
+    """Hold the table's lock for the JVM, by its process id, that will commit; wait as long as another runner works.
 
     Raises:
-        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while
-            waiting.
+        TableBusyError: the last holder's JVM lives on without its runner, or *stop* said so while waiting.
 
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,19 +125,9 @@ def lock_table(
     name: TableName,
     stop: Callable[[], bool],
 ) -> Iterator[None]:
-    """Lock a table where it lies on a local file system, wherever its state does.
+    """Lock a table where it lies on a local file system, wherever its state does; raises as `hold_table` does.
 
-    Args:
-        spark: asked where a catalog keeps its tables.
-        target: where the table goes.
-        state: holds the lock of a table elsewhere, where it is local itself: two runners of one
-            machine then need not meet at the store.
-        name: the table.
-        stop: asked while waiting.
-
-    Raises:
-        TableBusyError: see `hold_table`.
-
+    A local *state* holds the lock of a table elsewhere: two runners of one machine then need not meet at the store.
     """
     folder = find_locks(spark, target, state)
     if folder is None:

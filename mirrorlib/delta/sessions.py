@@ -76,9 +76,7 @@ FULL_WIDENING = 4  # Delta widens every type of its protocol in place (TypeWiden
 def lend_session(spark: SparkSession) -> Iterator[SparkSession]:
     """Lend a session that shares *spark*'s cluster and nothing else, until the block ends.
 
-    Raises:
-        ComputeError: the compute has none, or none that can be configured.
-
+    Raises `ComputeError` where the compute has none, or none that can be configured.
     """
     idle = _IDLE.setdefault(spark, [])
     try:
@@ -97,11 +95,9 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def new_session(spark: SparkSession) -> SparkSession:
-    """Make a session with a configuration of its own; a server of Spark Connect has no other way than to clone one.
+    """Make a session with a configuration of its own.
 
-    Raises:
-        ComputeError: its client cannot.
-
+    A server of Spark Connect has no other way than to clone one; `ComputeError` where its client cannot.
     """
     if not is_remote(spark):
         return spark.newSession()
@@ -130,27 +126,22 @@ def configured(
 ) -> Iterator[None]:
     """Set configuration of a session that nobody else has until the block ends; what was set before is put back.
 
-    A result depends on what is *needed*, and not on what makes it *faster*: this is left out where it is refused.
-
-    Raises:
-        ComputeError: the compute refuses what is needed.
-
+    A result depends on what is *needed*, `ComputeError` where the compute refuses that; and not on what makes it
+    *faster*, which is left out then.
     """
-    from pyspark.errors import PySparkException
-
     before: dict[str, str | None] = {}
     try:
         for name, value in {**(faster or {}), **needed}.items():
             old = read_conf(session, name)
             if old == value:
                 continue
-            if name in needed:
+            try:
                 set_conf(session, name, value)
-                before[name] = old
+            except ComputeError:
+                if name in needed:
+                    raise
             else:
-                with contextlib.suppress(PySparkException):
-                    session.conf.set(name, value)
-                    before[name] = old
+                before[name] = old
         yield
     finally:
         for name, old in before.items():
@@ -161,12 +152,7 @@ def configured(
 
 
 def set_conf(session: SparkSession, name: str, value: str) -> None:
-    """Set what a result depends on.
-
-    Raises:
-        ComputeError: the compute refuses it, and it is not known to be so already.
-
-    """
+    """Set what a result depends on; `ComputeError` where the compute refuses it, and it is not so already."""
     from pyspark.errors import PySparkException
 
     try:

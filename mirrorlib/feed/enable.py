@@ -18,7 +18,7 @@ from mirrorlib.delta.sessions import set_conf
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import FeedError, printable
 from mirrorlib.feed.net import FEED_COLUMNS
-from mirrorlib.feed.retention import duration_of, retention_of
+from mirrorlib.feed.proof import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.tabular import Report
 

@@ -2,19 +2,22 @@
 
 In: a table's log. Out: nothing, or `FeedExpiredError` with the first version from which on every change up to
 the newest version can be read, for whatever reasons those before it cannot.
-Delta's own refusals to read are told in the same way, see `refused_load`.
+Delta's own refusals to read are told in the same way, see `refused_load`. And how long a table keeps what its feed is
+read from, removed files and commits of its log. Source: Delta's `MetadataCleanup`: each checkpoint removes commits that
+are older than `delta.logRetentionDuration`, whoever has still to read them, unless `delta.enableExpiredLogCleanup` is
+false.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.properties import FILE_RETENTION
+from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
 from mirrorlib.errors import FeedError, FeedExpiredError
-from mirrorlib.feed.retention import kept_for
 from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
@@ -36,6 +39,14 @@ _HISTORY = (
     "DELTA_VERSION_NOT_FOUND",
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
 )
+_DEFAULTS = {FILE_RETENTION: "interval 1 week", LOG_RETENTION: "interval 30 days"}  # Delta's own
+_STEPS = {
+    FILE_RETENTION: "Say how long files are kept, with --hours.",
+    LOG_RETENTION: "Set it as Delta writes it: interval 30 days.",
+}
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_NOTICE = 10  # of the time that a version is kept, the last part in which it is told that it goes
+_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?", re.IGNORECASE)
 _PLANNING = "Error occurred during query planning"
 
 
@@ -167,21 +178,10 @@ def refuse_losses(spark: SparkSession, table: FeedTable) -> None:
             raise FeedError(msg, table=table.shown, found=f"{name} = {found}", next_step=step)
 
 
-def analysed(frame: DataFrame) -> DataFrame:
-    """Let Delta look at a read now: a client of Spark Connect sends it only when somebody asks for something.
-
-    Its server keeps what it has analysed for a while, and does not look at the age of versions again.
-    """
-    frame.schema  # noqa: B018  # asks
-    return frame
-
-
 def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> None:
     """Let Delta plan a read now: what it refuses, it refuses only then, in whatever the caller does next.
 
-    Raises:
-        FeedError: it refuses; `FeedExpiredError`, as history is gone.
-
+    Raises `FeedError` where it refuses, `FeedExpiredError` as history is gone.
     """
     try:
         plan = spark.sql("EXPLAIN SELECT * FROM {feed}", feed=frame).collect()
@@ -190,6 +190,45 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
     lines = "\n".join(row[0] for row in plan).split("\n")
     if lines[0].startswith(_PLANNING):
         raise refused_load(table, _SaidError(" ".join(lines[1:])))
+
+
+def retention_of(commits: Commits, name: str) -> timedelta:
+    """Read how long a property says that a table keeps files or commits; `FeedError` where it cannot be understood."""
+    kept = kept_for(commits, name)
+    if kept is None:
+        msg = f"the table's {name} cannot be understood"
+        found = commits.metadata_at(commits.newest).properties.get(name)
+        raise FeedError(msg, table=commits.shown, found=found, next_step=_STEPS[name])
+    return kept
+
+
+def kept_for(commits: Commits, name: str) -> timedelta | None:
+    """Read how long a property says that something is kept; None where it cannot be understood."""
+    properties = commits.metadata_at(commits.newest).properties
+    return duration_of(properties.get(name, _DEFAULTS[name]))
+
+
+def may_leave_log(commits: Commits, after: int) -> datetime | None:
+    """Say from when on the first version behind one may leave the log; None while most of its time is still to come.
+
+    Raises as `retention_of` does.
+    """
+    properties = commits.metadata_at(commits.newest).properties
+    if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
+        return None
+    kept = retention_of(commits, LOG_RETENTION)
+    if not commits.first <= after + 1 <= commits.newest:
+        return None
+    leaves = commits.written_at(after + 1) + kept
+    return leaves if leaves - kept / _NOTICE <= datetime.now(UTC) else None
+
+
+def duration_of(text: str) -> timedelta | None:
+    """Read a duration as Delta writes it; None where it cannot be understood."""
+    parts = _PART.findall(text)
+    if not parts or _PART.sub("", text).replace("interval", "").strip():
+        return None
+    return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
 
 
 class _SaidError(Exception):

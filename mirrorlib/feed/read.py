@@ -33,14 +33,7 @@ from mirrorlib.feed.net import (
     refuse_incomparable,
 )
 from mirrorlib.feed.owners import keeps_columns, stays_one_row, stored_columns
-from mirrorlib.feed.proof import (
-    TOO_OLD,
-    analysed,
-    check_planned,
-    prove_files,
-    refuse_losses,
-    refused_load,
-)
+from mirrorlib.feed.proof import TOO_OLD, check_planned, prove_files, refuse_losses, refused_load
 from mirrorlib.feed.schemas import tell_columns
 from mirrorlib.feed.window import Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
@@ -178,10 +171,7 @@ def read_snapshot(spark: SparkSession, table: FeedTable, version: int) -> DataFr
 def read_rows(spark: SparkSession, table: FeedTable, version: int) -> DataFrame:
     """Read the rows of a version; what they may have for tags on disk counts for nothing.
 
-    Raises:
-        FeedExpiredError: the version cannot be read any more.
-        FeedError: the session would leave out files that it cannot read.
-
+    Raises `FeedExpiredError` where it cannot be read any more, `FeedError` where the session would leave out files.
     """
     refuse_losses(spark, table)
     reader = spark.read.format("delta").option("versionAsOf", version)
@@ -198,12 +188,7 @@ def read_window(
     """Read a window that was proven whole, segment by segment.
 
     Delta is let *plan* the read now, as it refuses some only then; whoever reads at once, and asks again where that
-    fails, saves what it costs to plan a read twice.
-
-    Raises:
-        FeedExpiredError: Delta cannot read it any more.
-        FeedError: the session would leave out files that it cannot read.
-
+    fails, saves what it costs to plan a read twice. Raises as `read_rows` does.
     """
     from pyspark.sql.types import StructType
 
@@ -262,15 +247,23 @@ def _loaded(
     says that none is gone, or it raises why not, they are loaded without that look at the age; once loaded, a read
     does not look at it again.
     """
+
+    def load() -> DataFrame:
+        # A client of Spark Connect sends a read only when somebody asks for something; its server keeps what it has
+        # analysed for a while, and does not look at the age of versions again.
+        frame = table.load(reader)
+        frame.schema  # noqa: B018  # asks
+        return frame
+
     try:
-        return analysed(table.load(reader))
+        return load()
     except Exception as exc:  # some of Delta's refusals are PySpark's errors, others Py4J's
         if condition_of(exc) != TOO_OLD or not lift():
             raise refused_load(table, exc) from exc
         refusal = exc
     try:
         with _LIFTING, configured(spark, {_ENFORCED: "false"}):
-            return analysed(table.load(reader))
+            return load()
     except ComputeError:  # the look cannot be switched off, so what it has refused stays refused
         raise refused_load(table, refusal) from refusal
     except Exception as exc:

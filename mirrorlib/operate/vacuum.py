@@ -19,7 +19,7 @@ from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import JournalError, StoreError, printable
-from mirrorlib.feed.retention import retention_of
+from mirrorlib.feed.proof import retention_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
 from mirrorlib.store import open_store
