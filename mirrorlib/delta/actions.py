@@ -42,9 +42,8 @@ class Metadata:
     """A table's metadata from one version on.
 
     Attributes:
-        id: the table's id: another one is another table.
-        schema: its schema, Spark's JSON.
-        properties: its table properties.
+        id: another one is another table.
+        schema: Spark's JSON.
         partitions: the columns that its files leave out, as their folders tell them.
 
     """
@@ -71,7 +70,6 @@ class ChangeFile:
 
     Attributes:
         path: relative to the table.
-        size: in bytes.
         version: the commit that wrote it.
         images: its rows say themselves what they are; else the commit inserted them.
 
@@ -84,7 +82,7 @@ class ChangeFile:
 
     @property
     def name(self) -> str:
-        """Return its name."""
+        """Return its name, without folders."""
         return self.path.rpartition("/")[2]
 
 
@@ -93,7 +91,6 @@ class FeedCommit:
     """What one version says of its changes.
 
     Attributes:
-        version: its number.
         provenance: who made it, and how.
         stated_at: when it was committed, where it says so itself.
         metadata: what it sets the table's metadata to; None when it leaves it.

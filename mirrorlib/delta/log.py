@@ -55,7 +55,6 @@ class Commit:
     """One commit of a Delta table.
 
     Attributes:
-        version: its number.
         operation: Delta's word for what it did, "MERGE", "OPTIMIZE" …
         ours: what mirrorlib wrote into `userMetadata`; None in anybody else's commit.
         user: who committed, as far as the engine says.

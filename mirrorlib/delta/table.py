@@ -35,7 +35,7 @@ class TableRef:
 
     Attributes:
         name: the table in the landing zone.
-        sql: quoted, for SQL.
+        sql: quoted.
         path: for reader and writer by path; None for a table of a catalog.
 
     """
@@ -50,12 +50,8 @@ class Found:
     """What a Delta table is at this moment.
 
     Attributes:
-        id: Delta's.
-        bytes: its size.
         columns: those that a mirror can have.
         foreign: the others, which somebody has added by hand: their Spark types by name.
-        properties: the table's.
-        location: where its files lie.
         features: the names of the features that its protocol lists.
 
     """

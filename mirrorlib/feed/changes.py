@@ -44,8 +44,7 @@ class Change:
     """One change of one row.
 
     Attributes:
-        version: the Delta version that made it.
-        timestamp: when that was committed, ISO 8601 in UTC.
+        timestamp: when the version was committed, ISO 8601 in UTC.
         change: insert, update or delete; an image of an update on its own where no key tells its other one.
         before: the row before it; None for an insert.
         after: the row after it; None for a delete.
@@ -65,15 +64,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Changes(Tabular):
-    """Some changes of a table.
-
-    Attributes:
-        table: its name.
-        changes: oldest first.
-        keys: its key columns.
-        more: there are more than these.
-
-    """
+    """Some changes of a table, oldest first, told by its key columns; there may be more than these."""
 
     table: str
     changes: tuple[Change, ...]

@@ -74,9 +74,8 @@ def stream_feed(
     found = find_feed_table(spark, address_of(table))
     refuse_losses(spark, found)
     commits = found.commits
-    if not commits.metadata_at(
-        commits.newest
-    ).has_feed:  # Spark would say so only when it has begun
+    has_feed = commits.metadata_at(commits.newest).has_feed
+    if not has_feed:  # Spark would say so only when it has begun
         msg, step = "the table's change feed is off", "Switch it on: mirrorlib enable-feed TARGET"
         raise FeedError(msg, table=found.shown, next_step=step)
     options: dict[str, str | int | None] = {
@@ -87,7 +86,7 @@ def stream_feed(
     }
     given = {option: value for option, value in options.items() if value is not None}
     reader = spark.readStream.format("delta").options(**given)
-    progress = None if checkpoint is None else read_progress(checkpoint, found)
+    progress = None if checkpoint is None else _read_progress(checkpoint, found)
     if progress is not None:
         _prove_rest(found, progress)
         # Spark makes the last batch once more; one that was the first begins with this option, and is thrown away.
@@ -120,7 +119,7 @@ def _prove_from(table: FeedTable, after: Bound) -> int:
     return window.after
 
 
-def _prove_rest(table: FeedTable, progress: Progress) -> None:
+def _prove_rest(table: FeedTable, progress: _Progress) -> None:
     """See that all that a query has still to read is there."""
     commits = table.commits
     try:
@@ -156,14 +155,11 @@ def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far a query has come.
+class _Progress:
+    """How far a query has come: `next` is the first version whose changes it has not taken whole.
 
-    Attributes:
-        next: the first version whose changes it has not taken whole.
-        again: the first version of its last batch, which Spark makes once more and throws away.
-        snapshot: it is still at the rows that were there when it began, as of `next`.
-
+    `again` is the first of its last batch, which Spark makes once more and throws away. With `snapshot` it is still at
+    the rows that were there when it began, as of `next`.
     """
 
     next: int
@@ -171,12 +167,10 @@ class Progress:
     snapshot: bool
 
 
-def read_progress(checkpoint: PathOrUrl, table: FeedTable) -> Progress | None:
+def _read_progress(checkpoint: PathOrUrl, table: FeedTable) -> _Progress | None:
     """Read how far the query of a checkpoint has come in a table; None where it has still to begin.
 
-    Raises:
-        FeedExpiredError: it has read another table, as this one was before it was made anew.
-
+    Raises `FeedExpiredError` where it has read another table, as this one was before it was made anew.
     """
     store = open_store(checkpoint)
     planned, done = _batches(store, "offsets"), _batches(store, "commits")
@@ -186,7 +180,7 @@ def read_progress(checkpoint: PathOrUrl, table: FeedTable) -> Progress | None:
         return None
     stands = _offset(store, taken, table)
     before = _offset(store, last - 1, table) if last - 1 in planned else stands
-    return Progress(
+    return _Progress(
         next=stands["reservoirVersion"],
         again=before["reservoirVersion"],
         snapshot=bool(stands.get("isStartingVersion")),

@@ -41,8 +41,7 @@ class Segment:
     """Versions that one read can span.
 
     Attributes:
-        first: the first of them.
-        last: the last of them, within.
+        last: within.
         metadata: the table's metadata as of the last, with the names in the data files of the window's end.
         past: a column has got another type since, which Delta would read these versions' files with.
 
@@ -87,11 +86,8 @@ def open_window(
 ) -> Window:
     """Settle a window and prove it whole.
 
-    Args:
-        commits: the table's log.
-        after: read what came after this version, or after this moment; -1 is from the first version on.
-        until: and up to this one; None is the newest.
-        beyond: a bound beyond the newest version is that one, and no error.
+    It holds what came after a version, or after a moment; -1 is from the first version on. And up to another; None is
+    the newest. With *beyond*, a bound beyond the newest version is that one, and no error.
 
     Raises:
         FeedExpiredError: a version's changes are gone, or were never recorded.

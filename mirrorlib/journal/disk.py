@@ -154,14 +154,8 @@ class Journal:
 def open_state(state: Store, owner: str | None = None) -> None:
     """See that the state folder can be trusted: its put-if-absent must refuse a second writer. Tried once a folder.
 
-    Args:
-        state: the folder.
-        owner: the target whose journal it is; None for what is no journal. One that has none yet is its own.
-
-    Raises:
-        JournalError: the store does not keep a second writer out, or the folder is of another
-            format, or another target's.
-
+    It becomes the journal of the target *owner* if it has none yet; None for what is no journal. Raises `JournalError`
+    where the store does not keep a second writer out, or as `check_owner` does.
     """
     data = state.read(STATE_FILE)
     if data is not None:
@@ -189,11 +183,9 @@ def open_state(state: Store, owner: str | None = None) -> None:
 
 
 def check_owner(state: Store, data: bytes | None, owner: str | None) -> dict[str, Any]:
-    """See that a state folder, of which *data* is what it says of itself, is a target's own.
+    """See that a state folder is a target's own, by *data*, which it says of itself; return that, parsed.
 
-    Raises:
-        JournalError: it is another target's, or of another format.
-
+    Raises `JournalError` where it is another target's, or of another format.
     """
     said = check_format(data, STATE_FILE)
     if owner is None or said.get("target") in {None, owner}:

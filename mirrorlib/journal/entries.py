@@ -22,13 +22,11 @@ Readers = Literal["plain"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life(Value):
-    """One life of a table folder.
+    """One life of a table folder, numbered from 1 on; `zone` is the landing zone's URL when it began.
 
     Attributes:
-        ordinal: 1 for the first.
         uuid: random; Delta's txn application id is made of it.
         why: what began it: "first seen", "reset", "re-created" or "start at".
-        zone: the landing zone's URL when it began.
         started_at: ISO 8601, UTC.
         start_at: the number of its first change file.
         include_existing: False when the files of a plain folder that were there are passed over.
@@ -57,7 +55,6 @@ class PlannedFile:
 
     Attributes:
         name: its path below the table's folder.
-        size: bytes.
         etag: what the store said identifies it; a copy of it has another.
         rows: what its footer said, or its text held.
         modified: ISO 8601, UTC.
@@ -110,14 +107,12 @@ class Policies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Value):
-    """One batch: consecutive change files to be applied in one Delta commit, or voided as a whole.
+    """One batch: consecutive change files, in order, to be applied in one Delta commit, or voided as a whole.
 
     Attributes:
         life: the life's uuid.
-        batch: 1 for the first.
+        batch: from 1 on.
         attempt: random, names this plan in `userMetadata`.
-        zone: the landing zone's URL.
-        files: in order.
         before: last applied number per partition folder; empty while the life has applied nothing.
             Files that have no numbers are counted.
         after: the same once this batch is applied.
@@ -164,17 +159,14 @@ class Plan(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Value):
-    """How a batch ended.
+    """How a batch ended, at which version of the Delta table, and what each stage took in seconds.
 
     Attributes:
         outcome: applied, or void: an empty commit has taken the plan's place.
-        version: the Delta version.
-        table_id: the Delta table's id.
         columns: the table's columns after it, (name, Spark type).
         table_bytes: the table's size after it, roughly: it decides only how the next commit is run.
         kind: append, matched-only, merge, overwrite or empty.
         rows: change rows by marker name.
-        seconds: per stage.
         cause: what voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still
             earlier ones and lie ahead too.
         doubt: a file that was replaced while the commit itself read it, so that it may be in the table
@@ -213,21 +205,16 @@ class Entry:
     @property
     def position(self) -> Mapping[str, int]:
         """Return the last applied number per partition folder, after this batch."""
-        return (
-            self.plan.after
-            if self.done is not None and self.done.outcome == "applied"
-            else self.plan.before
-        )
+        applied = self.done is not None and self.done.outcome == "applied"
+        return self.plan.after if applied else self.plan.before
 
 
 def every_cause(cause: Mapping[str, Any] | None) -> tuple[Mapping[str, Any], ...]:
     """Return each of the causes that an outcome tells."""
     if not cause:
         return ()
-    return (
-        {name: value for name, value in cause.items() if name != "others"},
-        *cause.get("others", ()),
-    )
+    own = {name: value for name, value in cause.items() if name != "others"}
+    return (own, *cause.get("others", ()))
 
 
 def new_attempt() -> str:

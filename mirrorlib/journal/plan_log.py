@@ -47,12 +47,7 @@ class Values:
     table: str
 
     def read(self, kind: type[V], path: str) -> V:
-        """Read a value back.
-
-        Raises:
-            JournalError: the file is missing, damaged or of another format, or lacks a value.
-
-        """
+        """Read a value; `JournalError` where its file is missing, damaged or of another format, or lacks a value."""
         values = self.json(path)
         known = {field.name: values[field.name] for field in fields(kind) if field.name in values}
         try:
@@ -138,12 +133,7 @@ def json_bytes(value: Mapping[str, Any]) -> bytes:
 
 
 def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
-    """Parse a file of the state folder.
-
-    Raises:
-        JournalError: it is missing, cannot be read, or is of another format.
-
-    """
+    """Parse a file of the state folder; `JournalError` where it is missing, cannot be read, or is of another format."""
     try:
         value = json.loads(data or b"")
     except ValueError as exc:

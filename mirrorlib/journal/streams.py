@@ -19,12 +19,7 @@ Outcome = Literal["delivered", "void"]
 
 
 def check_start(start: object) -> None:
-    """Refuse what says nothing about where to begin: a misspelt word would mean a snapshot.
-
-    Raises:
-        LandingZoneError: it is not "snapshot", "now" or a version.
-
-    """
+    """Raise `LandingZoneError` for what says nothing about where to begin: a misspelt word would mean a snapshot."""
     words: tuple[object, ...] = ("snapshot", "now")
     if start not in words and (isinstance(start, bool) or not isinstance(start, int)):
         msg = 'a consumer begins with "snapshot", "now" or a version'
@@ -33,11 +28,9 @@ def check_start(start: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream(Value):
-    """One consumer's way through one table, since it was registered or rewound.
+    """One consumer's way through one table, since it was registered or rewound; moments are ISO 8601, UTC.
 
     Attributes:
-        consumer: its name.
-        table: the table's name in the target.
         ordinal: 1 when it was registered, one more after each rewind, and when it is dropped and registered again.
         uuid: random; a receiver that knows it, and a window's number, can tell a repetition.
         to: the receiver, without passwords.
@@ -46,7 +39,6 @@ class Stream(Value):
         start_at: the version after which it begins; None when it begins with a snapshot.
         table_id: the Delta table's id when it began.
         on_expired: what happens when changes that it has not read are gone.
-        began_at: ISO 8601, UTC.
         first_table_id: the Delta table's id when the first stream began; "" where that is *table_id*.
 
     """
@@ -76,16 +68,14 @@ class Plan(Value):
 
     Attributes:
         stream: the stream's uuid.
-        number: 1 for the first.
+        number: from 1 on.
         attempt: random, names this plan.
         kind: changes of the versions in (after, until], or all rows as of *until*.
         reset: the receiver forgets what it has: changes were lost to it, and a snapshot takes their place.
         after: the last version before it; -1 for a snapshot.
         until: its last version.
-        until_at: when that version's file was written, ISO 8601, UTC.
-        table_id: the Delta table's id.
+        until_at: when that version's file was written, ISO 8601, UTC, as is `planned_at`.
         keys: the table's key columns; empty when it has none.
-        planned_at: ISO 8601, UTC.
 
     """
 
@@ -109,13 +99,11 @@ class Plan(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Value):
-    """How a window ended.
+    """How a window ended, after how many seconds and when, ISO 8601, UTC.
 
     Attributes:
         outcome: delivered, or void: its changes were gone before it could be delivered.
         rows: how many rows the receiver was given; None where a former runner's delivery was found.
-        seconds: how long that took.
-        finished_at: ISO 8601, UTC.
         given: the number of the last window, up to this one, whose rows the receiver was given, 0 for none; None
             where earlier versions have not written it down.
 
