@@ -147,6 +147,8 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
     # Every change but a plain append has images.
     unsaid = operation == "MERGE" and {inserted, updated, deleted} == {"0"}
     alone = operation in _ONE_KIND or (operation == "MERGE" and "0" in {inserted, deleted})
+    asked = info.get("operationParameters") or {}
+    kept = asked.get("specifiedRetentionMillis", asked.get("defaultRetentionMillis", 0))
     return FeedCommit(
         version=version,
         provenance=provenance,
@@ -161,7 +163,8 @@ def read_commit(version: int, actions: Iterable[Action]) -> FeedCommit:
         files=() if rewrites else _files(images or data),
         whole=_whole(version, adds, removes, images, info),
         features=None if protocol is None else read_features(protocol),
-        vacuums=_kept(info) if operation == "VACUUM START" else None,
+        # Nothing is known to be kept where it does not say for how long.
+        vacuums=timedelta(milliseconds=int(kept)) if operation == "VACUUM START" else None,
     )
 
 
@@ -254,10 +257,3 @@ def _rows(metrics: Action, *, replaces: bool) -> int | None:
         if all(str(metrics.get(name, "")).isdecimal() for name in names):
             return sum(int(metrics[name]) for name in names)
     return None
-
-
-def _kept(info: Action) -> timedelta:
-    """Return for how long a VACUUM keeps files; nothing is known to be kept where it does not say."""
-    parameters = info.get("operationParameters") or {}
-    kept = parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis", 0))
-    return timedelta(milliseconds=int(kept))

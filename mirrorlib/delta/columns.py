@@ -92,27 +92,25 @@ def spelled_keys(columns: Columns, keys: Iterable[str]) -> tuple[str, ...]:
 
 def sql_type(kind: pa.DataType) -> str:
     """Return the Spark SQL name of a mirror type."""
-    return (
-        f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _SQL_TYPES[kind]
-    )
+    decimal = pa.types.is_decimal(kind)
+    return f"decimal({kind.precision},{kind.scale})" if decimal else _SQL_TYPES[kind]
 
 
 def to_columns(pairs: Iterable[tuple[str, str]]) -> Columns:
     """Read (name, Spark type) pairs; columns of types that no mirror has are left out."""
-    found = ((name, _arrow_type(text)) for name, text in pairs)
-    return tuple(Column(name, kind) for name, kind in found if kind is not None)
+    found = []
+    for name, text in pairs:
+        decimal = _DECIMAL.fullmatch(text)
+        if decimal:
+            found.append(Column(name, pa.decimal128(int(decimal[1]), int(decimal[2]))))
+        elif text in _ARROW_TYPES:
+            found.append(Column(name, _ARROW_TYPES[text]))
+    return tuple(found)
 
 
 def to_pairs(columns: Columns) -> tuple[tuple[str, str], ...]:
     """Write columns as (name, Spark type) pairs."""
     return tuple((column.name, column.sql_type) for column in columns)
-
-
-def _arrow_type(text: str) -> pa.DataType | None:
-    decimal = _DECIMAL.fullmatch(text)
-    if decimal:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _ARROW_TYPES.get(text)
 
 
 def is_same(one: DataType, other: DataType) -> bool:
@@ -201,13 +199,8 @@ def sized_column(name: str, kind: DataType) -> Column:
     return _mirrored(kind, name) or Column(name, pa.string())
 
 
-def to_ddl(kind: DataType) -> str:
-    """Write a type for SQL, whatever names it has in it."""
-    return write_type(kind, lambda leaf: leaf.simpleString())
-
-
 def write_type(kind: DataType, leaf: Callable[[DataType], str]) -> str:
-    """Write a type as SQL does, with *leaf* for what has no type inside."""
+    """Write a type as SQL does, whatever names it has in it, with *leaf* for what has no type inside."""
     from pyspark.sql import types as t
 
     if isinstance(kind, t.StructType):

@@ -18,7 +18,7 @@ from mirrorlib.delta.columns import (
     find_column,
     needs_mapping,
     spelled_keys,
-    to_ddl,
+    write_type,
 )
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
@@ -110,7 +110,9 @@ def need_mapping(columns: Iterable[AnyColumn]) -> bool:
 
 
 def _type(column: AnyColumn) -> str:
-    return column.sql_type if isinstance(column, Column) else to_ddl(column.dataType)
+    if isinstance(column, Column):
+        return column.sql_type
+    return write_type(column.dataType, lambda leaf: leaf.simpleString())
 
 
 def _ddl(columns: Iterable[AnyColumn]) -> str:

@@ -20,30 +20,12 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 # Operations that change no row: what they write may stand between two batches of ours.
-_HARMLESS = frozenset(
-    {
-        "OPTIMIZE",
-        "REORG",
-        "VACUUM START",
-        "VACUUM END",
-        "SET TBLPROPERTIES",
-        "UNSET TBLPROPERTIES",
-        "CHANGE COLUMN",
-        "CHANGE COLUMNS",
-        "ADD COLUMNS",
-        "CLUSTER BY",
-        "COMPUTE STATS",
-        "ROW TRACKING BACKFILL",
-        "ANALYZE",
-        "UPGRADE PROTOCOL",
-        "ADD CONSTRAINT",
-        "DROP CONSTRAINT",
-        "DROP FEATURE",
-        "Deletion Vector Tombstones",  # dropping a feature makes these, too
-        "Empty Commit",
-        "CREATE TABLE",
-    }
-)
+_HARMLESS = frozenset({
+    "OPTIMIZE", "REORG", "CLUSTER BY", "VACUUM START", "VACUUM END", "ANALYZE", "COMPUTE STATS",
+    "CREATE TABLE", "ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS", "ADD CONSTRAINT", "DROP CONSTRAINT",
+    "SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "UPGRADE PROTOCOL", "ROW TRACKING BACKFILL", "Empty Commit",
+    "DROP FEATURE", "Deletion Vector Tombstones",  # dropping a feature makes these, too
+})  # fmt: skip
 LOG = "_delta_log"
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
 DIGITS = 20
@@ -97,8 +79,13 @@ class FileLog:
 
     def commits(self, after: int, until: int) -> tuple[Commit, ...]:
         """Return the commits in (after, until] that are still there, oldest first."""
-        found = ((one, self._table.read(commit_path(one))) for one in range(after + 1, until + 1))
-        return tuple(read_provenance(version, data) for version, data in found if data is not None)
+        found = []
+        for version in range(after + 1, until + 1):
+            data = self._table.read(commit_path(version))
+            if data is not None:
+                said = (action.get("commitInfo") for action in read_actions(data, "commitInfo"))
+                found.append(tell_commit(version, next(filter(None, said), {})))
+        return tuple(found)
 
 
 class HistoryLog:
@@ -152,18 +139,17 @@ def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line.decode("utf-8", "surrogatepass"))
 
 
-def read_provenance(version: int, data: bytes) -> Commit:
-    """Read who made a version and how, from the text of its file."""
-    said = (action.get("commitInfo") for action in read_actions(data, "commitInfo"))
-    return tell_commit(version, next(filter(None, said), {}))
-
-
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     """Tell who made a version and how, of what its writer says."""
+    try:
+        said = json.loads(info.get("userMetadata") or "{}")
+    except ValueError:  # anybody else's
+        said = None
+    ours = said.get("mirrorlib") if isinstance(said, dict) else None
     return Commit(
         version=version,
         operation=info.get("operation") or "a commit without provenance",
-        ours=read_ours(info.get("userMetadata")),
+        ours=ours if isinstance(ours, dict) else None,
         user=info.get("userName") or info.get("userId") or info.get("engineInfo") or "unknown",
         forgets=TRANSACTION_RETENTION in json.dumps(info.get("operationParameters") or {}),
         rows=int((info.get("operationMetrics") or {}).get("numOutputRows", 0)),
@@ -181,13 +167,3 @@ def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
     except ValueError:  # it is not written at once
         return {}
     return checksum if isinstance(checksum, dict) else {}
-
-
-def read_ours(text: str | None) -> Mapping[str, Any] | None:
-    """Read what mirrorlib wrote into a commit's `userMetadata`; None in anybody else's."""
-    try:
-        value = json.loads(text or "{}")
-    except ValueError:
-        return None
-    ours = value.get("mirrorlib") if isinstance(value, dict) else None
-    return ours if isinstance(ours, dict) else None

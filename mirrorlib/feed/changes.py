@@ -12,18 +12,7 @@ from itertools import groupby, zip_longest
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.feed.net import (
-    DELETE,
-    INSERT,
-    KIND,
-    POST,
-    PRE,
-    TIME,
-    VERSION,
-    Helpers,
-    columns_of,
-    orderable,
-)
+from mirrorlib.feed import net
 from mirrorlib.identifiers import quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
@@ -33,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import DataType
 
-_ORDER = {DELETE: 0, PRE: 1, POST: 2, INSERT: 3}
+_ORDER = {net.DELETE: 0, net.PRE: 1, net.POST: 2, net.INSERT: 3}
 _ARROW = "→"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -113,15 +102,17 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = columns_of(frame)
-    place = Helpers.beside(columns).place
-    images = Window.partitionBy(VERSION, *map(quote, keys), KIND)
-    nth = f.row_number().over(images.orderBy(*orderable(frame, columns)))
+    columns = net.columns_of(frame)
+    place = net.Helpers.beside(columns).place
+    images = Window.partitionBy(net.VERSION, *map(quote, keys), net.KIND)
+    nth = f.row_number().over(images.orderBy(*net.orderable(frame, columns)))
     kinds = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     # As a number: a timestamp is given in the zone of this process, and without saying so.
-    numbered = frame.withColumns({TIME: f.unix_micros(TIME), place: nth if keys else f.lit(1)})
-    order = [VERSION, *map(quote, keys), place]
-    rows = numbered.orderBy(*order, kinds[f.col(KIND)]).limit(2 * (limit + 1)).collect()
+    numbered = frame.withColumns(
+        {net.TIME: f.unix_micros(net.TIME), place: nth if keys else f.lit(1)}
+    )
+    order = [net.VERSION, *map(quote, keys), place]
+    rows = numbered.orderBy(*order, kinds[f.col(net.KIND)]).limit(2 * (limit + 1)).collect()
     types = {name: frame.schema[name].dataType for name in columns}
     found = list(_pair(rows, types, keys, place))
     return Changes(table, tuple(found[:limit]), tuple(keys), len(found) > limit)
@@ -133,20 +124,20 @@ def _pair(
     """Make changes of rows in order: the n-th image before of a key belongs to its n-th image after."""
 
     def group(row: Row) -> tuple[object, ...]:
-        return (row[VERSION], *(_plain(row[key], types[key]) for key in keys), row[place])
+        return (row[net.VERSION], *(_plain(row[key], types[key]) for key in keys), row[place])
 
     for _, members in groupby(rows, key=group):
         images: dict[str, list[Row]] = {kind: [] for kind in _ORDER}
         for row in members:
-            images[row[KIND]].append(row)
-        yield from (_change(DELETE, row, None, types) for row in images[DELETE])
+            images[row[net.KIND]].append(row)
+        yield from (_change(net.DELETE, row, None, types) for row in images[net.DELETE])
         if keys:
-            for before, after in zip_longest(images[PRE], images[POST]):
+            for before, after in zip_longest(images[net.PRE], images[net.POST]):
                 yield _change("update", before, after, types)
         else:
-            yield from (_change(PRE, row, None, types) for row in images[PRE])
-            yield from (_change(POST, None, row, types) for row in images[POST])
-        yield from (_change(INSERT, None, row, types) for row in images[INSERT])
+            yield from (_change(net.PRE, row, None, types) for row in images[net.PRE])
+            yield from (_change(net.POST, None, row, types) for row in images[net.POST])
+        yield from (_change(net.INSERT, None, row, types) for row in images[net.INSERT])
 
 
 def _change(
@@ -158,9 +149,9 @@ def _change(
     )
     row = after if after is not None else before
     assert row is not None  # noqa: S101  # one of the two is there
-    at = _EPOCH + timedelta(microseconds=row[TIME])
+    at = _EPOCH + timedelta(microseconds=row[net.TIME])
     return Change(
-        version=row[VERSION], timestamp=at.isoformat(), change=kind, before=was, after=now
+        version=row[net.VERSION], timestamp=at.isoformat(), change=kind, before=was, after=now
     )
 
 

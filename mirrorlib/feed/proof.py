@@ -189,7 +189,7 @@ def check_planned(spark: SparkSession, table: FeedTable, frame: DataFrame) -> No
         raise refused_load(table, exc) from exc
     lines = "\n".join(row[0] for row in plan).split("\n")
     if lines[0].startswith(_PLANNING):
-        raise refused_load(table, _SaidError(" ".join(lines[1:])))
+        raise refused_load(table, RuntimeError(" ".join(lines[1:])))
 
 
 def retention_of(commits: Commits, name: str) -> timedelta:
@@ -229,7 +229,3 @@ def duration_of(text: str) -> timedelta | None:
     if not parts or _PART.sub("", text).replace("interval", "").strip():
         return None
     return timedelta(seconds=sum(int(count) * _UNITS[unit.lower()] for count, unit in parts))
-
-
-class _SaidError(Exception):
-    """Carries what Spark has printed of an error."""

@@ -51,7 +51,7 @@ class Registry:
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
-        names = self._streams()
+        names = self.streams()
         return self._values.read(Stream, names[-1]) if names else None
 
     def forgotten(self) -> int:
@@ -72,12 +72,8 @@ class Registry:
         data = self.state.read(path)
         return {"ordinal": 0} if data is None else check_format(data, path, self.table)
 
-    @property
-    def is_registered(self) -> bool:
-        """Say whether the consumer receives the table, though nobody may be able to read how."""
-        return bool(self._streams())
-
-    def _streams(self) -> list[str]:
+    def streams(self) -> list[str]:
+        """Name the files of the streams; none where the consumer does not receive the table."""
         listed = self.state.list_folder(f"{self.folder}/streams")
         files = listed.files if listed else ()
         return [file.path for file in files if file.name.endswith(".json")]
@@ -126,7 +122,7 @@ class Registry:
 
         How many there were stays, and their lineage: receivers know by them whether a stream is a late one.
         """
-        names = self._streams()
+        names = self.streams()
         if names:  # of the name, as what it holds may be damaged
             last = int(PurePosixPath(names[-1]).stem)
             record: dict[str, Any] = {"format": FORMAT, "ordinal": last}
@@ -167,7 +163,7 @@ def registries(state: Store, consumer: str | None = None) -> list[Registry]:
         shown, tables = TableName.from_segment(name).table, state.list_folder(f"{FOLDER}/{name}")
         for table in tables.folders if tables else ():
             registry = Registry(state, shown, TableName.from_segment(table))
-            if registry.is_registered:
+            if registry.streams():
                 found.append(registry)
     return found
 

@@ -19,19 +19,9 @@ import pyarrow.compute as pc
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
+from mirrorlib.feed import net
 from mirrorlib.feed.files.direct import change_files
 from mirrorlib.feed.files.small_window import frame_of, read_file
-from mirrorlib.feed.net import (
-    DELETE,
-    FEED_COLUMNS,
-    INSERT,
-    KIND,
-    POST,
-    PRE,
-    TIME,
-    VERSION,
-    columns_of,
-)
 from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import INSTANT
@@ -47,7 +37,12 @@ if TYPE_CHECKING:
     from mirrorlib.delta.commits import Commits
     from mirrorlib.feed.window import Window
 
-_ORDER = {DELETE: 0, PRE: 1, INSERT: 2, POST: 3}  # within a version; what came is 2 or more
+_ORDER = {
+    net.DELETE: 0,
+    net.PRE: 1,
+    net.INSERT: 2,
+    net.POST: 3,
+}  # within a version; what came is 2 or more
 _BITS = 2  # that say which of them; a place is a version and these
 _KINDS = (1 << _BITS) - 1
 _NOWHERE = -1  # the place of what an update that changes nothing took and gave
@@ -72,7 +67,7 @@ def fold_unique_keys(
         return None
     if not stays_one_row(table.commits, window.after, max(window.until, 0), tuple(keys)):
         return None
-    fields = [one for one in frame.schema.fields if one.name not in FEED_COLUMNS]
+    fields = [one for one in frame.schema.fields if one.name not in net.FEED_COLUMNS]
     columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
     if window.rows * len(columns) > _MOST_VALUES:
         return None
@@ -107,25 +102,28 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
         else f.col(quote(key)) == f.col(name)
         for key, name in zip(keys, names, strict=True)
     ]
-    within = f.lit(_ORDER[POST])
-    for kind in (INSERT, PRE, DELETE):
-        within = f.when(f.col(KIND) == kind, _ORDER[kind]).otherwise(within)
-    place = f.shiftleft(VERSION, _BITS).bitwiseOR(within)
+    within = f.lit(_ORDER[net.POST])
+    for one in (net.INSERT, net.PRE, net.DELETE):
+        within = f.when(f.col(net.KIND) == one, _ORDER[one]).otherwise(within)
+    place = f.shiftleft(net.VERSION, _BITS).bitwiseOR(within)
     rows = frame.withColumn(_AT, place).join(f.broadcast(known), same, "left")
     is_known = f.col(_FIRST).isNotNull()
     went, first_went, last_went = (
-        f.col(one).bitwiseAND(_KINDS) < _ORDER[INSERT] for one in (_AT, _FIRST, _LAST)
+        f.col(one).bitwiseAND(_KINDS) < _ORDER[net.INSERT] for one in (_AT, _FIRST, _LAST)
     )
     before = (f.col(_AT) == f.col(_FIRST)) & went
     now = (f.col(_AT) == f.col(_LAST)) & ~went
-    image, alone = f.when(went, PRE).otherwise(POST), f.when(went, DELETE).otherwise(INSERT)
-    net = f.when(first_went & ~last_went, image).otherwise(alone)
+    image, alone = (
+        f.when(went, net.PRE).otherwise(net.POST),
+        f.when(went, net.DELETE).otherwise(net.INSERT),
+    )
+    kind = f.when(first_went & ~last_went, image).otherwise(alone)
     version = f.shiftright(_LAST, _BITS)
     return rows.where(~is_known | before | now).select(
-        *map(quote, columns_of(frame)),
-        f.when(is_known, net).otherwise(f.col(KIND)).alias(KIND),
-        f.when(is_known, version).otherwise(f.col(VERSION)).alias(VERSION),
-        f.coalesce(_WHEN, TIME).alias(TIME),
+        *map(quote, net.columns_of(frame)),
+        f.when(is_known, kind).otherwise(f.col(net.KIND)).alias(net.KIND),
+        f.when(is_known, version).otherwise(f.col(net.VERSION)).alias(net.VERSION),
+        f.coalesce(_WHEN, net.TIME).alias(net.TIME),
     )
 
 
@@ -162,7 +160,7 @@ def _read(
         if rows is None:
             raise pa.ArrowInvalid(_UNTOLD)
         rows = rows.combine_chunks()
-        within = pc.index_in(rows.column(KIND), value_set=pa.array(_ORDER))
+        within = pc.index_in(rows.column(net.KIND), value_set=pa.array(_ORDER))
         if within.null_count:
             raise pa.ArrowInvalid(_UNTOLD)
         place = pc.add(within.cast(pa.int64()), file.version << _BITS)
@@ -175,7 +173,7 @@ def _read(
 
 def _things(rows: pa.Table) -> pa.ChunkedArray:
     """Mark one row for each thing that happened; raises where some update's images do not lie side by side."""
-    before = pc.equal(rows.column(KIND), PRE)
+    before = pc.equal(rows.column(net.KIND), net.PRE)
     if pc.sum(before, min_count=0) != pc.sum(_pairs(rows), min_count=0):
         raise pa.ArrowInvalid(_UNTOLD)
     return pc.invert(before)
@@ -184,8 +182,10 @@ def _things(rows: pa.Table) -> pa.ChunkedArray:
 def _pairs(rows: pa.Table) -> pa.ChunkedArray:
     """Mark the rows before an update that are followed by the row after it, and equal it in all columns."""
     one, next_one = rows.slice(0, max(len(rows) - 1, 0)), rows.slice(1)
-    sides = pc.and_(pc.equal(one.column(KIND), PRE), pc.equal(next_one.column(KIND), POST))
-    names = [name for name in rows.column_names if name not in (KIND, _PLACE)]
+    sides = pc.and_(
+        pc.equal(one.column(net.KIND), net.PRE), pc.equal(next_one.column(net.KIND), net.POST)
+    )
+    names = [name for name in rows.column_names if name not in (net.KIND, _PLACE)]
     return reduce(pc.and_, (_equal(one.column(c), next_one.column(c)) for c in names), sides)
 
 
@@ -207,12 +207,12 @@ def _ends(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     firsts, lasts = (rows.take(ends.column(f"{_ROW}_{end}")) for end in ("min", "max"))
     first, last = firsts.column(_PLACE), lasts.column(_PLACE)
     began, ended = (pc.bit_wise_and(place, _KINDS) for place in (first, last))
-    values = [name for name in rows.column_names if name not in (*keys, KIND, _PLACE, _ROW)]
+    values = [name for name in rows.column_names if name not in (*keys, net.KIND, _PLACE, _ROW)]
     equal = (_equal(firsts.column(name), lasts.column(name)) for name in values)
-    there = pc.and_(pc.less(began, _ORDER[INSERT]), pc.greater_equal(ended, _ORDER[INSERT]))
+    there = pc.and_(pc.less(began, _ORDER[net.INSERT]), pc.greater_equal(ended, _ORDER[net.INSERT]))
     nothing = reduce(pc.and_, equal, there)
     # One update, one insert or one delete is net as it is.
-    update = pc.and_(pc.equal(began, _ORDER[PRE]), pc.equal(ended, _ORDER[POST]))
+    update = pc.and_(pc.equal(began, _ORDER[net.PRE]), pc.equal(ended, _ORDER[net.POST]))
     version = pc.equal(pc.shift_right(first, _BITS), pc.shift_right(last, _BITS))
     is_net = pc.or_(pc.equal(first, last), pc.and_(version, update))
     found = firsts.select(keys)
