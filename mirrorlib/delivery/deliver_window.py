@@ -198,10 +198,9 @@ def _read(
     spark: SparkSession, source: FeedTable, window: Window
 ) -> tuple[DataFrame, pa.Table | None]:
     """Read a window as a frame, and where its rows are few as what they are."""
-    schema = feed_schema(window)
-    few = read_small_window(source, window, schema)
+    few = read_small_window(source, window)
     if few is not None:
-        return frame_of(spark, few, schema), few
+        return frame_of(spark, few, feed_schema(window)), few
     return read_window(spark, source, window, plan=False), None
 
 

@@ -204,16 +204,12 @@ def _whole(
     """Name the files each row of which is a change; None where some lie elsewhere, were there before, or lack rows."""
     new = info.get("operation") in _WRITES and not removes
     inserts = new and all(one.get("dataChange") and not one.get("deletionVector") for one in adds)
-    files = images or (adds if inserts else [])
+    files, by = images or (adds if inserts else []), bool(images)
     here = not any(_ELSEWHERE.match(file["path"]) for file in files)
     if not files or not here or "inCommitTimestamp" in info:
         return None
-    return tuple(
-        ChangeFile(
-            path=unquote(file["path"]), size=file["size"], version=version, images=bool(images)
-        )
-        for file in files
-    )
+    named = ((unquote(file["path"]), file["size"]) for file in files)
+    return tuple(ChangeFile(path=path, size=n, version=version, images=by) for path, n in named)
 
 
 def _is_copy(adds: Sequence[Action], removes: Sequence[Action]) -> bool:

@@ -110,10 +110,11 @@ def _wait_for_last_jvm(file: BinaryIO, table: str, jvm: int) -> None:
     while started is not None and process_started(pid) == started:
         if time.monotonic() > end:
             msg = "the last runner is gone, but its Spark process lives on and may still be committing"
-            step = (
-                f"End process {pid}, or wait until it has ended; the next run goes on from there."
+            found, step = (
+                f"process {pid}",
+                "or wait until it has ended; the next run goes on from there.",
             )
-            raise TableBusyError(msg, table=table, found=f"process {pid}", next_step=step)
+            raise TableBusyError(msg, table=table, found=found, next_step=f"End {found}, {step}")
         time.sleep(_PAUSE)
 
 
@@ -152,9 +153,8 @@ def find_locks(spark: SparkSession, target: Target, state: Store | None) -> Path
     if target.catalog is not None:
         schema = f"{quote(target.catalog)}.{quote(target.place)}"
         rows = []
-        with contextlib.suppress(
-            AnalysisException
-        ):  # there is none; that is told where the table is made
+        # Where there is none, that is told as the table is made.
+        with contextlib.suppress(AnalysisException):
             rows = spark.sql(f"DESCRIBE SCHEMA {schema}").collect()
         locations = (row["info_value"] for row in rows if row["info_name"] == "Location")
         place = next(locations, None)

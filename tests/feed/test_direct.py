@@ -94,9 +94,8 @@ def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFram
 
 def as_few(spark: SparkSession, found: FeedTable, window: Window) -> DataFrame | None:
     """Read a window by Arrow, where that can be."""
-    schema = feed_schema(window)
-    rows = read_small_window(found, window, schema)
-    return None if rows is None else frame_of(spark, rows, schema)
+    rows = read_small_window(found, window)
+    return None if rows is None else frame_of(spark, rows, feed_schema(window))
 
 
 def assert_same(frame: DataFrame, wanted: DataFrame) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.delta.actions import ChangeFile
     from mirrorlib.delta.address import FeedTable
+    from mirrorlib.delta.columns import Columns
     from mirrorlib.feed.window import Window
 
 _LOG = logging.getLogger(__name__)
@@ -45,8 +46,6 @@ _HARMLESS = frozenset(
         "vacuumProtocolCheck",
     ]
 )
-# Types of Delta's schemas that Spark's SQL has other words for.
-_SQL = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _OURS = "_mirror_"
@@ -81,17 +80,20 @@ def _is_plain(window: Window) -> bool:
     if len(window.segments) != 1 or window.segments[0].past or window.rewritten:
         return False
     fields = metadata.schema["fields"]
-    flat = [
-        (one["name"], _SQL.get(one["type"], one["type"]))
-        for one in fields
-        if isinstance(one["type"], str)
-    ]
     return (
         not (metadata.mapped or metadata.partitions)
-        and len(to_columns(flat)) == len(fields)
+        and len(columns_of_window(window)) == len(fields)
         and all(one["nullable"] and set(one.get("metadata") or ()) <= {"comment"} for one in fields)
-        and not any(fold_name(name).startswith((_OURS, "_metadata")) for name, _ in flat)
+        and not any(fold_name(one["name"]).startswith((_OURS, "_metadata")) for one in fields)
     )
+
+
+def columns_of_window(window: Window) -> Columns:
+    """Give the table's columns as of the window's end; those of types that no mirror has are left out."""
+    from pyspark.sql.types import StructType
+
+    fields = StructType.fromJson(dict(window.metadata.schema)).fields
+    return to_columns((one.name, one.dataType.simpleString()) for one in fields)
 
 
 def read_directly(

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
-from mirrorlib.feed.files.direct import change_files
-from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, TIME, VERSION
+from mirrorlib.feed.files.direct import change_files, columns_of_window
+from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
 from mirrorlib.identifiers import find_name
 from mirrorlib.landing.footer import WRITER, old_calendar
 from mirrorlib.landing.parquet import open_parquet
@@ -40,14 +39,13 @@ def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFra
     return spark.createDataFrame(rows.combine_chunks(), schema)
 
 
-def read_small_window(table: FeedTable, window: Window, schema: StructType) -> pa.Table | None:
-    """Read a window's rows, when they are few, in a schema: its columns, and what tells the change."""
+def read_small_window(table: FeedTable, window: Window) -> pa.Table | None:
+    """Read a window's rows, when they are few: the table's columns, and what tells the change."""
     known = window.rows is not None and window.rows <= WINDOW_ROWS
     files = change_files(table, window) if known and spark_generation() >= ARROW_FRAMES else None
     if files is None or len(files) > _MOST_FILES or sum(file.size for file in files) > WINDOW_BYTES:
         return None
-    fields = [one for one in schema.fields if one.name not in FEED_COLUMNS]
-    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    columns = columns_of_window(window)
     times = table.commits.fed_at(window.after + 1, window.until)
     pieces = []
     for file in files:

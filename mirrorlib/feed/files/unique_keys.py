@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
-from mirrorlib.feed.files.direct import change_files
+from mirrorlib.feed.files.direct import change_files, columns_of_window
 from mirrorlib.feed.files.small_window import frame_of, read_file
 from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.identifiers import quote
@@ -67,8 +66,7 @@ def fold_unique_keys(
         return None
     if not stays_one_row(table.commits, window.after, max(window.until, 0), tuple(keys)):
         return None
-    fields = [one for one in frame.schema.fields if one.name not in net.FEED_COLUMNS]
-    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    columns = columns_of_window(window)
     if window.rows * len(columns) > _MOST_VALUES:
         return None
     repeated = find_repeated(table.commits, files, columns, keys)
