@@ -39,13 +39,9 @@ _UUID_LENGTH = 20  # characters of a UUID in Z85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """A table's metadata from one version on.
+    """A table's metadata from one version on: another id is another table, the schema is Spark's JSON.
 
-    Attributes:
-        id: another one is another table.
-        schema: Spark's JSON.
-        partitions: the columns that its files leave out, as their folders tell them.
-
+    `partitions` are the columns that its files leave out, as their folders tell them.
     """
 
     id: str
@@ -66,13 +62,9 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFile:
-    """A file each row of which is a change.
+    """A file each row of which is a change, by its path relative to the table, and the version that wrote it.
 
-    Attributes:
-        path: relative to the table.
-        version: the commit that wrote it.
-        images: its rows say themselves what they are; else the commit inserted them.
-
+    With `images`, its rows say themselves what they are; else the commit inserted them.
     """
 
     path: str

@@ -39,12 +39,8 @@ _DETAILS = "# Detailed Table Information"
 class FeedTable:
     """A Delta table, and its log as it was when the table was looked up.
 
-    Attributes:
-        shown: as its user names it.
-        sql: quoted.
-        path: what Spark's readers take; None for a table of a catalog.
-        location: the URL of its folder.
-
+    It is *shown* as its user names it. Spark's readers take its path, None for a table of a catalog; `location` is the
+    URL of its folder.
     """
 
     shown: str

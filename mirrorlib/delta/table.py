@@ -31,14 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRef:
-    """How one table is addressed.
-
-    Attributes:
-        name: the table in the landing zone.
-        sql: quoted.
-        path: for reader and writer by path; None for a table of a catalog.
-
-    """
+    """How a table of a name in the landing zone is addressed: quoted in SQL, and by path; None for one of a catalog."""
 
     name: TableName
     sql: str
@@ -49,11 +42,8 @@ class TableRef:
 class Found:
     """What a Delta table is at this moment.
 
-    Attributes:
-        columns: those that a mirror can have.
-        foreign: the others, which somebody has added by hand: their Spark types by name.
-        features: the names of the features that its protocol lists.
-
+    `columns` are those that a mirror can have, `foreign` the others, which somebody has added by hand: Spark types by
+    name. `features` are the names that its protocol lists.
     """
 
     id: str
@@ -95,12 +85,7 @@ def refer(target: Target, name: TableName) -> TableRef:
 
 
 def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
-    """Look at the Delta table; None when there is none.
-
-    Raises:
-        LandingZoneError: something that is no Delta table has its place.
-
-    """
+    """Look at the Delta table; None when there is none, `LandingZoneError` where something else has its place."""
     if not _exists(spark, ref):
         return None
     detail = _describe(spark, ref)
@@ -122,12 +107,7 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
 
 
 def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] | None:
-    """Look at a table that others may write meanwhile, and at its schema; None when there is none.
-
-    Raises:
-        LandingZoneError: something that is no Delta table has its place.
-
-    """
+    """Look at a table that others may write meanwhile, and at its schema; otherwise as `find_table` does."""
     from pyspark.sql.types import StructType
 
     if ref.path is None:

@@ -32,12 +32,8 @@ _DAY = timedelta(days=1)
 class Change:
     """One change of one row.
 
-    Attributes:
-        timestamp: when the version was committed, ISO 8601 in UTC.
-        change: insert, update or delete; an image of an update on its own where no key tells its other one.
-        before: the row before it; None for an insert.
-        after: the row after it; None for a delete.
-
+    The moment when the version was committed is ISO 8601 in UTC. A change is insert, update or delete, or an image of
+    an update on its own where no key tells its other one; nothing is before an insert, or after a delete.
     """
 
     version: int

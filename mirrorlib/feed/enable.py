@@ -35,11 +35,8 @@ State = Literal["enabled", "already", "refused"]
 class Enabled:
     """What became of one table, by its name below the place or in the schema.
 
-    Attributes:
-        state: enabled, already (nothing was to do), or refused.
-        version: the commit that switched it on; None without one.
-        reason: why it was refused, "" when it was not.
-
+    "already" is where nothing was to do. `version` is the commit that switched it on, None without one; `reason` why it
+    was refused, "" when it was not.
     """
 
     table: str

@@ -38,13 +38,10 @@ _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Versions that one read can span.
+    """Versions, first and last within, that one read can span, and the table's metadata as of the last.
 
-    Attributes:
-        last: within.
-        metadata: the table's metadata as of the last, with the names in the data files of the window's end.
-        past: a column has got another type since, which Delta would read these versions' files with.
-
+    Names in the data files are those of the window's end. It is *past* where a column has got another type since,
+    which Delta would read these versions' files with.
     """
 
     first: int
