@@ -88,6 +88,7 @@ def _register(job: StreamJob) -> Stream:
     start_at = start if isinstance(start, int) else None
     if start_at is not None:  # a start that cannot be read is refused before it is written down
         open_window(commits, start_at, None)
+    count, lineage = job.registry.forgotten()
     return job.registry.begin(
         {
             "to": wishes.to,
@@ -96,9 +97,9 @@ def _register(job: StreamJob) -> Stream:
             "start_at": start_at,
             "table_id": commits.metadata_at(commits.newest).id,
             "on_expired": wishes.on_expired,
-            "first_table_id": job.registry.forgotten_lineage(),
+            "first_table_id": lineage,
         },
-        job.registry.forgotten() + 1,
+        count + 1,
     )
 
 

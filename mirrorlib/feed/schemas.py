@@ -7,7 +7,7 @@ And follow columns over the rewrites that gave them another name in the data fil
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
     from mirrorlib.delta.actions import Metadata
     from mirrorlib.delta.commits import Commits
@@ -121,15 +121,24 @@ def tell_columns(frame: DataFrame, was: StructType, becomes: StructType) -> list
     """Tell rows that were written in one schema as another has them; *frame* may have wider types and more fields."""
     from pyspark.sql import functions as f
 
+    def tell(found: StructField, kind: DataType) -> Column:
+        value, given = f.col(quote(found.name)), frame.schema[found.name].dataType
+        same = found.dataType == kind and given.simpleString() == kind.simpleString()
+        return value if same else _tell(value, found.dataType, kind)
+
+    return _tell_fields(was, becomes, tell)
+
+
+def _tell_fields(
+    was: StructType, becomes: StructType, tell: Callable[[StructField, DataType], Column]
+) -> list[Column]:
+    from pyspark.sql import functions as f
+
     old = {_physical(field): field for field in was.fields}
     columns = []
     for field in becomes.fields:
         found, kind = old.get(_physical(field)), field.dataType
-        value = f.lit(None).cast(kind) if found is None else f.col(quote(found.name))
-        if found is not None:
-            given = frame.schema[found.name].dataType
-            if found.dataType != kind or given.simpleString() != kind.simpleString():
-                value = _tell(value, found.dataType, kind)
+        value = f.lit(None).cast(kind) if found is None else tell(found, kind)
         columns.append(value.alias(field.name))
     return columns
 
@@ -140,15 +149,11 @@ def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(was, StructType) and isinstance(becomes, StructType):
-        old = {_physical(field): field for field in was.fields}
-        fields = []
-        for field in becomes.fields:
-            found, kind = old.get(_physical(field)), field.dataType
-            inner = f.lit(None).cast(kind)
-            if found is not None:
-                inner = _tell(value.getField(found.name), found.dataType, kind)
-            fields.append(inner.alias(field.name))
-        return f.when(value.isNotNull(), f.struct(*fields))
+
+        def tell(found: StructField, kind: DataType) -> Column:
+            return _tell(value.getField(found.name), found.dataType, kind)
+
+        return f.when(value.isNotNull(), f.struct(*_tell_fields(was, becomes, tell)))
     if isinstance(was, ArrayType) and isinstance(becomes, ArrayType):
         items = (was.elementType, becomes.elementType)
         return f.transform(value, lambda item: _tell(item, *items))
@@ -162,7 +167,7 @@ def _tell(value: Column, was: DataType, becomes: DataType) -> Column:
     return value.cast(becomes)
 
 
-def _physical(field: Any) -> str:  # noqa: ANN401  # a StructField, whose import is heavy
+def _physical(field: StructField) -> str:
     return physical_name({"name": field.name, "metadata": field.metadata or {}})
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
@@ -86,13 +85,10 @@ def stream_feed(
     }
     given = {option: value for option, value in options.items() if value is not None}
     reader = spark.readStream.format("delta").options(**given)
-    progress = None if checkpoint is None else _read_progress(checkpoint, found)
-    if progress is not None:
-        _prove_rest(found, progress)
-        # Spark makes the last batch once more; one that was the first begins with this option, and is thrown away.
-        first = min(progress.next, commits.newest)
-        before = first if progress.snapshot else min(progress.next, progress.again) - 1
-        rows = found.load(reader if progress.snapshot else reader.option("startingVersion", first))
+    goes_on = None if checkpoint is None else _go_on(found, checkpoint)
+    if goes_on is not None:
+        before, start = goes_on
+        rows = found.load(reader if start is None else reader.option("startingVersion", start))
     elif after is not None:
         before = _prove_from(found, after)
         # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
@@ -119,23 +115,6 @@ def _prove_from(table: FeedTable, after: Bound) -> int:
     return window.after
 
 
-def _prove_rest(table: FeedTable, progress: _Progress) -> None:
-    """See that all that a query has still to read is there."""
-    commits = table.commits
-    try:
-        if progress.again < commits.first:
-            open_window(commits, progress.again - 1, None)
-        after = progress.next if progress.snapshot else progress.next - 1
-        window = open_window(commits, after, None)
-    except FeedExpiredError as exc:
-        msg = f"the stream stands at version {progress.next}, and {exc.reason}"
-        first = exc.first_readable
-        raise FeedExpiredError(
-            msg, table=table.shown, first_readable=first, next_step=ANEW
-        ) from exc
-    _check_spanned(table, window, "go on with a new checkpoint and `after` it")
-
-
 def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
     """See that one stream can span a window: it has one schema, and is made anew where that changes.
 
@@ -154,37 +133,38 @@ def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
         raise FeedError(msg, table=table.shown, first_readable=last + 1, next_step=step)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Progress:
-    """How far a query has come: `next` is the first version whose changes it has not taken whole.
+def _go_on(table: FeedTable, checkpoint: PathOrUrl) -> tuple[int, int | None] | None:
+    """See that all is there that the query of a checkpoint has still to read; None where it has still to begin.
 
-    `again` is the first of its last batch, which Spark makes once more and throws away. With `snapshot` it is still at
-    the rows that were there when it began, as of `next`.
+    Returns the version before what it reads, and the one that it is told to begin with: Spark makes the last batch once
+    more and throws it away, and one that was the first begins with this option.
     """
-
-    next: int
-    again: int
-    snapshot: bool
-
-
-def _read_progress(checkpoint: PathOrUrl, table: FeedTable) -> _Progress | None:
-    """Read how far the query of a checkpoint has come in a table; None where it has still to begin.
-
-    Raises `FeedExpiredError` where it has read another table, as this one was before it was made anew.
-    """
-    store = open_store(checkpoint)
+    store, commits = open_store(checkpoint), table.commits
     planned, done = _batches(store, "offsets"), _batches(store, "commits")
     last = max(planned, default=-1)
     taken = last if last in done else last - 1
     if taken not in planned:  # a first batch that did not end is read as if for the first time
         return None
     stands = _offset(store, taken, table)
-    before = _offset(store, last - 1, table) if last - 1 in planned else stands
-    return _Progress(
-        next=stands["reservoirVersion"],
-        again=before["reservoirVersion"],
-        snapshot=bool(stands.get("isStartingVersion")),
-    )
+    began = _offset(store, last - 1, table) if last - 1 in planned else stands
+    following, again = stands["reservoirVersion"], began["reservoirVersion"]
+    # Whether it is still at the rows that were there when it began, as of `following`.
+    snapshot = bool(stands.get("isStartingVersion"))
+    try:
+        if again < commits.first:
+            open_window(commits, again - 1, None)
+        window = open_window(commits, following if snapshot else following - 1, None)
+    except FeedExpiredError as exc:
+        msg, first = (
+            f"the stream stands at version {following}, and {exc.reason}",
+            exc.first_readable,
+        )
+        raise FeedExpiredError(
+            msg, table=table.shown, first_readable=first, next_step=ANEW
+        ) from exc
+    _check_spanned(table, window, "go on with a new checkpoint and `after` it")
+    start = min(following, commits.newest)
+    return (start, None) if snapshot else (min(following, again) - 1, start)
 
 
 def _batches(store: Store, folder: str) -> set[int]:

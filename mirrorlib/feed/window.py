@@ -91,32 +91,6 @@ def open_window(
         FeedError: the bounds are missing, reversed, or beyond the newest version.
 
     """
-    first, last = _settle(commits, after, until, beyond=beyond)
-    if first == last:
-        return Window(after=first, until=last, metadata=_metadata_at(commits, last))
-    check_present(commits, first, last)
-    versions = range(first + 1, last + 1)
-    found = [commits.read(version) for version in versions]
-    counts = [commit.rows for commit in found]
-    whole = [commit.whole for commit in found if commit.changes]
-    segments = _cut(commits, found)
-    prove_files(commits, versions, vacuumed_until(commits, first + 1))
-    return Window(
-        after=first,
-        until=last,
-        metadata=_metadata_at(commits, last),
-        segments=tuple(segments),
-        rewritten=tuple(commit.version for commit in found if commit.rewrites),
-        pairs=any(commit.pairs for commit in found),
-        changes=any(commit.changes for commit in found),
-        rows=None if None in counts else sum(count for count in counts if count is not None),
-        files=None if None in whole else tuple(file for files in whole for file in files or ()),
-    )
-
-
-def _settle(
-    commits: Commits, after: Bound | None, until: Bound | None, *, beyond: bool
-) -> tuple[int, int]:
     shown = commits.shown
     if after is None:
         msg, first = "the feed has to know where to start", commits.first
@@ -129,7 +103,26 @@ def _settle(
         msg = "the window ends before it starts"
         found = f"after {after}, which is version {first}, until version {last}"
         raise FeedError(msg, table=shown, found=found, next_step="Exchange the bounds.")
-    return first, last
+    if first == last:
+        return Window(after=first, until=last, metadata=_metadata_at(commits, last))
+    check_present(commits, first, last)
+    versions = range(first + 1, last + 1)
+    read = [commits.read(version) for version in versions]
+    counts = [commit.rows for commit in read]
+    whole = [commit.whole for commit in read if commit.changes]
+    segments = _cut(commits, read)
+    prove_files(commits, versions, vacuumed_until(commits, first + 1))
+    return Window(
+        after=first,
+        until=last,
+        metadata=_metadata_at(commits, last),
+        segments=tuple(segments),
+        rewritten=tuple(commit.version for commit in read if commit.rewrites),
+        pairs=any(commit.pairs for commit in read),
+        changes=any(commit.changes for commit in read),
+        rows=None if None in counts else sum(count for count in counts if count is not None),
+        files=None if None in whole else tuple(file for files in whole for file in files or ()),
+    )
 
 
 def _bound(commits: Commits, name: str, bound: Bound, *, beyond: bool) -> int:

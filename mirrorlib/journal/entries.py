@@ -144,7 +144,11 @@ class Plan(Value):
     def revive(known: dict[str, Any]) -> dict[str, Any]:
         """Give lists and objects their types back."""
         files = tuple(PlannedFile(**file) for file in known["files"])
-        return {**known, "files": files, "policies": _policies(known["policies"])}
+        policies = {**known["policies"], "keys": tuple(known["policies"]["keys"])}
+        if (dialect := policies.get("dialect")) is not None:
+            columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
+            policies["dialect"] = Dialect(**{**dialect, "columns": columns})
+        return {**known, "files": files, "policies": Policies(**policies)}
 
     @property
     def rows(self) -> int:
@@ -225,11 +229,3 @@ def new_attempt() -> str:
 def now() -> str:
     """Return this moment as the journal writes it."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-def _policies(stored: Mapping[str, Any]) -> Policies:
-    dialect = stored.get("dialect")
-    if dialect is not None:
-        columns = tuple(DefinedColumn(**column) for column in dialect["columns"])
-        dialect = Dialect(**{**dialect, "columns": columns})
-    return Policies(**{**stored, "keys": tuple(stored["keys"]), "dialect": dialect})

@@ -54,23 +54,16 @@ class Registry:
         names = self.streams()
         return self._values.read(Stream, names[-1]) if names else None
 
-    def forgotten(self) -> int:
-        """Return how many streams there were before the consumer was dropped; 0 when it never was."""
-        count = self._forgotten().get("ordinal")
-        if isinstance(count, int):
-            return count
-        msg = "the journal lacks a value"
-        path = f"{self.folder}/{_FORGOTTEN}"
-        raise JournalError(msg, table=self.table, file=path, found="ordinal")
-
-    def forgotten_lineage(self) -> str:
-        """Return the lineage of the streams before the consumer was dropped; "" where that is not known."""
-        return str(self._forgotten().get("lineage", ""))
-
-    def _forgotten(self) -> Mapping[str, Any]:
+    def forgotten(self) -> tuple[int, str]:
+        """Return how many streams there were before the consumer was dropped, and their lineage, "" where not known."""
         path = f"{self.folder}/{_FORGOTTEN}"
         data = self.state.read(path)
-        return {"ordinal": 0} if data is None else check_format(data, path, self.table)
+        record = {"ordinal": 0} if data is None else check_format(data, path, self.table)
+        count = record.get("ordinal")
+        if isinstance(count, int):
+            return count, str(record.get("lineage", ""))
+        msg = "the journal lacks a value"
+        raise JournalError(msg, table=self.table, file=path, found="ordinal")
 
     def streams(self) -> list[str]:
         """Name the files of the streams; none where the consumer does not receive the table."""

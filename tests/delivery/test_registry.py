@@ -83,4 +83,4 @@ def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:
         registry.newest_stream()
     registry.forget()
 
-    assert 1 == registry.forgotten()
+    assert 1 == registry.forgotten()[0]
