@@ -24,7 +24,7 @@ from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
 from mirrorlib.events import unobserved
-from mirrorlib.feed.mirror import find_mirror
+from mirrorlib.feed.keyed import find_mirror
 from mirrorlib.feed.owners import stored_columns
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now

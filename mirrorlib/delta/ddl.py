@@ -22,7 +22,7 @@ from mirrorlib.delta.columns import (
 )
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
-from mirrorlib.identifiers import find_name, fold_name, quote, sql_text
+from mirrorlib.identifiers import find_name, quote, sql_text
 from mirrorlib.nested import names_in
 from mirrorlib.store import open_store
 
@@ -88,12 +88,8 @@ def create_mirror(
     *more* are properties beside these, or instead. Raises as `make_table` and `check_column_names` do.
     """
     check_column_names(ref, columns)
-    properties = {
-        **known.feed_properties(known.FEED_DAYS),
-        known.VECTORS: "true",
-        known.LIFE_PROPERTY: life,
-        **more,
-    }
+    feed = known.feed_properties(known.FEED_DAYS)
+    properties = {**feed, known.VECTORS: "true", known.LIFE_PROPERTY: life, **more}
     skipping = _skipping_columns(columns, keys)
     if skipping and not need_mapping(columns):
         properties[_STATISTICS] = skipping
@@ -102,11 +98,10 @@ def create_mirror(
 
 def need_mapping(columns: Iterable[AnyColumn]) -> bool:
     """Say whether a name, on any level, can be carried by column mapping alone."""
-    return any(
-        needs_mapping(column.name)
-        or (not isinstance(column, Column) and any(map(needs_mapping, names_in(column.dataType))))
-        for column in columns
-    )
+    names: list[str] = []
+    for column in columns:
+        names += [column.name, *(() if isinstance(column, Column) else names_in(column.dataType))]
+    return any(map(needs_mapping, names))
 
 
 def _type(column: AnyColumn) -> str:
@@ -206,11 +201,9 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
             raise SchemaError(
                 msg, table=shown, file=file, column=column.name, found=found, next_step=step
             )
-    types = {fold_name(column.name): column.sql_type for column in columns}
-    old_columns = [name for name in rows.columns if fold_name(name) in types]
-    return rows.withColumns(
-        {name: f.col(quote(name)).cast(types[fold_name(name)]) for name in old_columns}
-    )
+    wider = {name: find_column(columns, name) for name in rows.columns}
+    cast = {name: f.col(quote(name)).cast(one.sql_type) for name, one in wider.items() if one}
+    return rows.withColumns(cast)
 
 
 def check_vacant(ref: TableRef, shown: str) -> None:

@@ -30,11 +30,8 @@ LOG_DAYS = 30
 
 def feed_properties(days: int) -> dict[str, str]:
     """Return the properties of a table whose feed is on, and readable for that many days."""
-    return {
-        FEED: "true",
-        FILE_RETENTION: f"interval {days} days",
-        LOG_RETENTION: f"interval {max(days, LOG_DAYS)} days",
-    }
+    files, log = f"interval {days} days", f"interval {max(days, LOG_DAYS)} days"
+    return {FEED: "true", FILE_RETENTION: files, LOG_RETENTION: log}
 
 
 def set_properties(spark: SparkSession, sql: str, properties: Mapping[str, str]) -> None:

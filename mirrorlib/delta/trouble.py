@@ -169,10 +169,8 @@ def tell_trouble(exc: BaseException, doing: str) -> Trouble:
 
 def spark_error(exc: BaseException, doing: str, table: str | None = None) -> MirrorError:
     """Make an error of ours of one of Spark's."""
-    trouble = tell_trouble(exc, doing)
-    return MirrorError(
-        trouble.reason, table=table, found=trouble.found, next_step=trouble.next_step
-    )
+    told = tell_trouble(exc, doing)
+    return MirrorError(told.reason, table=table, found=told.found, next_step=told.next_step)
 
 
 def as_mirror_error(exc: Exception, table: str) -> MirrorError:

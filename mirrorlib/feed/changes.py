@@ -104,9 +104,8 @@ def first_changes(frame: DataFrame, table: str, keys: Sequence[str], limit: int)
     nth = f.row_number().over(images.orderBy(*net.orderable(frame, columns)))
     kinds = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
     # As a number: a timestamp is given in the zone of this process, and without saying so.
-    numbered = frame.withColumns(
-        {net.TIME: f.unix_micros(net.TIME), place: nth if keys else f.lit(1)}
-    )
+    places = {net.TIME: f.unix_micros(net.TIME), place: nth if keys else f.lit(1)}
+    numbered = frame.withColumns(places)
     order = [net.VERSION, *map(quote, keys), place]
     rows = numbered.orderBy(*order, kinds[f.col(net.KIND)]).limit(2 * (limit + 1)).collect()
     types = {name: frame.schema[name].dataType for name in columns}
@@ -145,10 +144,8 @@ def _change(
     )
     row = after if after is not None else before
     assert row is not None  # noqa: S101  # one of the two is there
-    at = _EPOCH + timedelta(microseconds=row[net.TIME])
-    return Change(
-        version=row[net.VERSION], timestamp=at.isoformat(), change=kind, before=was, after=now
-    )
+    version, at = row[net.VERSION], (_EPOCH + timedelta(microseconds=row[net.TIME])).isoformat()
+    return Change(version=version, timestamp=at, change=kind, before=was, after=now)
 
 
 def _plain(value: Any, kind: DataType) -> Any:  # noqa: ANN401  # a value of the data

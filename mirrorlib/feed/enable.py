@@ -63,9 +63,8 @@ class EnableReport(Report):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
-        return [
-            (t.table, t.state, "-" if t.version is None else str(t.version)) for t in self.tables
-        ]
+        versions = ["-" if one.version is None else str(one.version) for one in self.tables]
+        return [(t.table, t.state, v) for t, v in zip(self.tables, versions, strict=True)]
 
     def notes(self) -> list[str]:
         """Say why tables were refused."""
@@ -171,8 +170,5 @@ def _check_names(name: str, sql: str, columns: Sequence[str]) -> None:
         while fold_name(free) in used:
             free += "_"
         steps.append(f"ALTER TABLE {sql} RENAME COLUMN {quote(column)} TO {quote(free)}")
-    msg, step = (
-        "the column's name is reserved for the change feed",
-        f"Rename it: {'; '.join(steps)}",
-    )
-    raise FeedError(msg, table=name, column=taken[0], next_step=step)
+    msg = "the column's name is reserved for the change feed"
+    raise FeedError(msg, table=name, column=taken[0], next_step=f"Rename it: {'; '.join(steps)}")

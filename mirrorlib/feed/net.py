@@ -187,9 +187,8 @@ def pair_updates(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     # Within its commit, a key's n-th removal and its n-th addition are one update.
     order = f.xxhash64(*orderable(rows, columns))
     key = Window.partitionBy(VERSION, *map(quote, keys)).orderBy(order)
-    named = _named(
-        rows.withColumns(_paired(key, f.col(helpers.sign).isNotNull(), helpers)), columns, helpers
-    )
+    every = f.col(helpers.sign).isNotNull()
+    named = _named(rows.withColumns(_paired(key, every, helpers)), columns, helpers)
     return images.select(*map(quote, columns), *FEED_COLUMNS).unionByName(named)
 
 

@@ -2,10 +2,9 @@
 
 In: a table's log. Out: nothing, or `FeedExpiredError` with the first version from which on every change up to
 the newest version can be read, for whatever reasons those before it cannot.
-Delta's own refusals to read are told in the same way, see `refused_load`. And how long a table keeps what its feed is
-read from, removed files and commits of its log. Source: Delta's `MetadataCleanup`: each checkpoint removes commits that
-are older than `delta.logRetentionDuration`, whoever has still to read them, unless `delta.enableExpiredLogCleanup` is
-false.
+Delta's own refusals to read are told in the same way, see `refused_load`. And how long a table keeps removed files and
+commits. Source: Delta's `MetadataCleanup`: each checkpoint removes commits that are older than
+`delta.logRetentionDuration`, whoever has still to read them, unless `delta.enableExpiredLogCleanup` is false.
 """
 
 from __future__ import annotations
@@ -32,13 +31,9 @@ if TYPE_CHECKING:
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 _HISTORY = (
-    TOO_OLD,
-    "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE",
-    "DELTA_MISSING_CHANGE_DATA",
-    "DELTA_TRUNCATED_TRANSACTION_LOG",
-    "DELTA_VERSION_NOT_FOUND",
-    "DELTA_VERSIONS_NOT_CONTIGUOUS",
-)
+    TOO_OLD, "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", "DELTA_MISSING_CHANGE_DATA", "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_VERSION_NOT_FOUND", "DELTA_VERSIONS_NOT_CONTIGUOUS",
+)  # fmt: skip
 _DEFAULTS = {FILE_RETENTION: "interval 1 week", LOG_RETENTION: "interval 30 days"}  # Delta's own
 _STEPS = {
     FILE_RETENTION: "Say how long files are kept, with --hours.",
@@ -159,13 +154,11 @@ def prove_rows(commits: Commits, version: int) -> None:
 
 def refused_load(table: FeedTable, exc: Exception) -> FeedError:
     """Say what Delta has against reading a table; what is still to come can be read whatever is wrong with what was."""
-    trouble = tell_trouble(exc, "read the table")
+    told, shown = tell_trouble(exc, "read the table"), table.shown
     if any(name.startswith(_HISTORY) for name in conditions_of(exc)):
         first = table.commits.newest + 1
-        return FeedExpiredError(
-            trouble.reason, table=table.shown, found=trouble.found, first_readable=first
-        )
-    return FeedError(trouble.reason, table=table.shown, found=trouble.found)
+        return FeedExpiredError(told.reason, table=shown, found=told.found, first_readable=first)
+    return FeedError(told.reason, table=shown, found=told.found)
 
 
 def refuse_losses(spark: SparkSession, table: FeedTable) -> None:

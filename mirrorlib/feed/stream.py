@@ -90,7 +90,13 @@ def stream_feed(
         before, start = goes_on
         rows = found.load(reader if start is None else reader.option("startingVersion", start))
     elif after is not None:
-        before = _prove_from(found, after)
+        window = open_window(commits, after, None)
+        _check_spanned(found, window, "stream after it")
+        before = window.after
+        if before == window.until and commits.read(before).rewrites:
+            msg = "no stream can begin after a version that gave the rows other types before another one has come"
+            step, first = "Stream again once the table has changed.", before + 1
+            raise FeedError(msg, table=found.shown, first_readable=first, next_step=step)
         # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
         first = min(before + 1, commits.newest)
         rows = found.load(reader.option("startingVersion", first))
@@ -101,18 +107,6 @@ def stream_feed(
         before = commits.newest
         rows = found.load(reader)
     return declare_grouping(untag(rows), commits, before, commits.newest)
-
-
-def _prove_from(table: FeedTable, after: Bound) -> int:
-    """See that a stream can begin after a version or moment; return the version."""
-    window = open_window(table.commits, after, None)
-    _check_spanned(table, window, "stream after it")
-    if window.after == window.until and table.commits.read(window.until).rewrites:
-        msg = "no stream can begin after a version that gave the rows other types before another one has come"
-        step = "Stream again once the table has changed."
-        first = window.until + 1
-        raise FeedError(msg, table=table.shown, first_readable=first, next_step=step)
-    return window.after
 
 
 def _check_spanned(table: FeedTable, window: Window, then: str) -> None:
@@ -155,13 +149,9 @@ def _go_on(table: FeedTable, checkpoint: PathOrUrl) -> tuple[int, int | None] | 
             open_window(commits, again - 1, None)
         window = open_window(commits, following if snapshot else following - 1, None)
     except FeedExpiredError as exc:
-        msg, first = (
-            f"the stream stands at version {following}, and {exc.reason}",
-            exc.first_readable,
-        )
-        raise FeedExpiredError(
-            msg, table=table.shown, first_readable=first, next_step=ANEW
-        ) from exc
+        shown, first = table.shown, exc.first_readable
+        msg = f"the stream stands at version {following}, and {exc.reason}"
+        raise FeedExpiredError(msg, table=shown, first_readable=first, next_step=ANEW) from exc
     _check_spanned(table, window, "go on with a new checkpoint and `after` it")
     start = min(following, commits.newest)
     return (start, None) if snapshot else (min(following, again) - 1, start)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirrorlib.derived.record import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError, TableNameError
-from mirrorlib.feed.mirror import table_address
+from mirrorlib.feed.keyed import table_address
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import registries
 from mirrorlib.names import TableName, parse_name

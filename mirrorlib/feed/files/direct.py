@@ -35,17 +35,10 @@ _MANY = 10_000  # files; what is known of them travels in the plan
 # Which Spark neither hides nor writes anew.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)")
 # Of what a table may demand of its readers, what does not change what such files mean.
-_HARMLESS = frozenset(
-    [
-        "columnMapping",
-        "deletionVectors",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    ]
-)
+_HARMLESS = frozenset({
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+    "vacuumProtocolCheck",
+})  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _OURS = "_mirror_"

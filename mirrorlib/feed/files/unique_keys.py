@@ -36,12 +36,8 @@ if TYPE_CHECKING:
     from mirrorlib.delta.commits import Commits
     from mirrorlib.feed.window import Window
 
-_ORDER = {
-    net.DELETE: 0,
-    net.PRE: 1,
-    net.INSERT: 2,
-    net.POST: 3,
-}  # within a version; what came is 2 or more
+# Within a version; what came is 2 or more.
+_ORDER = {net.DELETE: 0, net.PRE: 1, net.INSERT: 2, net.POST: 3}
 _BITS = 2  # that say which of them; a place is a version and these
 _KINDS = (1 << _BITS) - 1
 _NOWHERE = -1  # the place of what an update that changes nothing took and gave
@@ -106,15 +102,12 @@ def _ends_of(frame: DataFrame, repeated: pa.Table, keys: Sequence[str]) -> DataF
     place = f.shiftleft(net.VERSION, _BITS).bitwiseOR(within)
     rows = frame.withColumn(_AT, place).join(f.broadcast(known), same, "left")
     is_known = f.col(_FIRST).isNotNull()
-    went, first_went, last_went = (
-        f.col(one).bitwiseAND(_KINDS) < _ORDER[net.INSERT] for one in (_AT, _FIRST, _LAST)
-    )
+    kinds = (f.col(one).bitwiseAND(_KINDS) for one in (_AT, _FIRST, _LAST))
+    went, first_went, last_went = (one < _ORDER[net.INSERT] for one in kinds)
     before = (f.col(_AT) == f.col(_FIRST)) & went
     now = (f.col(_AT) == f.col(_LAST)) & ~went
-    image, alone = (
-        f.when(went, net.PRE).otherwise(net.POST),
-        f.when(went, net.DELETE).otherwise(net.INSERT),
-    )
+    image = f.when(went, net.PRE).otherwise(net.POST)
+    alone = f.when(went, net.DELETE).otherwise(net.INSERT)
     kind = f.when(first_went & ~last_went, image).otherwise(alone)
     version = f.shiftright(_LAST, _BITS)
     return rows.where(~is_known | before | now).select(
@@ -180,9 +173,8 @@ def _things(rows: pa.Table) -> pa.ChunkedArray:
 def _pairs(rows: pa.Table) -> pa.ChunkedArray:
     """Mark the rows before an update that are followed by the row after it, and equal it in all columns."""
     one, next_one = rows.slice(0, max(len(rows) - 1, 0)), rows.slice(1)
-    sides = pc.and_(
-        pc.equal(one.column(net.KIND), net.PRE), pc.equal(next_one.column(net.KIND), net.POST)
-    )
+    before, after = one.column(net.KIND), next_one.column(net.KIND)
+    sides = pc.and_(pc.equal(before, net.PRE), pc.equal(after, net.POST))
     names = [name for name in rows.column_names if name not in (net.KIND, _PLACE)]
     return reduce(pc.and_, (_equal(one.column(c), next_one.column(c)) for c in names), sides)
 
@@ -190,9 +182,8 @@ def _pairs(rows: pa.Table) -> pa.ChunkedArray:
 def _suspects(rows: pa.Table, several: pa.Table) -> pa.ChunkedArray:
     """Mark the rows of keys that may be repeated in several versions, and of updates that change nothing."""
     keys = several.column_names
-    again = reduce(
-        pc.and_, (pc.is_in(rows.column(key), value_set=several.column(key)) for key in keys)
-    )
+    found = (pc.is_in(rows.column(key), value_set=several.column(key)) for key in keys)
+    again = reduce(pc.and_, found)
     same, none = _pairs(rows).chunks, pa.array([False])
     before, after = pa.chunked_array([*same, none]), pa.chunked_array([none, *same])
     return pc.or_(again, pc.or_(before, after))
