@@ -80,7 +80,6 @@ def find_feed_table(spark: SparkSession, table: str, *, shown: str = "") -> Feed
 
 
 def _location(spark: SparkSession, table: str) -> str:
-    """Ask the catalog where a table lies."""
     from pyspark.errors import AnalysisException
 
     if not spark.catalog.tableExists(quote_dotted(table)):

@@ -190,7 +190,6 @@ def holds(old: DataType, new: DataType) -> Column | None:
 
 
 def _mirrored(kind: DataType, name: str = "") -> Column | None:
-    """Return a column of a type, None for a type that no mirror has."""
     return next(iter(to_columns([(name, kind.simpleString())])), None)
 
 

@@ -242,7 +242,6 @@ class Commits:
         return found
 
     def _of_checkpoint(self, version: int, kind: str) -> Mapping[str, Any]:
-        """Find the only action of a kind in a checkpoint."""
         paths = self._checkpoints[version]
         for path in paths:
             if path.endswith(".json"):

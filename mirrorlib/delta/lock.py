@@ -24,6 +24,7 @@ from mirrorlib.delta.table import refer
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.leases import process_started
+from mirrorlib.journal.plan_log import read_object
 from mirrorlib.store import LocalStore, open_store
 from mirrorlib.store.target import STATE_FOLDER
 
@@ -94,11 +95,7 @@ def has_lost_java(exc: BaseException) -> bool:
 
 def _holder(file: BinaryIO) -> dict[str, object]:
     file.seek(0)
-    try:
-        value = json.loads(file.read() or b"{}")
-    except ValueError:  # its writer was killed in the middle
-        return {}
-    return value if isinstance(value, dict) else {}
+    return read_object(file.read())
 
 
 def _wait_for_last_jvm(file: BinaryIO, table: str, jvm: int) -> None:

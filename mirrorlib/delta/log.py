@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mirrorlib.journal.plan_log import read_object
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -34,15 +36,10 @@ TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit of a Delta table.
+    """One commit of a Delta table: who made it, as far as the engine says, and how many rows it has added, as it says.
 
-    Attributes:
-        operation: Delta's word for what it did, "MERGE", "OPTIMIZE" …
-        ours: what mirrorlib wrote into `userMetadata`; None in anybody else's commit.
-        user: who committed, as far as the engine says.
-        forgets: the commit lets Delta forget transaction marks, on which exactly-once rests.
-        rows: how many it has added, as it says itself.
-
+    `operation` is Delta's word for what it did, "MERGE", "OPTIMIZE" …; `ours` what mirrorlib wrote into `userMetadata`,
+    None in anybody else's commit. One that *forgets* lets Delta forget transaction marks, on which exactly-once rests.
     """
 
     version: int
@@ -141,11 +138,7 @@ def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:
 
 def tell_commit(version: int, info: Mapping[str, Any]) -> Commit:
     """Tell who made a version and how, of what its writer says."""
-    try:
-        said = json.loads(info.get("userMetadata") or "{}")
-    except ValueError:  # anybody else's
-        said = None
-    ours = said.get("mirrorlib") if isinstance(said, dict) else None
+    ours = read_object(info.get("userMetadata")).get("mirrorlib")
     return Commit(
         version=version,
         operation=info.get("operation") or "a commit without provenance",
@@ -161,9 +154,4 @@ def read_checksum(store: Store, version: int) -> Mapping[str, Any]:
 
     Source: Delta PROTOCOL.md, "Version Checksum File".
     """
-    data = store.read(commit_path(version).removesuffix("json") + "crc")
-    try:
-        checksum: Any = json.loads(data or b"{}")
-    except ValueError:  # it is not written at once
-        return {}
-    return checksum if isinstance(checksum, dict) else {}
+    return read_object(store.read(commit_path(version).removesuffix("json") + "crc"))

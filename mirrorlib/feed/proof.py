@@ -50,10 +50,8 @@ def expired(commits: Commits, reason: str, version: int) -> FeedExpiredError:
     first = first_readable(commits, version + 1)
     step = "Switch it on for what comes: mirrorlib enable-feed TARGET"
     if first is not None:
-        step = (
-            f"Copy the table's rows as they are now, and read on; "
-            f"the first version whose changes can be read is {first}."
-        )
+        then = f"the first version whose changes can be read is {first}"
+        step = f"Copy the table's rows as they are now, and read on; {then}."
     return FeedExpiredError(reason, table=commits.shown, first_readable=first, next_step=step)
 
 

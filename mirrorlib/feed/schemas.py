@@ -84,15 +84,12 @@ def widens(before: Metadata, became: Metadata) -> bool:
 
 def keeps(before: Metadata, became: Metadata) -> bool:
     """Say whether rows that nobody has touched read as before: all columns that were there are the very same."""
-    if before.partitions != became.partitions:
-        return False
-    now = {fold_name(field["name"]): field for field in became.schema["fields"]}
-    return all(
-        (field := now.get(fold_name(was["name"]))) is not None
-        and physical_name(field) == physical_name(was)
-        and field["type"] == was["type"]
-        for was in before.schema["fields"]
+    was, now = (
+        {fold_name(one["name"]): (physical_name(one), one["type"]) for one in each.schema["fields"]}
+        for each in (before, became)
     )
+    same = all(now.get(name) == column for name, column in was.items())
+    return same and before.partitions == became.partitions
 
 
 def _holds(old: object, new: object, *, widened: bool = False) -> bool:

@@ -52,16 +52,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The changes after one version and up to another, `(after, until]`.
+    """The changes, if any, after one version and up to another, `(after, until]`.
 
     Attributes:
         after: the last version before it, -1 when it begins with the first.
-        until: its last version.
         metadata: the table's metadata as of `until`.
         segments: how it is read.
         rewritten: the versions, in no segment, that give the rows other types and change none.
         pairs: some commit of it may delete and insert rows of one key.
-        changes: some commit of it changes rows.
         rows: how many rows its commits say that they change; None where one does not say.
         files: what it is read from, where each row of these is a change; None where it takes more.
 
@@ -144,13 +142,11 @@ def _bound(commits: Commits, name: str, bound: Bound, *, beyond: bool) -> int:
         msg = f"`{name}` is no version"
         step = "Give a whole number from -1 on, or a moment."
         raise FeedError(msg, table=shown, found=str(bound), next_step=step)
-    if number > commits.newest and beyond:
-        return commits.newest
-    if number > commits.newest:
-        msg = f"`{name}` is beyond the newest version"
-        found = f"{number}, the newest is {commits.newest}"
-        raise FeedError(msg, table=shown, found=found, next_step="Give an earlier version.")
-    return number
+    if number <= commits.newest or beyond:
+        return min(number, commits.newest)
+    msg = f"`{name}` is beyond the newest version"
+    found = f"{number}, the newest is {commits.newest}"
+    raise FeedError(msg, table=shown, found=found, next_step="Give an earlier version.")
 
 
 def _moment(shown: str, name: str, bound: str | datetime) -> datetime:

@@ -51,10 +51,9 @@ class Life(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFile:
-    """A change file as it was when the batch was planned.
+    """A change file, by its path below the table's folder, as it was when the batch was planned.
 
     Attributes:
-        name: its path below the table's folder.
         etag: what the store said identifies it; a copy of it has another.
         rows: what its footer said, or its text held.
         modified: ISO 8601, UTC.

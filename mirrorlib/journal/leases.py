@@ -9,7 +9,6 @@ may differ, and a runner that was paused for too long wakes up to find its lease
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.plan_log import json_bytes, numbered
+from mirrorlib.journal.plan_log import json_bytes, numbered, read_object
 from mirrorlib.journal.registry import LEASE
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Lease:
         self._number = number + 1
         state, path = self._registry.state, self._path(self._number)
         state.put_new(path, self._said(datetime.now(UTC) + TERM))
-        if self._read(path).get("holder") != self._holder:
+        if read_object(state.read(path)).get("holder") != self._holder:
             msg = "another runner has just begun to deliver the table to this consumer"
             raise TableBusyError(msg, table=self._registry.table)
         if number:
@@ -77,16 +76,9 @@ class Lease:
         number = name.removesuffix(".json").rpartition("-")[2]
         if not number.isdecimal():
             return 0, ""
-        held = self._read(f"{self._folder}/{name}")
+        held = read_object(self._registry.state.read(f"{self._folder}/{name}"))
         holder = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
         return int(number), holder
-
-    def _read(self, path: str) -> dict[str, Any]:
-        try:
-            value = json.loads(self._registry.state.read(path) or b"{}")
-        except ValueError:
-            return {}
-        return value if isinstance(value, dict) else {}
 
     def _path(self, number: int) -> str:
         return f"{self._folder}/{numbered(number)}.json"

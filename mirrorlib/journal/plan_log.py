@@ -132,6 +132,15 @@ def json_bytes(value: Mapping[str, Any]) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
+def read_object(data: bytes | str | None) -> dict[str, Any]:
+    """Parse a JSON object; what is none, as its writer may have been killed in the middle, is an empty one."""
+    try:
+        value = json.loads(data or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def check_format(data: bytes | None, path: str, table: str | None = None) -> dict[str, Any]:
     """Parse a file of the state folder; `JournalError` where it is missing, cannot be read, or is of another format."""
     try:
