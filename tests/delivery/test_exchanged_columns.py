@@ -13,6 +13,7 @@ from mirrorlib.delivery.consumers import rewind_consumer
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.renamed import check_physical
 from mirrorlib.delta.actions import Metadata
+from mirrorlib.delta.columns import widens
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.schemas import physical_names
 from mirrorlib.store import LocalStore
@@ -148,3 +149,12 @@ def test_what_a_name_stands_for_is_told_at_any_depth() -> None:
     with pytest.raises(SchemaError, match=f"t: column S: {OTHER}.*found p1, was p0"):
         check_physical({"s": "p0"}, found, "t", "step", {"p0": "p2"})
     check_physical({"s": "p0"}, found, "t", "step", {"p0": "p1"})
+
+
+def test_whole_numbers_are_widened_to_wider_ones_alone() -> None:
+    """A table that was made anew with narrower ones fits into the copy that it has."""
+    from pyspark.sql import types  # tests without Spark run in seconds
+
+    assert widens(types.ByteType(), types.ShortType()) is not None
+    assert widens(types.ShortType(), types.ByteType()) is None
+    assert widens(types.LongType(), types.IntegerType()) is None
