@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.cli.arguments import add_json
+from mirrorlib.cli.arguments import JSON, refuse
 from mirrorlib.cli.command import Command
 from mirrorlib.errors import LandingZoneError, MirrorError
-from mirrorlib.names import named_twice
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
     from mirrorlib.landing.publish.published import Published
@@ -92,7 +91,7 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     """
     from mirrorlib.landing.publish.writer import LandingZoneWriter
 
-    files = arguments.file
+    files = arguments.files
     _check_files(files, arguments.table)
     writer = LandingZoneWriter(arguments.landing_zone, source=arguments.source)
     table = writer.table(
@@ -117,79 +116,6 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     )
 
 
-def _add_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "landing_zone",
-        metavar="LANDING_ZONE",
-        help="folder or URL that holds the table folders; dbfs:/Volumes/… for a Databricks volume",
-    )
-    command.add_argument("table", metavar="TABLE", help="the table: orders, or dbo/orders")
-    command.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="+",
-        help="Parquet or CSV files, in the order of their changes",
-    )
-    _add_rows(command)
-    _add_files(command)
-    _add_call(command)
-    add_json(command)
-
-
-def _run(arguments: argparse.Namespace) -> Report:
-    """Publish; say whether every file was published."""
-    return publish_files(arguments)
-
-
-def _add_rows(command: argparse.ArgumentParser) -> None:
-    """Add what the rows are."""
-    command.add_argument(
-        "--keys", type=_names, default=(), metavar="A,B", help="key columns, when the table is new"
-    )
-    command.add_argument(
-        "--marker",
-        type=_marker,
-        metavar="N|COLUMN",
-        help="what the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the column that says it "
-        "(default: __rowMarker__ where there is one)",
-    )
-
-
-def _add_files(command: argparse.ArgumentParser) -> None:
-    """Add how change files are written and named."""
-    command.add_argument(
-        "--format", choices=("parquet", "csv"), help="of the change files (default: parquet)"
-    )
-    command.add_argument(
-        "--partition-by",
-        type=_names,
-        default=(),
-        metavar="A,B",
-        help="columns whose values name partition folders",
-    )
-    command.add_argument(
-        "--upsert-default", action="store_true", help="rows without markers are upserts"
-    )
-    command.add_argument(
-        "--time-ordered", action="store_true", help="name files by chance; readers go by their time"
-    )
-
-
-def _add_call(command: argparse.ArgumentParser) -> None:
-    """Add what is said of this one call."""
-    command.add_argument(
-        "--batch-id",
-        metavar="ID",
-        help="what these files are called: published again under the same id, they are there once",
-    )
-    command.add_argument(
-        "--source", metavar="TEXT", help="what is mirrored, for _partnerEvents.json"
-    )
-    command.add_argument(
-        "--force", action="store_true", help="publish a schema change that stops a Fabric table"
-    )
-
-
 def _check_files(files: Sequence[str], table: str) -> None:
     """Refuse to begin when a file is missing: it would stop the others in their midst."""
     for path in files:
@@ -199,22 +125,12 @@ def _check_files(files: Sequence[str], table: str) -> None:
             raise LandingZoneError(msg, table=table, file=path, next_step=step)
 
 
-def _names(text: str) -> Sequence[str]:
-    """Read column names, each of which is given once."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if (twice := named_twice(names)) is not None:
-        msg = f"{twice!r} is named twice"
-        raise argparse.ArgumentTypeError(msg)
-    return names
-
-
 def _marker(text: str) -> int | str:
     """Read a row marker, or a column's name."""
     if not text.isdecimal():
         return text
     if text not in _MARKERS:
-        msg = f"{text!r} is no row marker, which are {', '.join(_MARKERS)}"
-        raise argparse.ArgumentTypeError(msg)
+        refuse(text, f"no row marker, which are {', '.join(_MARKERS)}")
     return int(text)
 
 
@@ -224,6 +140,23 @@ PUBLISH = Command(
     more="Each file becomes the next change file of the table, whole or not at all; numbers, metadata and schema "
     "checks are seen to. After an error or a crash, publish the same files again, in the same order, when "
     "what was wrong with the rest is repaired: none is published twice.",
-    add_arguments=_add_arguments,
-    run=_run,
+    arguments={
+        "LANDING_ZONE": "folder or URL that holds the table folders; dbfs:/Volumes/… for a Databricks volume",
+        "TABLE": "the table: orders, or dbo/orders",
+        "FILE+": "Parquet or CSV files, in the order of their changes",
+        "--keys A,B": "key columns, when the table is new",
+        "--marker N|COLUMN": "what the rows are: 0 insert, 1 update, 2 delete, 4 upsert, or the column that says it "
+        "(default: __rowMarker__ where there is one)",
+        "--format parquet|csv": "of the change files (default: parquet)",
+        "--partition-by A,B": "columns whose values name partition folders",
+        "--upsert-default": "rows without markers are upserts",
+        "--time-ordered": "name files by chance; readers go by their time",
+        "--batch-id ID": "what these files are called: published again under the same id, they are there once",
+        "--source TEXT": "what is mirrored, for _partnerEvents.json",
+        "--force": "publish a schema change that stops a Fabric table",
+        **JSON,
+    },
+    defaults={"keys": (), "partition_by": ()},
+    readers={"marker": _marker},
+    run=publish_files,
 )
