@@ -15,10 +15,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.commands import apply, check, export, feed, ledger, platforms, publish
-from mirrorlib.cli.say import say_error, say_report
+from mirrorlib.cli.say import say_error, say_json
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError, StoppedError
+from mirrorlib.platform.show import show_report
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
@@ -109,7 +110,10 @@ def _carry_out(arguments: argparse.Namespace) -> bool:
     answer: Report | bool = arguments.run(arguments)
     if isinstance(answer, bool):
         return answer
-    say_report(answer, as_json=arguments.json)
+    if arguments.json:
+        say_json(answer.to_dict())
+    else:
+        show_report(answer)
     return answer.ok
 
 

@@ -1,4 +1,4 @@
-"""Say what came of a command: a report for people, or JSON for machines."""
+"""Say what came of a command: errors for people, and JSON for machines."""
 
 from __future__ import annotations
 
@@ -6,19 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.platform.show import show_report
-
 if TYPE_CHECKING:
     from mirrorlib.errors import MirrorError
-    from mirrorlib.tabular import Report
-
-
-def say_report(report: Report, *, as_json: bool) -> None:
-    """Print a report."""
-    if as_json:
-        say_json(report.to_dict())
-    else:
-        show_report(report)
 
 
 def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:

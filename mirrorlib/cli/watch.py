@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.cli.say import say_error, say_json
 from mirrorlib.cli.spark import check_java
@@ -15,7 +15,7 @@ from mirrorlib.platform.show import show_report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import FrameType
 
     from pyspark.sql import SparkSession
@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.report import ApplyReport
 
 
-class _Stated(Protocol):
-    @property
-    def state(self) -> str: ...
-
-
-class _Round(Protocol):
-    """What a round came to."""
-
-    @property
-    def ok(self) -> bool: ...
-
-    @property
-    def tables(self) -> Sequence[_Stated]: ...
-
-
-_R = TypeVar("_R", bound=_Round)
 _Report = TypeVar("_Report", "ApplyReport", "ExportReport")
 
 
@@ -61,21 +45,19 @@ class Stop:
     """Whether a signal has asked the run to end."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
         self.number: signal.Signals | None = None
 
     def ask(self, number: int, frame: FrameType | None = None) -> None:
         """Take a signal; the second one ends the run at once."""
         del frame
-        if self._asked.is_set():
+        if self.is_set():
             raise KeyboardInterrupt
         self.number = signal.Signals(number)
         sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
-        self._asked.set()
 
     def is_set(self) -> bool:
         """Say whether one has come."""
-        return self._asked.is_set()
+        return self.number is not None
 
 
 def stop_on_signals() -> Stop:
@@ -104,7 +86,7 @@ def run_command(
 
     Args:
         arguments: the command's, with `watch` and `json`.
-        spark: what the rounds need to live.
+        spark: what the rounds need to live; whether it does is asked after each that did not go well.
         stop: whether a signal has come.
         one: a round.
         is_news: whether people want to see a report of a round that went well.
@@ -116,51 +98,22 @@ def run_command(
     """
     watching = arguments.watch is not None
 
-    def say(report: _Report) -> None:
-        if arguments.json:
-            say_json(report.to_dict(), in_one_line=watching)
-        elif not watching or not report.ok or is_news(report):
-            show_report(report)
-
-    def check() -> None:
-        check_java(spark)
-
-    return run_rounds(one, say, stop, arguments.watch, check, as_json=arguments.json)
-
-
-def run_rounds(
-    one: Callable[[], _R],
-    say: Callable[[_R], None],
-    stop: Stop,
-    pause: float | None,
-    check: Callable[[], None],
-    *,
-    as_json: bool,
-) -> bool:
-    """Run once, or with a pause again and again until a signal comes; say whether all was well the last time.
-
-    What no round can mend is what *check* raises: it is asked after each that did not go well.
-
-    Raises:
-        MirrorError: the first round could not begin, or no other can.
-        CutShortError: the only round was told to stop, and left tables behind.
-
-    """
-    if pause is None:
-        report = one()
-        say(report)
-        behind = sum(1 for table in report.tables if table.state == "behind")
-        if behind and stop.number is not None:
-            raise CutShortError(stop.number, behind)
-        return report.ok
-
-    def tell(outcome: _R | MirrorError) -> None:
+    def tell(outcome: _Report | MirrorError) -> None:
         if isinstance(outcome, MirrorError):
-            say_error(outcome, as_json=as_json, in_one_line=True)
-        else:
-            say(outcome)
-        if isinstance(outcome, MirrorError) or not outcome.ok:
-            check()
+            say_error(outcome, as_json=arguments.json, in_one_line=True)
+        elif arguments.json:
+            say_json(outcome.to_dict(), in_one_line=watching)
+        elif not watching or not outcome.ok or is_news(outcome):
+            show_report(outcome)
+        if watching and (isinstance(outcome, MirrorError) or not outcome.ok):
+            check_java(spark)
 
-    last = watch(one, pause, tell=tell, stop=stop.is_set)
-    return not isinstance(last, MirrorError) and last.ok
+    if watching:
+        last = watch(one, arguments.watch, tell=tell, stop=stop.is_set)
+        return not isinstance(last, MirrorError) and last.ok
+    report = one()
+    tell(report)
+    behind = sum(1 for table in report.tables if table.state == "behind")
+    if behind and stop.number is not None:
+        raise CutShortError(stop.number, behind)
+    return report.ok

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.fabric.pipelines import THIS_WORKSPACE, pipeline_content, schedules
@@ -63,17 +63,9 @@ class Item:
 class ItemsReport(Report):
     """Which items were written."""
 
+    columns: ClassVar = ("item", "type")
     folder: str
     items: tuple[tuple[str, str], ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that they are written."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("item", "type")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row an item."""

@@ -12,7 +12,7 @@ import contextlib
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
@@ -63,16 +63,8 @@ class Written:
 class BookReport(Report):
     """What was written down."""
 
+    columns: ClassVar = ("table", "new rows")
     tables: tuple[Written, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that it is written."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "new rows")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.disk import Journal
@@ -86,29 +86,21 @@ class Applied:
 class LedgerReport(Report):
     """The newest batches of every table of a target."""
 
+    columns: ClassVar = (
+        "table",
+        "batch",
+        "finished",
+        "files",
+        "insert",
+        "update",
+        "delete",
+        "upsert",
+        "version",
+        "seconds",
+        "waited",
+    )
     target: str
     batches: tuple[Applied, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that history is history."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return (
-            "table",
-            "batch",
-            "finished",
-            "files",
-            "insert",
-            "update",
-            "delete",
-            "upsert",
-            "version",
-            "seconds",
-            "waited",
-        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a batch."""

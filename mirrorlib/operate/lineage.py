@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mirrorlib.derived.record import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
@@ -61,17 +61,9 @@ class Edge:
 class LineageReport(Report):
     """Where the tables of a target come from and go to."""
 
+    columns: ClassVar = ("from", "by", "to", "keys")
     target: str
     edges: tuple[Edge, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that it was told."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("from", "by", "to", "keys")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a way; what lies below the target is told from there."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.changed_source import changed_source_error
@@ -93,13 +93,10 @@ class TableStatus:
 class StatusReport(StateReport):
     """How every table of a target stands."""
 
+    columns: ClassVar = ("table", "state", "position", "version", "last commit", "waiting", "lag")
     target: str
     tables: tuple[TableStatus, ...]
     publisher: Partner | None = None
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "state", "position", "version", "last commit", "waiting", "lag")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""

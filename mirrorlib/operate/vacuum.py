@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delivery.compare import tell_horizon
 from mirrorlib.delta.address import find_feed_table, find_tables
@@ -65,6 +65,7 @@ class Vacuumed:
 class VacuumReport(Report):
     """What became of every table."""
 
+    columns: ClassVar = ("table", "state", "files", "consumers that need them")
     target: str
     tables: tuple[Vacuumed, ...]
 
@@ -72,10 +73,6 @@ class VacuumReport(Report):
     def ok(self) -> bool:
         """Say whether no table was refused, and none failed."""
         return all(table.state in {"vacuumed", "ready"} for table in self.tables)
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("table", "state", "files", "consumers that need them")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""

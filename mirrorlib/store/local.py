@@ -20,7 +20,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.errors import StoreError
-from mirrorlib.store.protocol import Folder, StoredFile
+from mirrorlib.store.protocol import Folder, Store, StoredFile
 from mirrorlib.store.trouble import check_size, translated, translated_file
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class LocalStore:
+class LocalStore(Store):
     """Files below a local folder, FUSE mounts included; put-if-absent by a hard link, as POSIX makes it atomic."""
 
     def __init__(self, root: Path) -> None:
@@ -58,15 +58,10 @@ class LocalStore:
                 links=tuple(entry.name for entry in folders if entry.is_symlink()),
             )
 
-    @property
-    def seeks(self) -> bool:
-        """Say no: a disk gives all names of a folder, and to look at one file costs next to nothing."""
-        return False
-
     def files_after(
         self, folder: str, name: str, *, before: str = "", count: int | None = None
     ) -> tuple[StoredFile, ...]:
-        """Read all names; look only at the files that are asked for."""
+        """Read all names, as a disk gives no fewer; look only at the files that are asked for."""
         with translated("list", self._path(folder)):
             try:
                 with os.scandir(self._path(folder)) as entries:

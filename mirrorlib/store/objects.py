@@ -15,7 +15,7 @@ import obstore
 import obstore.store
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from mirrorlib.store.protocol import Folder, StoredFile
+from mirrorlib.store.protocol import Folder, Store, StoredFile
 from mirrorlib.store.trouble import check_size, translated, translated_file
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _SEEKING = (obstore.store.S3Store, obstore.store.GCSStore, obstore.store.MemoryS
 _EXPRESS = "--x-s3"
 
 
-class ObjectStore:
+class ObjectStore(Store):
     """Files in an object store, through obstore; put-if-absent is the store's own conditional put."""
 
     def __init__(self, url: str, store: obstore.store.ObjectStore) -> None:
@@ -152,14 +152,6 @@ class ObjectStore:
             except AlreadyExistsError:
                 return False
             return True
-
-    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
-        """Write the object under its new name, then remove the old one: no store renames if absent everywhere."""
-        content = self.read(source) if data is None else data
-        if content is None or not self.put_new(target, content):
-            return False
-        self.delete(source)
-        return True
 
     def move(self, source: str, target: str) -> None:
         """Let the store copy the object, then remove the old one."""

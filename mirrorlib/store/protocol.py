@@ -64,6 +64,7 @@ class Store(Protocol):
     @property
     def seeks(self) -> bool:
         """Say whether `files_after` costs what it gives, not what the folder holds."""
+        return False
 
     def files_after(
         self, folder: str, name: str, *, before: str = "", count: int | None = None
@@ -73,9 +74,13 @@ class Store(Protocol):
         *count* is how many are asked for; None is all. None comes back from a store that does not list
         from a name on, or whose listing shows that it did not.
         """
+        del folder, name, before, count
+        return None
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
         """Return the first *count* file names of a folder in byte order, listing no more where the store can."""
+        listed = self.list_folder(folder)
+        return tuple(file.name for file in listed.files[:count]) if listed else ()
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file at *path*, None when there is none."""
@@ -102,8 +107,13 @@ class Store(Protocol):
     def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
         """Give a file another name unless that is taken; False when it is, or when there is no such file.
 
-        *data* is what the file holds, when that is at hand: not every store can rename.
+        *data* is what the file holds, when that is at hand: a store that cannot rename writes it once more.
         """
+        content = self.read(source) if data is None else data
+        if content is None or not self.put_new(target, content):
+            return False
+        self.delete(source)
+        return True
 
     def move(self, source: str, target: str) -> None:
         """Give a file another name, replacing what is there; a crash in between leaves both, never neither."""

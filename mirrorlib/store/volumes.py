@@ -58,7 +58,7 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
     return VolumeStore(path.rstrip("/"), client.files)
 
 
-class VolumeStore:
+class VolumeStore(Store):
     """Files in a Databricks volume; every call is one of the Files API."""
 
     def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
@@ -83,22 +83,6 @@ class VolumeStore:
             folders=tuple(entry.name for entry in found if entry.is_directory),
             files=tuple(_listed(folder, entry) for entry in found if not entry.is_directory),
         )
-
-    @property
-    def seeks(self) -> bool:
-        """Say no: the API lists in no order that it promises."""
-        return False
-
-    def files_after(
-        self, folder: str, name: str, *, before: str = "", count: int | None = None
-    ) -> None:
-        """Leave it to a full listing."""
-        del folder, name, before, count
-
-    def first_names(self, folder: str, count: int) -> tuple[str, ...]:
-        """Pick the smallest names; the API lists in no order that it promises."""
-        listed = self.list_folder(folder)
-        return tuple(file.name for file in listed.files[:count]) if listed else ()
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""
@@ -146,14 +130,6 @@ class VolumeStore:
             except errors.ResourceConflict:
                 return False
             return True
-
-    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
-        """Write the file under its new name, then remove the old one: the API cannot rename."""
-        content = self.read(source) if data is None else data
-        if content is None or not self.put_new(target, content):
-            return False
-        self.delete(source)
-        return True
 
     def move(self, source: str, target: str) -> None:
         """Write the file under its new name, then remove the old one: the API cannot rename."""

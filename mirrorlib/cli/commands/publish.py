@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.cli.arguments import JSON, refuse
 from mirrorlib.cli.command import Command
@@ -34,6 +34,7 @@ class PublishReport(Report):
 
     """
 
+    columns: ClassVar = ("table", "file", "rows", *_COUNTED, "bytes", "")
     table: str
     published: tuple[Published, ...]
     asked: int
@@ -43,10 +44,6 @@ class PublishReport(Report):
     def ok(self) -> bool:
         """Whether everything was published."""
         return self.error is None
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("table", "file", "rows", *_COUNTED, "bytes", "")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one line a change file."""
