@@ -37,7 +37,7 @@ from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.ledger import NEW, list_applied
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import duration
+from mirrorlib.tabular import duration, shown_moment
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.table_folder import Folder
@@ -106,7 +106,7 @@ class StatusReport(StateReport):
                 t.state,
                 _position(t.position),
                 "-" if t.version is None else str(t.version),
-                t.last_commit[:19].replace("T", " ") if t.last_commit else "-",
+                shown_moment(t.last_commit),
                 str(t.unapplied),
                 "-" if t.lag_seconds is None else duration(t.lag_seconds),
             )
@@ -117,9 +117,11 @@ class StatusReport(StateReport):
         """Say for each table why it is not current, then what it warns about."""
         if not self.tables:
             return [NEW]
-        lines = [
-            reason_line(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
-        ]
+        lines = []
+        for t in self.tables:
+            is_dated = t.since and t.state in STOPPED
+            since = f" since {shown_moment(t.since)}" if is_dated else ""
+            lines += [reason_line(t.table, f"{t.state}{since}", t.reason)] if t.reason else []
         lines += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
         return [*lines, f"published by {self.publisher}"] if self.publisher else lines
 
@@ -148,7 +150,13 @@ def read_status(
     store = open_store(places.state)
     names = list_applied(store, allow_new=allow_new)
     moment = datetime.now(UTC)
-    found = [_table_status(store, name, moment) for name in names]
+    found: list[TableStatus | None] = []
+    for name in names:
+        try:
+            found.append(_read_table(store, name, moment))
+        except MirrorError as exc:
+            word = {"state": "failed", "reason": str(exc), "file": exc.file}
+            found.append(_from_word(name, word))
     tables = tuple(one for one in found if one is not None)
     return StatusReport(target=places.shown, tables=tables, publisher=_publisher(tables))
 
@@ -164,13 +172,6 @@ def _publisher(tables: Sequence[TableStatus]) -> Partner | None:
             except MirrorError:
                 continue  # a table's own status says what is wrong with its zone
     return None
-
-
-def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
-    try:
-        return _read_table(state, name, moment)
-    except MirrorError as exc:
-        return replace(_from_word(name, {}), state="failed", reason=str(exc), file=exc.file)
 
 
 def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
@@ -308,11 +309,3 @@ def _position(position: Position | None) -> str:
     if isinstance(position, Mapping):
         return f"{len(position)} partitions"
     return "-" if position is None else str(position)
-
-
-def _since(status: TableStatus) -> str:
-    return (
-        f" since {status.since[:19].replace('T', ' ')}"
-        if status.since and status.state in STOPPED
-        else ""
-    )
