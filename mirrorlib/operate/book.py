@@ -81,13 +81,8 @@ def write_ledger(
 ) -> BookReport:
     """Write down what has happened since the last time: batches that have ended, tables in another state.
 
-    Args:
-        spark: any Spark with Delta.
-        target: as for `apply`.
-        to: where the two tables go: a path or URL, or `catalog.schema`.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        allow_new: as for `status`; not where the ledger has batches of the target, whose journal is lost then.
+    The two tables go *to* a path or URL, or to `catalog.schema`. The rest means the same as for `status`, but
+    *allow_new* does not count where the ledger has batches of the target, whose journal is lost then.
 
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal is lost.

@@ -137,13 +137,8 @@ def read_ledger(
 ) -> LedgerReport:
     """Read the newest batches of every table of a target.
 
-    Args:
-        target: as for `apply`.
-        tables: names or globs; empty is all of them.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        last: how many batches a table.
-        allow_new: as for `status`.
+    *last* is how many batches a table; *tables* are names or globs, and empty is all of them. The rest means the
+    same as for `status`.
 
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal cannot be read.

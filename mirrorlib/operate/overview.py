@@ -66,22 +66,19 @@ class Overview(Report):
 
     def __str__(self) -> str:
         """Show the reports one below the other."""
-        return "\n\n".join([*(str(part) for _, part in self._titled()), *self.failures])
+        return "\n\n".join([*map(str, self._titled().values()), *self.failures])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """Show the reports and the plots, in a notebook."""
-        parts = [f"<h3>{title}</h3>{part._repr_html_()}" for title, part in self._titled()]
+        parts = [f"<h3>{title}</h3>{part._repr_html_()}" for title, part in self._titled().items()]
         parts += [self.picture._repr_html_()] if self.picture else []
         return "".join([*parts, *(f"<p>{escape(failure)}</p>" for failure in self.failures)])
 
-    def _titled(self) -> list[tuple[str, Report]]:
-        parts: list[tuple[str, Report]] = [
-            ("How tables stand", self.status),
-            ("What was applied lately", self.ledger),
-        ]
-        return [*parts, ("What was written down", self.kept)] if self.kept else parts
+    def _titled(self) -> dict[str, Report]:
+        parts = {"How tables stand": self.status, "What was applied lately": self.ledger}
+        return parts | ({"What was written down": self.kept} if self.kept else {})
 
 
 def read_overview(
@@ -96,14 +93,8 @@ def read_overview(
 ) -> Overview:
     """Read how a target stands and what was applied to it lately, draw that, and keep the ledger where it is asked for.
 
-    Args:
-        target: as for `apply`.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        last: how many batches of each table.
-        to: keep the ledger in two Delta tables there, as `write_ledger` does: a path, a URL, or `catalog.schema`.
-        spark: any Spark with Delta, for *to* alone.
-        allow_new: as for `status`, and as for `write_ledger`.
+    The ledger is kept in two Delta tables, as `write_ledger` does it, where *to* says a place, and by *spark*, which
+    is for that alone. *last* is how many batches of each table. The rest means the same as for `status`.
 
     Raises:
         JournalError: nothing has ever been applied to this target.
@@ -114,16 +105,14 @@ def read_overview(
     if to and spark is None:
         msg = "the ledger's tables are written by Spark"
         raise ParameterError(msg, found=f"to={to!r} without spark", next_step="Give spark, too.")
-    status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
-    ledger = read_ledger(target, catalog=catalog, state=state, last=last, allow_new=allow_new)
+    place: dict[str, Any] = {"catalog": catalog, "state": state, "allow_new": allow_new}
+    status, ledger = read_status(target, **place), read_ledger(target, last=last, **place)
     kept: BookReport | None = None
     picture: Picture | None = None
     failures: list[str] = []
     try:
         if to and spark is not None:
-            kept = write_ledger(
-                spark, target, to, catalog=catalog, state=state, allow_new=allow_new
-            )
+            kept = write_ledger(spark, target, to, **place)
     except Exception as exc:  # noqa: BLE001  # Spark's, too: whoever looks at tables still sees them
         failures.append(f"the ledger was not written to {to}: {first_line(exc)}")
     try:

@@ -135,12 +135,9 @@ def read_status(
 ) -> StatusReport:
     """Read how every table of a target stands.
 
-    Args:
-        target: as for `apply`.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        allow_new: a target to which nothing was applied yet is empty, where by default it is an error: a
-            path may be wrong. For jobs that run by a clock from their deployment on.
+    *target*, *catalog* and *state* mean the same as for `apply`. With *allow_new*, a target to which nothing was
+    applied yet is empty, where by default it is an error: a path may be wrong. That is for jobs that run by a clock
+    from their deployment on.
 
     Raises:
         JournalError: nothing has ever been applied to this target.

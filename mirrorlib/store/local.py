@@ -46,10 +46,7 @@ class LocalStore(Store):
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with one system call per file, sorted by name."""
         with translated("list", self._path(folder)):
-            try:
-                with os.scandir(self._path(folder)) as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
-            except (FileNotFoundError, NotADirectoryError):
+            if (found := self._entries(folder)) is None:
                 return None
             folders = [entry for entry in found if _is_folder(entry)]
             return Folder(
@@ -63,16 +60,7 @@ class LocalStore(Store):
     ) -> tuple[StoredFile, ...]:
         """Read all names, as a disk gives no fewer; look only at the files that are asked for."""
         with translated("list", self._path(folder)):
-            try:
-                with os.scandir(self._path(folder)) as entries:
-                    found = [
-                        entry
-                        for entry in entries
-                        if entry.name > name and (not before or entry.name < before)
-                    ]
-            except (FileNotFoundError, NotADirectoryError):
-                return ()
-            found.sort(key=lambda entry: entry.name)
+            found = self._entries(folder, name, before) or ()
             return tuple(itertools.islice(self._files(folder, found), count))
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
@@ -82,9 +70,7 @@ class LocalStore(Store):
                 names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
             except (FileNotFoundError, NotADirectoryError):
                 return ()
-            return tuple(
-                heapq.nsmallest(count, (name for name in names if not name.startswith(".")))
-            )
+            return tuple(heapq.nsmallest(count, (one for one in names if one[0] != ".")))
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size, time and identity."""
@@ -95,9 +81,9 @@ class LocalStore(Store):
         with translated("read", self._path(path)):
             try:
                 if most is not None:  # somebody else writes it, and may have put a device there
-                    found = self.stat(path)
-                    check_size(found.size if found else None, most, self._path(path))
-                    return self._inside(path).read_bytes() if found else None
+                    if (found := self.stat(path)) is None:
+                        return None
+                    check_size(found.size, most, self._path(path))
                 return self._inside(path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -105,7 +91,7 @@ class LocalStore(Store):
     def open_file(self, path: str) -> BinaryIO:
         """Open the file; the operating system reads what is asked for."""
         with translated("open", self._path(path)):
-            return translated_file(self._inside(path).open("rb"), self._path(path))
+            return translated_file(self._inside(path).open("rb"), "read", self._path(path))
 
     def open_new(self, path: str) -> BinaryIO:
         """Open the file itself: only its writer knows its name before it is closed."""
@@ -190,6 +176,18 @@ class LocalStore(Store):
             finally:
                 draft.unlink(missing_ok=True)
             _flush_folder(final.parent)
+
+    def _entries(
+        self, folder: str, after: str = "", before: str = ""
+    ) -> list[os.DirEntry[str]] | None:
+        """Give what a folder has between two names, sorted by name; None where it is none."""
+        try:
+            with os.scandir(self._path(folder)) as entries:
+                found = [one for one in entries if one.name > after]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        found = [one for one in found if not before or one.name < before]
+        return sorted(found, key=lambda entry: entry.name)
 
     def _files(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> Iterator[StoredFile]:
         """Look at those of a folder's entries that are files."""

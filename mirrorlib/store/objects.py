@@ -7,7 +7,6 @@ that `open` states. Here the few calls are repeated whose broken answer it takes
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -20,8 +19,6 @@ from mirrorlib.store.trouble import check_size, translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Buffer
 
 _T = TypeVar("_T")
 _REPEATS = 3
@@ -55,15 +52,11 @@ class ObjectStore(Store):
             result = _repeated(
                 lambda: obstore.list_with_delimiter(self._store, prefix=folder or None)
             )
-            files = tuple(
-                sorted((_listed(meta) for meta in result["objects"]), key=lambda file: file.path)
-            )
-            folders = tuple(
-                sorted(
-                    prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"]
-                )
-            )
-            return Folder(folders=folders, files=files) if files or folders else None
+            files = sorted(map(_listed, result["objects"]), key=lambda file: file.path)
+            prefixes = (prefix.rstrip("/") for prefix in result["common_prefixes"])
+            folders = sorted(prefix.rpartition("/")[2] for prefix in prefixes)
+            found = Folder(folders=tuple(folders), files=tuple(files))
+            return found if files or folders else None
 
     @property
     def seeks(self) -> bool:
@@ -131,13 +124,13 @@ class ObjectStore(Store):
         """Open the object; ranges are fetched as they are asked for."""
         with translated("open", f"{self._url}/{path}"):
             file = cast("BinaryIO", obstore.open_reader(self._store, path))
-            return translated_file(file, f"{self._url}/{path}")
+            return translated_file(file, "read", f"{self._url}/{path}")
 
     def open_new(self, path: str) -> BinaryIO:
         """Upload in parts; the object appears when the file is closed."""
         with translated("write", f"{self._url}/{path}"):
             file = cast("BinaryIO", obstore.open_writer(self._store, path))
-            return cast("BinaryIO", _Upload(file, f"{self._url}/{path}"))
+            return translated_file(file, "write", f"{self._url}/{path}")
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what is there."""
@@ -177,28 +170,6 @@ class ObjectStore(Store):
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""
         url = f"s3a{self._url[2:]}" if self._url.startswith("s3://") else self._url
         return f"{url}/{path}" if path else url
-
-
-class _Upload(io.RawIOBase):
-    """An object under way, as a Python file: obstore's own writer lacks what pyarrow asks for."""
-
-    def __init__(self, file: BinaryIO, place: object) -> None:
-        self._file = file
-        self._place = place
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Buffer, /) -> int:
-        with translated("write", self._place):
-            self._file.write(data)
-        return memoryview(data).nbytes
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            with translated("write", self._place):
-                self._file.close()
 
 
 def _repeated(call: Callable[[], _T]) -> _T:

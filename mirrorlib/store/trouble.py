@@ -6,7 +6,7 @@ import contextlib
 import errno
 import io
 import os
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 from obstore.exceptions import BaseError, NotSupportedError
 
@@ -14,6 +14,8 @@ from mirrorlib.errors import StoreError, first_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from typing_extensions import Buffer
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
 _LONGEST = 400  # characters: what was asked of whom, how often, and the answer
@@ -50,35 +52,49 @@ def has_no_put_new(error: StoreError) -> bool:
     return isinstance(cause, NotSupportedError)
 
 
-def translated_file(file: BinaryIO, place: object) -> BinaryIO:
-    """Wrap a file whose reads raise the same kind of error."""
-    return cast("BinaryIO", _TranslatedFile(file, place))
+def translated_file(file: BinaryIO, verb: Literal["read", "write"], place: object) -> BinaryIO:
+    """Wrap a file whose calls raise the same kind of error."""
+    return cast("BinaryIO", _TranslatedFile(file, verb, place))
 
 
 class _TranslatedFile(io.RawIOBase):
-    """A file whose reads fail as the store's own calls do: a lost connection is no damaged file."""
+    """A file whose calls fail as the store's own do: a lost connection is no damaged file.
 
-    def __init__(self, file: BinaryIO, place: object) -> None:
+    And one that has what pyarrow asks for, which obstore's own lack.
+    """
+
+    def __init__(self, file: BinaryIO, verb: Literal["read", "write"], place: object) -> None:
         self._file = file
+        self._verb = verb
         self._place = place
 
     def readable(self) -> bool:
-        return True
+        return self._verb == "read"
 
     def seekable(self) -> bool:
-        return True
+        return self._verb == "read"
+
+    def writable(self) -> bool:
+        return self._verb == "write"
 
     def read(self, size: int = -1, /) -> bytes:
-        with translated("read", self._place):
+        with translated(self._verb, self._place):
             return bytes(self._file.read() if size < 0 else self._file.read(size))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        with translated("read", self._place):
+        with translated(self._verb, self._place):
             return self._file.seek(offset, whence)
 
     def tell(self) -> int:
         return self._file.tell()
 
+    def write(self, data: Buffer, /) -> int:
+        with translated(self._verb, self._place):
+            self._file.write(data)
+        return memoryview(data).nbytes
+
     def close(self) -> None:
-        self._file.close()
-        super().close()
+        if not self.closed:
+            super().close()
+            with translated(self._verb, self._place):
+                self._file.close()
