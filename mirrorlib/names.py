@@ -171,12 +171,11 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
     A pattern is a name or a glob (`dbo/*`, `*_log`), case-sensitive; without a slash it also
     matches the table part alone, whatever its schema.
     """
-    return not patterns or any(_matches_one(name, pattern) for pattern in patterns)
-
-
-def _matches_one(name: TableName, pattern: str) -> bool:
-    candidates = (str(name),) if "/" in pattern else (str(name), name.table)
-    return any(text == pattern or fnmatchcase(text, pattern) for text in candidates)
+    return not patterns or any(
+        text == pattern or fnmatchcase(text, pattern)
+        for pattern in patterns
+        for text in ((str(name),) if "/" in pattern else (str(name), name.table))
+    )
 
 
 def refuse_uncarriable(name: TableName) -> None:

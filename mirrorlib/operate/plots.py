@@ -10,7 +10,7 @@ import base64
 import io
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,20 +78,6 @@ def plot_ledger(ledger: LedgerReport, status: StatusReport | None = None) -> Pic
     return Picture(sink.getvalue())
 
 
-def slices_of(batches: Sequence[Applied]) -> list[tuple[datetime, Counter[str]]]:
-    """Add rows up by marker, in equal slices of the time from the first batch to the last."""
-    ended = [datetime.fromisoformat(one.finished_at) for one in batches]
-    if not ended:
-        return []
-    first = min(ended)
-    width = max((max(ended) - first) / (_SLICES - 1), timedelta(seconds=1))
-    found: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for moment, batch in zip(ended, batches, strict=True):
-        counts = {marker: getattr(batch, marker) for marker in _MARKERS}
-        found[int((moment - first) / width)].update(counts)
-    return [(first + place * width, counts) for place, counts in sorted(found.items())]
-
-
 def seconds_of(batches: Sequence[Applied]) -> dict[str, float]:
     """Return the average seconds of each stage a batch."""
     total: Counter[str] = Counter()
@@ -129,16 +115,19 @@ def _draw_lag(axes: Axes, tables: Mapping[str, list[Applied]], status: StatusRep
 
 
 def _draw_rows(axes: Axes, batches: Sequence[Applied]) -> None:
-    slices = slices_of(batches)
-    moments = [moment for moment, _ in slices]
-    width = (max(moments) - min(moments)) / _SLICES if len(moments) > 1 else timedelta(seconds=1)
-    below = [0] * len(slices)
-    for marker, colour in _MARKERS.items():
-        counts = [rows[marker] for _, rows in slices]
-        axes.bar(moments, counts, width, below, color=colour, label=marker)  # type: ignore[arg-type]  # it takes moments
-        below = [low + count for low, count in zip(below, counts, strict=True)]
+    if batches:
+        ended = [datetime.fromisoformat(one.finished_at) for one in batches]
+        rows = [[getattr(one, marker) for one in batches] for marker in _MARKERS]
+        axes.hist(  # stacked, in equal slices of time
+            [ended] * len(rows),  # type: ignore[arg-type]  # it takes moments
+            _SLICES,
+            weights=rows,
+            stacked=True,
+            color=[*_MARKERS.values()],
+            label=[*_MARKERS],
+        )
+        axes.legend(fontsize="small")
     axes.set(title="Change rows by marker", ylabel="rows")
-    axes.legend(fontsize="small")
 
 
 def _draw_stages(axes: Axes, tables: Mapping[str, list[Applied]]) -> None:

@@ -172,37 +172,35 @@ def _publisher(tables: Sequence[TableStatus]) -> Partner | None:
 
 
 def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
+    """Read how a table stands; None where it has no folder, and never began."""
     journal = Journal(state, name)
     lives = journal.lives()
     entry = journal.newest(lives[-1]) if lives else None
     word = journal.read_status()
     status = _from_word(name, word)
     if entry is not None:
-        done = entry.done
-        status = replace(
-            status,
-            position=shown_position(entry.position),
-            version=done.version if done else status.version,
-            last_commit=done.finished_at if done else status.last_commit,
-            landing_zone=entry.plan.zone,
-        )
+        position, zone_url = shown_position(entry.position), entry.plan.zone
+        status = replace(status, position=position, landing_zone=zone_url)
+        if (done := entry.done) is not None:
+            status = replace(status, version=done.version, last_commit=done.finished_at)
     status = replace(status, life=len(lives))
     doubt = changed_source_error(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
+    if status.landing_zone is None:
+        return status
     try:
+        zone = open_store(status.landing_zone)
         incremental = IncrementalListing(journal, Options(), read_listed(word), due=False)
-        opened = _open(status, name, journal, incremental)
-        if opened is not None and not opened.listing.count and _is_absent(status, name):
-            return _absent(status, begun=bool(lives))
+        folder = TableFolder(name=name, path=name.folder)
+        opened = open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
+        if not opened.listing.count and zone.list_folder(name.folder) is None:
+            return _without_folder(status, zone) if lives or not shows_tables(zone) else None
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
-        return replace(
-            status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}")
-        )
-    if opened is None:
-        return status
+        warning = f"the landing zone cannot be read: {exc}"
+        return replace(status, warnings=(*status.warnings, warning))
     if status.state == "gone":  # and back: what was applied belongs to the life before
         return _with_listing(status, opened, {}, moment)
     entry = newest_entry(journal, lives, opened.metadata)
@@ -210,31 +208,11 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     return _with_listing(status, opened, (entry.position if entry else {}) or begin, moment)
 
 
-def _is_absent(status: TableStatus, name: TableName) -> bool:
-    """Say whether a table has no folder."""
-    zone = status.landing_zone
-    return zone is not None and open_store(zone).list_folder(name.folder) is None
-
-
-def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
-    """Say how a table without a folder stands, None when it never began; a zone that shows nothing tells nothing."""
-    if not shows_tables(open_store(status.landing_zone or "")):
+def _without_folder(status: TableStatus, zone: Store) -> TableStatus:
+    if not shows_tables(zone):  # it tells nothing
         return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
-    if not begun:
-        return None
-    return (
-        status if status.state == "gone" else replace(status, state="gone", reason=GONE, file=None)
-    )
-
-
-def _open(
-    status: TableStatus, name: TableName, journal: Journal, incremental: IncrementalListing
-) -> Folder | None:
-    if status.landing_zone is None:
-        return None
-    folder = TableFolder(name=name, path=name.folder)
-    zone = open_store(status.landing_zone)
-    return open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
+    known = status.state == "gone"
+    return status if known else replace(status, state="gone", reason=GONE, file=None)
 
 
 def _with_listing(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -22,15 +23,12 @@ from mirrorlib.store.trouble import check_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SCHEMES = ("dbfs:", "volumes:")
-_ROOT = "/Volumes/"
+_VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
 
 
 def is_volume(url: str) -> bool:
     """Tell whether a URL names a volume; the bare path `/Volumes/…` is a local mount."""
-    return any(
-        _path_of(url, scheme).startswith(_ROOT) for scheme in _SCHEMES if url.startswith(scheme)
-    )
+    return _VOLUME.fullmatch(url) is not None
 
 
 def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
@@ -54,7 +52,7 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
             "Give host and token as storage options, or set DATABRICKS_HOST and DATABRICKS_TOKEN."
         )
         raise StoreError(msg, found=type(exc).__name__, next_step=step) from exc
-    path = next(_path_of(url, scheme) for scheme in _SCHEMES if url.startswith(scheme))
+    path = _VOLUME.sub(r"/\g<path>", url)
     return VolumeStore(path.rstrip("/"), client.files)
 
 
@@ -78,11 +76,15 @@ class VolumeStore(Store):
                 entries = list(self._files.list_directory_contents(self._path(folder)))
             except errors.NotFound:
                 return None
-        found = sorted(entries, key=lambda entry: str(entry.name))
-        return Folder(
-            folders=tuple(entry.name for entry in found if entry.is_directory),
-            files=tuple(_listed(folder, entry) for entry in found if not entry.is_directory),
-        )
+        folders, files = [], []
+        for entry in sorted(entries, key=lambda entry: str(entry.name)):
+            if entry.is_directory:
+                folders.append(entry.name)
+            else:
+                path = f"{folder}/{entry.name}".lstrip("/")
+                modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
+                files.append(_stored(path, int(entry.file_size or 0), modified))
+        return Folder(folders=tuple(folders), files=tuple(files))
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""
@@ -119,14 +121,14 @@ class VolumeStore(Store):
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what is there."""
-        with _translated("write", self._path(path)):
-            self._upload(path, data, overwrite=True)
+        with _translated("write", self._path(path)) as errors:
+            self._upload(path, data, errors, overwrite=True)
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
         with _translated("write", self._path(path)) as errors:
             try:
-                self._upload(path, data, overwrite=False)
+                self._upload(path, data, errors, overwrite=False)
             except errors.ResourceConflict:
                 return False
             return True
@@ -165,12 +167,12 @@ class VolumeStore(Store):
         """Return the path that a cluster's Spark knows."""
         return self._path(path)
 
-    def _upload(self, path: str, data: bytes, *, overwrite: bool) -> None:
+    def _upload(self, path: str, data: bytes, errors: Any, *, overwrite: bool) -> None:  # noqa: ANN401  # a module of an extra
         """Upload; the folder is made when the API says that it is missing."""
         place = self._path(path)
         try:
             self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
-        except _errors().NotFound:
+        except errors.NotFound:
             self._files.create_directory(place.rpartition("/")[0])
             self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
 
@@ -193,34 +195,19 @@ class _Upload(io.BytesIO):
             self._store.put(self._path, data)
 
 
-def _path_of(url: str, scheme: str) -> str:
-    """Cut the scheme off: `dbfs:/Volumes/x` and `dbfs:///Volumes/x` are one place."""
-    rest = url.removeprefix(scheme)
-    return f"/{rest.lstrip('/')}"
-
-
-def _listed(folder: str, entry: Any) -> StoredFile:  # noqa: ANN401  # the SDK's type is an extra's
-    modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
-    return _stored(f"{folder}/{entry.name}".lstrip("/"), int(entry.file_size or 0), modified)
-
-
 def _stored(path: str, size: int, modified: datetime) -> StoredFile:
     """The API tells no identity: size and second of change have to do."""
     etag = f"{int(modified.timestamp())}-{size}"
     return StoredFile(path=path, size=size, modified=modified, etag=etag)
 
 
-def _errors() -> Any:  # noqa: ANN401  # a module of an extra
-    from databricks.sdk import errors
-
-    return errors
-
-
 @contextlib.contextmanager
 def _translated(verb: str, place: str) -> Iterator[Any]:
     """Turn what the SDK raises into one kind of error that names the place; give its error classes."""
+    from databricks.sdk import errors
+
     try:
-        yield _errors()
+        yield errors
     except OSError as exc:  # DatabricksError is one, and so are the errors of its connection
         msg = f"cannot {verb} dbfs:{place}"
         step = (
