@@ -76,9 +76,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.ledger import LedgerReport
     from mirrorlib.operate.ledger import read_ledger as ledger
     from mirrorlib.operate.lineage import LineageReport, lineage
-    from mirrorlib.operate.overview import Overview
+    from mirrorlib.operate.overview import Overview, plot_ledger
     from mirrorlib.operate.overview import read_overview as overview
-    from mirrorlib.operate.plots import plot_ledger
     from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status

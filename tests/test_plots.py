@@ -10,7 +10,7 @@ import pytest
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.operate.ledger import Applied, LedgerReport
-from mirrorlib.operate.plots import _draw_rows, plot_ledger, seconds_of
+from mirrorlib.operate.overview import _draw_rows, plot_ledger, seconds_of
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -1,9 +1,11 @@
-"""A command of the command line: arguments in, one call of the library, a report out."""
+"""A command of the command line: arguments in, one call of the library, a report, errors and JSON out."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -12,6 +14,7 @@ from mirrorlib.cli.arguments import DEFAULTS, READERS, Reader, words_of
 
 if TYPE_CHECKING:
     from mirrorlib.cli.arguments import Arguments
+    from mirrorlib.errors import MirrorError
     from mirrorlib.tabular import Report
 
 _P = ParamSpec("_P")
@@ -85,3 +88,17 @@ def call(function: Callable[_P, _R], arguments: argparse.Namespace, **more: obje
     known = inspect.signature(function).parameters
     given = {name: value for name, value in vars(arguments).items() if name in known}
     return function(**{**given, **more})  # type: ignore[call-arg]  # as they were just looked up
+
+
+def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:
+    """Print JSON; *in_one_line* is for what is read line by line."""
+    indent = None if in_one_line else 2
+    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def say_error(error: MirrorError, *, as_json: bool, in_one_line: bool = False) -> None:
+    """Print an error for people to standard error, and for machines as JSON too."""
+    if as_json:
+        say_json({"ok": False, **error.to_dict()}, in_one_line=in_one_line)
+    sys.stderr.write(f"mirrorlib: {error}\n")

@@ -14,8 +14,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from mirrorlib.cli.command import say_error, say_json
 from mirrorlib.cli.commands import apply, check, export, feed, ledger, platforms, publish
-from mirrorlib.cli.say import say_error, say_json
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError, StoppedError
@@ -83,7 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        well = _carry_out(arguments)
+        answer: Report | bool = arguments.run(arguments)
+        if not isinstance(answer, bool):
+            if arguments.json:
+                say_json(answer.to_dict())
+            else:
+                show_report(answer)
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
@@ -102,19 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
         say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
         return STOPPED
+    well = answer if isinstance(answer, bool) else answer.ok
     return OK if well else STOPPED
-
-
-def _carry_out(arguments: argparse.Namespace) -> bool:
-    """Run the command and show its report; say whether all is well."""
-    answer: Report | bool = arguments.run(arguments)
-    if isinstance(answer, bool):
-        return answer
-    if arguments.json:
-        say_json(answer.to_dict())
-    else:
-        show_report(answer)
-    return answer.ok
 
 
 def run_task() -> None:

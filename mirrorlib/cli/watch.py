@@ -1,4 +1,4 @@
-"""Let a command run again and again, and end when it is told to."""
+"""Give a command its Spark, let it run again and again, and end when it is told to."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
-from mirrorlib.cli.say import say_error, say_json
-from mirrorlib.cli.spark import check_java
-from mirrorlib.errors import MirrorError
+from mirrorlib.cli.command import say_error, say_json
+from mirrorlib.errors import LocalSparkError, MirrorError
 from mirrorlib.operate.rounds import watch
 from mirrorlib.platform.show import show_report
 
@@ -106,7 +105,7 @@ def run_command(
         elif not watching or not outcome.ok or is_news(outcome):
             show_report(outcome)
         if watching and (isinstance(outcome, MirrorError) or not outcome.ok):
-            check_java(spark)
+            _check_java(spark)
 
     if watching:
         last = watch(one, arguments.watch, tell=tell, stop=stop.is_set)
@@ -117,3 +116,47 @@ def run_command(
     if behind and stop.number is not None:
         raise CutShortError(stop.number, behind)
     return report.ok
+
+
+def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
+    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time.
+
+    Raises:
+        LandingZoneError: the tables would be those of a catalog that ends with this command.
+        LocalSparkError: it cannot be started.
+
+    """
+    from mirrorlib.platform.session import (
+        has_spark,
+        local_spark,
+        platform_spark,
+        refuse_passing_catalog,
+    )
+
+    if (session := platform_spark()) is not None:
+        return session
+    places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
+    brought = has_spark()
+    spark = local_spark(memory=arguments.memory, stores=[place for place in places if place])
+    if arguments.catalog is not None and not brought:
+        refuse_passing_catalog(spark, arguments.catalog)
+    return spark
+
+
+def _check_java(spark: SparkSession) -> None:
+    """See that the session's Java is still there.
+
+    Raises:
+        LocalSparkError: it has ended, and nothing can be done with the session any more.
+
+    """
+    from mirrorlib.delta.lock import has_lost_java
+
+    try:
+        spark.conf.get("spark.sql.session.timeZone")
+    except Exception as exc:
+        if not has_lost_java(exc):
+            return  # the tables have said what is wrong
+        msg = "the Java process has ended: it ran out of memory, or was killed"
+        step = "Start the command again, with more --memory if it was too little; the next run goes on."
+        raise LocalSparkError(msg, next_step=step) from exc

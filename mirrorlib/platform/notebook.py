@@ -20,7 +20,6 @@ from typing import (
     Any,
     Literal,
     NewType,
-    Protocol,
     TypeAlias,
     Union,
     get_args,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 Host = Literal["databricks", "fabric", "local"]
 Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`
+Utilities: TypeAlias = Any  # what `dbutils` and `notebookutils` are
 Place = NewType("Place", str)  # one of several places; names of tables are never taken for some
 # What each is, as a text, and as a value.
 _SINGLE: Mapping[Kind, tuple[str, str, tuple[type, ...]]] = {
@@ -58,15 +58,6 @@ _FOLDERS = ("Files", "Tables")  # of a lakehouse
 _SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
 _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
-
-
-class _Utilities(Protocol):
-    """What `dbutils` and `notebookutils` are asked for."""
-
-    notebook: Any
-    widgets: Any
-    credentials: Any
-    runtime: Any
 
 
 def host_of(names: Mapping[str, object]) -> Host:
@@ -169,15 +160,15 @@ def check(report: Report) -> None:
     raise StoppedError(msg, found=first_few(report.notes()) or "no table is well")
 
 
-def _fabric(names: Mapping[str, Any]) -> _Utilities | None:
+def _fabric(names: Mapping[str, Any]) -> Utilities:
     """Return Fabric's utilities, which it sets in a notebook and lets be imported elsewhere."""
-    found: _Utilities | None = names.get("notebookutils")
+    found = names.get("notebookutils")
     if found is None and importlib.util.find_spec("notebookutils") is not None:
         found = importlib.import_module("notebookutils")
     return found
 
 
-def _place(given: dict[str, Any], kinds: Mapping[str, Kind], utilities: _Utilities) -> None:
+def _place(given: dict[str, Any], kinds: Mapping[str, Kind], utilities: Utilities) -> None:
     """Make OneLake's addresses of places in the default lakehouse."""
     about = utilities.runtime.context if given else {}
     for name, value in given.items():
@@ -209,7 +200,7 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
     return f"{value.removesuffix(place)}abfss://{workspace}@{_ONELAKE}/{lakehouse}/{place}"
 
 
-def _borrow_token(utilities: _Utilities) -> None:
+def _borrow_token(utilities: Utilities) -> None:
     """Let OneLake be opened as whoever runs the notebook, unless the environment says as whom."""
     known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")
     if not any(name.startswith(known) for name in os.environ):
@@ -245,7 +236,7 @@ def _options_apart(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[
     return more
 
 
-def _said(utilities: _Utilities | None, name: str, default: object) -> object:
+def _said(utilities: Utilities, name: str, default: object) -> object:
     """Ask Databricks' widget for its value; it is made with the cell's when there is none."""
     if utilities is None:
         return default

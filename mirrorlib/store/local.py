@@ -20,8 +20,7 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.errors import StoreError
-from mirrorlib.store.protocol import Folder, Store, StoredFile
-from mirrorlib.store.trouble import check_size, translated, translated_file
+from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,8 +14,7 @@ import obstore
 import obstore.store
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from mirrorlib.store.protocol import Folder, Store, StoredFile
-from mirrorlib.store.trouble import check_size, translated, translated_file
+from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, translated, translated_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
 from mirrorlib.extras import how_to_install
-from mirrorlib.store.protocol import Folder, Store, StoredFile
-from mirrorlib.store.trouble import check_size
+from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,10 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.cli.arguments import START_AT, TARGET, ZONE, rounds
-from mirrorlib.cli.command import Command, call
-from mirrorlib.cli.say import say_json
-from mirrorlib.cli.spark import start_spark
-from mirrorlib.cli.watch import run_command, stop_on_signals
+from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.platform.notebook import read_options
 from mirrorlib.platform.show import show_progress

@@ -6,10 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
-from mirrorlib.cli.command import Command, call
-from mirrorlib.cli.say import say_json
-from mirrorlib.cli.spark import start_spark
-from mirrorlib.cli.watch import run_command, stop_on_signals
+from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.show import show_progress
 

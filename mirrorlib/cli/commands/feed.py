@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import JSON, TABLES, TARGET
-from mirrorlib.cli.command import Command, call
-from mirrorlib.cli.say import say_json
-from mirrorlib.cli.spark import start_spark
+from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.watch import start_spark
 from mirrorlib.platform.show import show_report
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET
 from mirrorlib.cli.command import Command, call
-from mirrorlib.cli.spark import start_spark
+from mirrorlib.cli.watch import start_spark
 from mirrorlib.operate.ledger import LAST
 
 if TYPE_CHECKING:
