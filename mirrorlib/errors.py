@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_FACTS = ("table", "file", "column", "row", "line", "found", "next_step")
 _NAMED = 3  # how many names a sentence lists
 _CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
 _CLASSES = re.compile(
@@ -65,15 +66,7 @@ class MirrorError(Exception):
 
     advice: ClassVar[str] = ""
     wrong_usage: ClassVar[bool] = False  # what was asked for cannot be, whatever the tables hold
-    facts: ClassVar[tuple[str, ...]] = (
-        "table",
-        "file",
-        "column",
-        "row",
-        "line",
-        "found",
-        "next_step",
-    )
+    facts: ClassVar[tuple[str, ...]] = _FACTS
 
     def __init__(
         self,
@@ -215,7 +208,7 @@ class FeedError(MirrorError):
 
     advice = "Check the table, and the versions that are asked for."
     wrong_usage = True
-    facts = (*MirrorError.facts, "first_readable")
+    facts = (*_FACTS, "first_readable")
 
     def __init__(
         self, reason: str, *, first_readable: int | None = None, **facts: str | int | None

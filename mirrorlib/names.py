@@ -181,8 +181,7 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
 def refuse_uncarriable(name: TableName) -> None:
     """Raise `TableNameError` when a name cannot be a folder name of the target and its state."""
     for part in (name.table,) if name.schema is None else (name.schema, name.table):
-        reason = _uncarriable(part)
-        if reason:
+        if reason := _uncarriable(part):
             raise TableNameError(reason, table=printable(str(name)))
     if len(name.segment.encode()) > LONGEST_SEGMENT:
         msg = f"schema and table name together are longer than {LONGEST_SEGMENT} bytes"

@@ -73,20 +73,20 @@ class TableStatus:
     """
 
     table: str
-    state: State
-    reason: str
-    file: str | None
-    since: str | None
-    position: Position | None
-    version: int | None
-    last_commit: str | None
-    lag_seconds: float | None
-    waiting_seconds: float | None
-    unapplied: int
-    newest_file: str | None
-    landing_zone: str | None
-    life: int
-    warnings: tuple[str, ...]
+    state: State = "behind"
+    reason: str = ""
+    file: str | None = None
+    since: str | None = None
+    position: Position | None = None
+    version: int | None = None
+    last_commit: str | None = None
+    lag_seconds: float | None = None
+    waiting_seconds: float | None = None
+    unapplied: int = 0
+    newest_file: str | None = None
+    landing_zone: str | None = None
+    life: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -152,8 +152,8 @@ def read_status(
         try:
             found.append(_read_table(store, name, moment))
         except MirrorError as exc:
-            word = {"state": "failed", "reason": str(exc), "file": exc.file}
-            found.append(_from_word(name, word))
+            table = name.shown
+            found.append(TableStatus(table=table, state="failed", reason=str(exc), file=exc.file))
     tables = tuple(one for one in found if one is not None)
     return StatusReport(target=places.shown, tables=tables, publisher=_publisher(tables))
 
@@ -261,23 +261,10 @@ def _with_listing(
 
 
 def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
-    return TableStatus(
-        table=name.shown,
-        state=word.get("state", "behind"),
-        reason=word.get("reason", ""),
-        file=word.get("file"),
-        since=word.get("since"),
-        position=word.get("position"),
-        version=word.get("version"),
-        last_commit=word.get("last_commit"),
-        lag_seconds=None,
-        waiting_seconds=None,
-        unapplied=0,
-        newest_file=None,
-        landing_zone=word.get("zone"),
-        life=0,
-        warnings=tuple(word.get("warnings", ())),
-    )
+    said = ("state", "reason", "file", "since", "position", "version", "last_commit")
+    known = {one: word[one] for one in said if one in word}
+    zone, warnings = word.get("zone"), tuple(word.get("warnings", ()))
+    return TableStatus(table=name.shown, landing_zone=zone, warnings=warnings, **known)
 
 
 def _position(position: Position | None) -> str:

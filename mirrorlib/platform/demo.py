@@ -72,7 +72,11 @@ def run_demo(folder: str | Path) -> None:
     )
     spark = local_spark()
     _apply(spark, zone, target)
-    _check_rows(spark, target)
+    rows = spark.read.format("delta").load(str(target / TABLE)).count()
+    if rows != ROWS_AFTER_ALL:
+        msg = f"the table has {rows:,} rows, not {ROWS_AFTER_ALL:,}"
+        raise MirrorError(msg, table=TABLE, next_step="Please report this.")
+    _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
     more = some_changes(additions)
     publish(zone, more)
     _say(
@@ -202,14 +206,6 @@ def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:
         msg = "the demo's table could not be applied"
         raise MirrorError(msg, table=TABLE, next_step=report.tables[0].reason)
     return report
-
-
-def _check_rows(spark: SparkSession, target: Path) -> None:
-    rows = spark.read.format("delta").load(str(target / TABLE)).count()
-    if rows != ROWS_AFTER_ALL:
-        msg = f"the table has {rows:,} rows, not {ROWS_AFTER_ALL:,}"
-        raise MirrorError(msg, table=TABLE, next_step="Please report this.")
-    _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
 
 
 def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[str, ...]:

@@ -103,7 +103,9 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
             found[name] = _read(name, said[name], kind)
     fabric = _fabric(names)
     if utilities is None and fabric is not None:
-        _borrow_token(fabric)
+        known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")  # as whom to open OneLake
+        if not any(name.startswith(known) for name in os.environ):
+            lend_azure_token(lambda: str(fabric.credentials.getToken("storage")))
         _place(found, kinds, fabric)
     return found
 
@@ -198,13 +200,6 @@ def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> 
         )
         raise ParameterError(msg, found=value, next_step=step)
     return f"{value.removesuffix(place)}abfss://{workspace}@{_ONELAKE}/{lakehouse}/{place}"
-
-
-def _borrow_token(utilities: Utilities) -> None:
-    """Let OneLake be opened as whoever runs the notebook, unless the environment says as whom."""
-    known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")
-    if not any(name.startswith(known) for name in os.environ):
-        lend_azure_token(lambda: str(utilities.credentials.getToken("storage")))
 
 
 def read_options(value: object, name: str = "options") -> dict[str, Any]:

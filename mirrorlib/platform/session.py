@@ -71,8 +71,7 @@ def local_spark(
     Raises:
         LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
     """
-    _require_packages()
-    _require_java()
+    _require_packages_and_java()
     from delta import configure_spark_with_delta_pip  # an extra
     from pyspark.errors import PySparkRuntimeError  # an extra
     from pyspark.sql import SparkSession  # an extra
@@ -197,15 +196,12 @@ def connectors_for(*urls: str) -> tuple[list[str], dict[str, str]]:
     return packages, conf
 
 
-def _require_packages() -> None:
+def _require_packages_and_java() -> None:
+    """Refuse what is missing or too old before Spark does so in a page of text."""
     missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
     if missing:
         msg = f"the Python package {' and '.join(missing)} is not installed"
         raise LocalSparkError(msg, next_step=how_to_install("local"))
-
-
-def _require_java() -> None:
-    """Refuse a missing or too old Java before Spark does so in a page of text."""
     version = java_version()
     if version is None:
         msg = "there is no Java on this machine"

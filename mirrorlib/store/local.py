@@ -20,7 +20,14 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.errors import StoreError
-from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, translated, translated_file
+from mirrorlib.store.protocol import (
+    Folder,
+    Store,
+    StoredFile,
+    check_size,
+    translated,
+    translated_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -105,12 +112,10 @@ class LocalStore(Store):
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write beside, flush, link: the link is made only where no name is."""
-        with self._written(path, data) as draft:
-            try:
-                os.link(draft, self._path(path))
-            except FileExistsError:
-                return False
+        with self._written(path, data) as draft, contextlib.suppress(FileExistsError):
+            os.link(draft, self._path(path))
             return True
+        return False
 
     def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
         """Link the new name, then remove the old one; a crash in between leaves both."""
@@ -206,19 +211,15 @@ class LocalStore(Store):
                 raise
             if not S_ISREG(stat.st_mode):  # a device or a pipe has no end
                 return None
+            # Its inode tells a file that was replaced by one of the same size and time.
+            inode = 0 if makes_up_inodes(stat.st_dev) else stat.st_ino
             return StoredFile(
                 path=path,
                 size=stat.st_size,
                 modified=datetime.fromtimestamp(stat.st_mtime, UTC),
-                etag=_etag(stat),
+                etag=f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
                 placed=datetime.fromtimestamp(stat.st_ctime, UTC),
             )
-
-
-def _etag(stat: os.stat_result) -> str:
-    """Say what identifies a content: its inode tells a file that was replaced by one of the same size and time."""
-    inode = 0 if makes_up_inodes(stat.st_dev) else stat.st_ino
-    return f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
 
 
 @lru_cache

@@ -14,7 +14,14 @@ import obstore
 import obstore.store
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size, translated, translated_file
+from mirrorlib.store.protocol import (
+    Folder,
+    Store,
+    StoredFile,
+    check_size,
+    translated,
+    translated_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,21 +110,17 @@ class ObjectStore(Store):
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the object's size, time and identity, by one HEAD request."""
-        with translated("look at", f"{self._url}/{path}"):
-            try:
-                return _listed(obstore.head(self._store, path))
-            except FileNotFoundError:
-                return None
+        with translated("look at", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+            return _listed(obstore.head(self._store, path))
+        return None
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole object, None when there is none."""
-        with translated("read", f"{self._url}/{path}"):
-            try:
-                found = obstore.get(self._store, path)
-                check_size(found.meta["size"], most, f"{self._url}/{path}")
-                return found.bytes().to_bytes()
-            except FileNotFoundError:
-                return None
+        with translated("read", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+            found = obstore.get(self._store, path)
+            check_size(found.meta["size"], most, f"{self._url}/{path}")
+            return found.bytes().to_bytes()
+        return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the object; ranges are fetched as they are asked for."""
@@ -138,12 +141,10 @@ class ObjectStore(Store):
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
-        with translated("write", f"{self._url}/{path}"):
-            try:
-                obstore.put(self._store, path, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                return False
+        with translated("write", f"{self._url}/{path}"), contextlib.suppress(AlreadyExistsError):
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
             return True
+        return False
 
     def move(self, source: str, target: str) -> None:
         """Let the store copy the object, then remove the old one."""

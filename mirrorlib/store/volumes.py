@@ -8,9 +8,9 @@ more. The SDK is in the extra `databricks`, and is imported when a volume is ope
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -87,24 +87,20 @@ class VolumeStore(Store):
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""
-        with _translated("look at", self._path(path)) as errors:
-            try:
-                found = self._files.get_metadata(self._path(path))
-            except errors.NotFound:
-                return None
-        modified = parsedate_to_datetime(found.last_modified)
-        return _stored(path, int(found.content_length), modified)
+        with _translated("look at", self._path(path)) as errors, suppress(errors.NotFound):
+            found = self._files.get_metadata(self._path(path))
+            modified = parsedate_to_datetime(found.last_modified)
+            return _stored(path, int(found.content_length), modified)
+        return None
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole file, None when there is none."""
-        with _translated("read", self._path(path)) as errors:
-            try:
-                found = self._files.download(self._path(path))
-                with contextlib.closing(found.contents) as body:
-                    check_size(found.content_length, most, self._path(path))
-                    return bytes(body.read())
-            except errors.NotFound:
-                return None
+        with _translated("read", self._path(path)) as errors, suppress(errors.NotFound):
+            found = self._files.download(self._path(path))
+            with closing(found.contents) as body:
+                check_size(found.content_length, most, self._path(path))
+                return bytes(body.read())
+        return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Read the whole file and open that."""
@@ -125,12 +121,10 @@ class VolumeStore(Store):
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
-        with _translated("write", self._path(path)) as errors:
-            try:
-                self._upload(path, data, errors, overwrite=False)
-            except errors.ResourceConflict:
-                return False
+        with _translated("write", self._path(path)) as errors, suppress(errors.ResourceConflict):
+            self._upload(path, data, errors, overwrite=False)
             return True
+        return False
 
     def move(self, source: str, target: str) -> None:
         """Write the file under its new name, then remove the old one: the API cannot rename."""
@@ -141,10 +135,7 @@ class VolumeStore(Store):
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
-        with (
-            _translated("delete", self._path(path)) as errors,
-            contextlib.suppress(errors.NotFound),
-        ):
+        with _translated("delete", self._path(path)) as errors, suppress(errors.NotFound):
             self._files.delete(self._path(path))
 
     def delete_folder(self, folder: str) -> None:
@@ -156,10 +147,7 @@ class VolumeStore(Store):
             self.delete_folder(f"{folder}/{inner}".lstrip("/"))
         for file in listed.files:
             self.delete(file.path)
-        with (
-            _translated("delete", self._path(folder)) as errors,
-            contextlib.suppress(errors.NotFound),
-        ):
+        with _translated("delete", self._path(folder)) as errors, suppress(errors.NotFound):
             self._files.delete_directory(self._path(folder))
 
     def uri(self, path: str) -> str:
@@ -200,7 +188,7 @@ def _stored(path: str, size: int, modified: datetime) -> StoredFile:
     return StoredFile(path=path, size=size, modified=modified, etag=etag)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _translated(verb: str, place: str) -> Iterator[Any]:
     """Turn what the SDK raises into one kind of error that names the place; give its error classes."""
     from databricks.sdk import errors

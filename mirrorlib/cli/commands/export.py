@@ -71,21 +71,23 @@ def _key_json(text: str) -> list[tuple[str, tuple[str, ...]]]:
     except ValueError:
         found = None
     by_table = found if isinstance(found, dict) else {"": found}
-    if all(_are_names(columns) for columns in by_table.values()):
+    columns_of = [one if isinstance(one, list) else [None] for one in by_table.values()]
+    if all(isinstance(one, str) and one for columns in columns_of for one in columns):
         return [(table, tuple(columns)) for table, columns in by_table.items() if table or columns]
     wrong = 'neither a JSON list of columns nor a mapping such as {"dbo/orders": ["id"]}'
     return refuse(text, wrong)
-
-
-def _are_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) and one for one in value)
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
     """Show the consumers, or change one."""
     from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
 
-    _check_to(arguments)
+    if arguments.rewind is not None and arguments.to is None:
+        msg = "--rewind has to know where to begin again"
+        raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
+    if arguments.rewind is None and arguments.to is not None:
+        msg = "--to says where a rewound consumer begins again, and none is rewound"
+        raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
     if arguments.drop is not None:
         gone = call(drop_consumer, arguments, consumer=arguments.drop)
         return _say_done("dropped", arguments.drop, gone, as_json=arguments.json)
@@ -94,15 +96,6 @@ def _consumers(arguments: argparse.Namespace) -> Report | bool:
         back = call(rewind_consumer, arguments, consumer=arguments.rewind, spark=spark)
         return _say_done("rewound", arguments.rewind, back, as_json=arguments.json)
     return call(list_consumers, arguments, spark=spark)
-
-
-def _check_to(arguments: argparse.Namespace) -> None:
-    if arguments.rewind is not None and arguments.to is None:
-        msg = "--rewind has to know where to begin again"
-        raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
-    if arguments.rewind is None and arguments.to is not None:
-        msg = "--to says where a rewound consumer begins again, and none is rewound"
-        raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
 
 
 def _say_done(what: str, consumer: str, tables: Sequence[str], *, as_json: bool) -> bool:

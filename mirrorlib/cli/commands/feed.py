@@ -26,9 +26,7 @@ def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.feed.owners import stored_columns
     from mirrorlib.feed.read import BEYOND, read_feed
 
-    mirror = find_mirror(
-        arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
-    )
+    mirror = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
     table = find_feed_table(spark, mirror.table)
     commits = table.commits
