@@ -185,9 +185,7 @@ def connectors_for(*urls: str) -> tuple[list[str], dict[str, str]]:
         if version is not None and not any(jar.startswith(f"{module}-") for jar in jars)
     ]
     conf = {}
-    if (
-        "hadoop-aws" in modules
-    ):  # what obstore reads of the environment and Spark's connector does not
+    if "hadoop-aws" in modules:  # Spark's connector does not read these of the environment
         if endpoint := os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT"):
             conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
             conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
