@@ -172,15 +172,13 @@ __all__ = [
     "write_ledger",
 ]
 
-_SOURCE = "__init__.py"
-
 
 def _public() -> dict[str, tuple[str, str]]:
     """Read off this file, by name, which module has what: its imports above are the one list, for type checkers too."""
     import ast
     import pkgutil
 
-    source = ast.parse(pkgutil.get_data(__name__, _SOURCE) or b"")
+    source = ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"")
     block = next(node for node in source.body if isinstance(node, ast.If))
     return {
         alias.asname or alias.name: (node.module or "", alias.name)

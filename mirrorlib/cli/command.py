@@ -23,12 +23,9 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command.
+    """One command; its own `--help` says *more* than that of all.
 
     Attributes:
-        name: what it is called.
-        help: what it does, in a line.
-        more: what its own `--help` adds.
         arguments: what it takes, as `add_to` reads it.
         defaults: by name, where an argument has one that is not the library's.
         readers: by name, where a value is not read as its kind.

@@ -27,12 +27,7 @@ _Report = TypeVar("_Report", "ApplyReport", "ExportReport")
 
 
 class CutShortError(KeyboardInterrupt):
-    """A run was told to stop before its tables were brought up to date; its report has been given.
-
-    Attributes:
-        number: the signal's.
-
-    """
+    """A run was told to stop, by the signal *number*, before its tables were up to date; its report has been given."""
 
     def __init__(self, number: signal.Signals, behind: int) -> None:
         self.number = number
@@ -126,20 +121,16 @@ def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
         LocalSparkError: it cannot be started.
 
     """
-    from mirrorlib.platform.session import (
-        has_spark,
-        local_spark,
-        platform_spark,
-        refuse_passing_catalog,
-    )
+    from mirrorlib.platform import session
 
-    if (session := platform_spark()) is not None:
-        return session
+    if (found := session.platform_spark()) is not None:
+        return found
     places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
-    brought = has_spark()
-    spark = local_spark(memory=arguments.memory, stores=[place for place in places if place])
+    brought = session.has_spark()
+    stores = [place for place in places if place]
+    spark = session.local_spark(memory=arguments.memory, stores=stores)
     if arguments.catalog is not None and not brought:
-        refuse_passing_catalog(spark, arguments.catalog)
+        session.refuse_passing_catalog(spark, arguments.catalog)
     return spark
 
 

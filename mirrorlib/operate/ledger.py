@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl, Store
 
 LAST = 100
+_COUNTED = ("insert", "update", "delete", "upsert")
+_TOLD = ("version", "seconds", "waited")
 NEW = "nothing has been applied to this target yet"
 
 
@@ -83,19 +85,7 @@ class Applied:
 class LedgerReport(Report):
     """The newest batches of every table of a target."""
 
-    columns: ClassVar = (
-        "table",
-        "batch",
-        "finished",
-        "files",
-        "insert",
-        "update",
-        "delete",
-        "upsert",
-        "version",
-        "seconds",
-        "waited",
-    )
+    columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_TOLD)
     target: str
     batches: tuple[Applied, ...]
 

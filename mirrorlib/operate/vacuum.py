@@ -111,7 +111,13 @@ def vacuum_tables(
     """
     place = Target.of(target, catalog=catalog, state=state)
     own = registries(open_store(place.state))
-    elsewhere = cache(_registries_of_others)
+
+    @cache
+    def elsewhere(state: str) -> list[Registry]:
+        try:
+            return registries(open_store(state))
+        except StoreError:  # a folder that is none of this user's has no say
+            return []
 
     def vacuum(name: str, address: str) -> Vacuumed:
         """Do one table."""
@@ -142,13 +148,6 @@ def vacuum_tables(
 
     found = find_tables(spark, place.place, catalog, tables)
     return VacuumReport(target=place.shown, tables=tuple(vacuum(*each) for each in found))
-
-
-def _registries_of_others(state: str) -> list[Registry]:
-    try:
-        return registries(open_store(state))
-    except StoreError:  # a folder that is none of this user's has no say
-        return []
 
 
 def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:

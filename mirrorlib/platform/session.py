@@ -254,30 +254,17 @@ def _java_output() -> Iterator[list[bytes]]:
         os.dup2(writing, place)
     os.close(writing)
     threading.Thread(target=pump, name="java-output", daemon=True).start()
+    locale = os.environ.get("LC_ALL")
+    if locale in {"C", "POSIX"}:  # Java would write `?` for `é` in names of files
+        os.environ["LC_ALL"] = "C.UTF-8"
     try:
-        with _utf8_file_names():
-            yield said
+        yield said
     finally:
+        if locale is not None:
+            os.environ["LC_ALL"] = locale
         for place, real in enumerate(reals, start=1):
             os.dup2(real, place)
         started.set()
-
-
-@contextmanager
-def _utf8_file_names() -> Iterator[None]:
-    """Let a Java process started inside write file names as UTF-8.
-
-    Under LC_ALL=C it would write `?` for `é`.
-    """
-    before = os.environ.get("LC_ALL")
-    if before not in {"C", "POSIX"}:
-        yield
-        return
-    os.environ["LC_ALL"] = "C.UTF-8"
-    try:
-        yield
-    finally:
-        os.environ["LC_ALL"] = before
 
 
 def _last_words(said: list[bytes]) -> str:

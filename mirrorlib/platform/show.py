@@ -39,27 +39,16 @@ if TYPE_CHECKING:
     from mirrorlib.events import Event, Observer
     from mirrorlib.tabular import Tabular
 
-_COLOURS = {
-    "current": "green",
-    "behind": "yellow",
-    "waiting": "cyan",
-    "gone": "magenta",
-    "blocked": "bold yellow",
-    "failed": "bold red",
-    "insert": "green",
-    "update": "yellow",
-    "delete": "red",
-    "before": "red",
-    "after": "green",
-    "enabled": "green",
-    "refused": "bold red",
-    "delivering": "cyan",
-    "busy": "yellow",
-    "expiring": "bold yellow",
-    "expired": "bold red",
-    "vacuumed": "green",
-    "ready": "green",
+_WORDS = {
+    "green": ("current", "insert", "after", "enabled", "vacuumed", "ready"),
+    "yellow": ("behind", "update", "busy"),
+    "red": ("delete", "before"),
+    "cyan": ("waiting", "delivering"),
+    "magenta": ("gone",),
+    "bold yellow": ("blocked", "expiring"),
+    "bold red": ("failed", "refused", "expired"),
 }
+_COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
 _DOING = {
     "list": "looking",
     "read": "reading",

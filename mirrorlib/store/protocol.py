@@ -55,11 +55,7 @@ class StoredFile:
 class Folder:
     """One level of a listing: the names of its folders and its files, each sorted by name.
 
-    Attributes:
-        folders: the names of its folders.
-        files: its files.
-        links: those of the folders that are links to a folder somewhere else, or to one above.
-
+    The *links* are those of the folders that are links to a folder somewhere else, or to one above.
     """
 
     folders: tuple[str, ...]

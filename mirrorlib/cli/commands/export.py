@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
 from mirrorlib.cli.command import Command, call, say_json
@@ -13,7 +14,6 @@ from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from mirrorlib.delivery.report import ExportReport
     from mirrorlib.tabular import Report
@@ -33,11 +33,10 @@ def _export(arguments: argparse.Namespace) -> bool:
             more = {"keys": keys, "observe": observe, "stop": stop.is_set}
             return call(export_tables, arguments, spark=spark, **more)
 
-    return run_command(arguments, spark, stop, one, is_news=_is_news)
+    def is_news(report: ExportReport) -> bool:
+        return any(table.windows for table in report.tables)
 
-
-def _is_news(report: ExportReport) -> bool:
-    return any(table.windows for table in report.tables)
+    return run_command(arguments, spark, stop, one, is_news=is_news)
 
 
 def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
@@ -55,27 +54,22 @@ def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[s
 def _key(text: str) -> list[tuple[str, tuple[str, ...]]]:
     """Read key columns by table: `COLUMN` of every table, `TABLE=COLUMN,…`, `TABLE=` for none, or JSON of these."""
     if text.startswith(("[", "{")):
-        return _key_json(text)
+        found: object = None
+        with contextlib.suppress(ValueError):
+            found = json.loads(text)
+        by_table: dict[str, Any] = found if isinstance(found, dict) else {"": found}
+        lists = [one if isinstance(one, list) else [None] for one in by_table.values()]
+        if all(isinstance(one, str) and one for columns in lists for one in columns):
+            named = [(table, tuple(columns)) for table, columns in by_table.items()]
+            return [(table, columns) for table, columns in named if table or columns]
+        refuse(text, 'neither a JSON list of columns nor a mapping such as {"dbo/orders": ["id"]}')
     table, sign, columns = text.partition("=")
     if not sign:
         return [("", (text,))] if text else []  # a job's parameter may be empty
     names = tuple(name.strip() for name in columns.split(",")) if columns else ()
-    if table and all(names):
-        return [(table, names)]
-    return refuse(text, "neither a column nor TABLE=COLUMN[,COLUMN…]")
-
-
-def _key_json(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    by_table = found if isinstance(found, dict) else {"": found}
-    columns_of = [one if isinstance(one, list) else [None] for one in by_table.values()]
-    if all(isinstance(one, str) and one for columns in columns_of for one in columns):
-        return [(table, tuple(columns)) for table, columns in by_table.items() if table or columns]
-    wrong = 'neither a JSON list of columns nor a mapping such as {"dbo/orders": ["id"]}'
-    return refuse(text, wrong)
+    if not (table and all(names)):
+        refuse(text, "neither a column nor TABLE=COLUMN[,COLUMN…]")
+    return [(table, names)]
 
 
 def _consumers(arguments: argparse.Namespace) -> Report | bool:
@@ -89,20 +83,18 @@ def _consumers(arguments: argparse.Namespace) -> Report | bool:
         msg = "--to says where a rewound consumer begins again, and none is rewound"
         raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
     if arguments.drop is not None:
-        gone = call(drop_consumer, arguments, consumer=arguments.drop)
-        return _say_done("dropped", arguments.drop, gone, as_json=arguments.json)
-    spark = start_spark(arguments) if arguments.catalog is not None else None
-    if arguments.rewind is not None:
-        back = call(rewind_consumer, arguments, consumer=arguments.rewind, spark=spark)
-        return _say_done("rewound", arguments.rewind, back, as_json=arguments.json)
-    return call(list_consumers, arguments, spark=spark)
-
-
-def _say_done(what: str, consumer: str, tables: Sequence[str], *, as_json: bool) -> bool:
-    if as_json:
-        say_json({"ok": True, "consumer": consumer, what: list(tables)})
+        what, name = "dropped", arguments.drop
+        tables = call(drop_consumer, arguments, consumer=name)
     else:
-        print(f"{what}: {consumer}, {', '.join(tables)}")  # noqa: T201  # the command's answer
+        spark = start_spark(arguments) if arguments.catalog is not None else None
+        if arguments.rewind is None:
+            return call(list_consumers, arguments, spark=spark)
+        what, name = "rewound", arguments.rewind
+        tables = call(rewind_consumer, arguments, consumer=name, spark=spark)
+    if arguments.json:
+        say_json({"ok": True, "consumer": name, what: list(tables)})
+    else:
+        print(f"{what}: {name}, {', '.join(tables)}")  # noqa: T201  # the command's answer
     return True
 
 

@@ -13,7 +13,6 @@ from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from mirrorlib.landing.publish.published import Published
 
@@ -89,7 +88,11 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     from mirrorlib.landing.publish.writer import LandingZoneWriter
 
     files = arguments.files
-    _check_files(files, arguments.table)
+    for path in files:  # a missing one would stop the others in their midst
+        if not Path(path).exists():
+            msg = "the file to publish is not there"
+            step = "Check its path; nothing was published."
+            raise LandingZoneError(msg, table=arguments.table, file=path, next_step=step)
     writer = LandingZoneWriter(arguments.landing_zone, source=arguments.source)
     table = writer.table(
         arguments.table,
@@ -111,15 +114,6 @@ def publish_files(arguments: argparse.Namespace) -> PublishReport:
     return PublishReport(
         table=arguments.table, published=tuple(published), asked=len(files), error=error
     )
-
-
-def _check_files(files: Sequence[str], table: str) -> None:
-    """Refuse to begin when a file is missing: it would stop the others in their midst."""
-    for path in files:
-        if not Path(path).exists():
-            msg = "the file to publish is not there"
-            step = "Check its path; nothing was published."
-            raise LandingZoneError(msg, table=table, file=path, next_step=step)
 
 
 def _marker(text: str) -> int | str:
