@@ -120,23 +120,18 @@ def item_id(kind: str, name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{kind}/{name}"))
 
 
-def find_notebooks() -> Path:
-    """Find the notebooks: inside an installed wheel, or in a clone.
-
-    Raises:
-        LandingZoneError: they are in neither.
-
-    """
+def _find_notebook(name: str) -> Path:
+    """Find a notebook: inside an installed wheel, or in a clone."""
     package = Path(__file__).parents[1]
     for folder in (package / "_notebooks", package.parent / "notebooks"):
-        if (folder / f"{_SCHEDULED}.ipynb").exists():
-            return folder
+        if (path := folder / f"{name}.ipynb").exists():
+            return path
     msg = "the notebooks are not installed"
     raise LandingZoneError(msg, next_step="Install its wheel again, or work in a clone.")
 
 
 def _notebook(name: str, what: str) -> _Item:
-    cells = json.loads((find_notebooks() / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads(_find_notebook(name).read_text(encoding="utf-8"))["cells"]
     bound = {
         "lakehouse": {
             "default_lakehouse": item_id("Lakehouse", _HOME),

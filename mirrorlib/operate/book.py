@@ -94,9 +94,7 @@ def write_ledger(
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
     ledger, events = (place.refer(name) for name in (LEDGER, EVENTS))
     hold: AbstractContextManager[object] = contextlib.nullcontext()
-    if (
-        place.target.catalog is None
-    ):  # other Java processes are kept off where Delta does not: on a disk
+    if place.target.catalog is None:  # other Java processes are kept off where Delta does not
         own = open_store(place.target.state)
         hold = lock_table(spark, place.target, own, parse_name(LEDGER), lambda: False)
     with hold:
@@ -112,12 +110,8 @@ def write_ledger(
         _merge(spark, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
         happened = _new_events(spark, events, status)
         _merge(spark, events, happened, EVENT_COLUMNS, by=("target", "table", "seen_at"))
-    return BookReport(
-        tables=(
-            Written(table=LEDGER, rows=len(batches)),
-            Written(table=EVENTS, rows=len(happened)),
-        )
-    )
+    written = ((LEDGER, batches), (EVENTS, happened))
+    return BookReport(tables=tuple(Written(table=name, rows=len(rows)) for name, rows in written))
 
 
 def _new_batches(

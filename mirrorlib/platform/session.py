@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
-NO_CONF: Mapping[str, str] = MappingProxyType({})
 
 _SESSION_CATALOG = "spark_catalog"
 _LASTING_CATALOG = "Give a path as the target, without --catalog, or run it where a platform brings such a session."
@@ -52,7 +50,7 @@ def local_spark(
     *,
     cores: int | None = None,
     memory: str = "2g",
-    conf: Mapping[str, str] = NO_CONF,
+    conf: Mapping[str, str] | None = None,
     stores: Sequence[str] = (),
 ) -> SparkSession:
     """Start, or give back, a local Spark session that reads and writes Delta tables.
@@ -79,7 +77,7 @@ def local_spark(
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
     packages, reach = connectors_for(*stores)
-    for key, value in {**_confs(cores, memory), **reach, **conf}.items():
+    for key, value in {**_confs(cores, memory), **reach, **(conf or {})}.items():
         builder = builder.config(key, value)
     with _java_output() as said:
         try:
