@@ -78,12 +78,8 @@ def run_command(
 ) -> bool:
     """Run once, or as `--watch` says, and print each report, one of many only when something happened.
 
-    Args:
-        arguments: the command's, with `watch` and `json`.
-        spark: what the rounds need to live; whether it does is asked after each that did not go well.
-        stop: whether a signal has come.
-        one: a round.
-        is_news: whether people want to see a report of a round that went well.
+    After *one* round that did not go well *spark* is asked whether it lives; *is_news* says whether people want to see
+    the report of one that did.
 
     Raises:
         MirrorError: the first round could not begin, or no other can.

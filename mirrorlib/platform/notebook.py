@@ -14,18 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
-from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NewType,
-    TypeAlias,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
 from mirrorlib.ingest.options import Options
@@ -43,7 +32,6 @@ if TYPE_CHECKING:
 Host = Literal["databricks", "fabric", "local"]
 Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`
 Utilities: TypeAlias = Any  # what `dbutils` and `notebookutils` are
-Place = NewType("Place", str)  # one of several places; names of tables are never taken for some
 # What each is, as a text, and as a value.
 _SINGLE: Mapping[Kind, tuple[str, str, tuple[type, ...]]] = {
     str: ("a text that is not empty", r"(?s).+", ()),
@@ -58,6 +46,12 @@ _FOLDERS = ("Files", "Tables")  # of a lakehouse
 _SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
 _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
+
+
+class Place(str):
+    """The kind of one of several places; names of tables are never taken for some."""
+
+    __slots__ = ()
 
 
 def host_of(names: Mapping[str, object]) -> Host:
@@ -246,8 +240,6 @@ def _read(name: str, value: object, kind: Kind) -> object:
         value = value.strip()
     words = get_args(kind)
     origin: object = get_origin(kind)
-    if origin in (UnionType, Union):  # Python has two, one of them for what holds a Literal
-        return _first_that_reads(name, value, words)
     if kind == list[str]:
         return _list(name, value)
     if kind == list[Place]:
@@ -256,10 +248,12 @@ def _read(name: str, value: object, kind: Kind) -> object:
         raise _wrong(name, value, "at least one place: a JSON list of them, or one")
     if origin is dict:
         return _mapping(name, value)
-    if words:
+    if origin is Literal:
         if isinstance(value, str) and value in words:
             return value
         raise _wrong(name, value, f"one of {', '.join(words)}")
+    if words:  # one of several kinds
+        return _first_that_reads(name, value, words)
     return _single(name, value, kind)
 
 

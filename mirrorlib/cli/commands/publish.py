@@ -23,15 +23,7 @@ _COUNTED = ("insert", "update", "delete", "upsert")
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class PublishReport(Report):
-    """What was published, and what stopped the rest.
-
-    Attributes:
-        table: the table's name.
-        published: one for each file that was published.
-        asked: how many files were to be published.
-        error: why the next file was not; None when all were.
-
-    """
+    """What was published, of as many files as were *asked* for, and what stopped the rest: None when nothing did."""
 
     columns: ClassVar = ("table", "file", "rows", *_COUNTED, "bytes", "")
     table: str
