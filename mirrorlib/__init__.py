@@ -76,9 +76,8 @@ if TYPE_CHECKING:
     from mirrorlib.operate.ledger import LedgerReport
     from mirrorlib.operate.ledger import read_ledger as ledger
     from mirrorlib.operate.lineage import LineageReport, lineage
-    from mirrorlib.operate.overview import Overview
+    from mirrorlib.operate.overview import Overview, plot_ledger
     from mirrorlib.operate.overview import read_overview as overview
-    from mirrorlib.operate.plots import plot_ledger
     from mirrorlib.operate.rounds import watch
     from mirrorlib.operate.status import StatusReport
     from mirrorlib.operate.status import read_status as status
@@ -173,15 +172,13 @@ __all__ = [
     "write_ledger",
 ]
 
-_SOURCE = "__init__.py"
-
 
 def _public() -> dict[str, tuple[str, str]]:
     """Read off this file, by name, which module has what: its imports above are the one list, for type checkers too."""
     import ast
     import pkgutil
 
-    source = ast.parse(pkgutil.get_data(__name__, _SOURCE) or b"")
+    source = ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"")
     block = next(node for node in source.body if isinstance(node, ast.If))
     return {
         alias.asname or alias.name: (node.module or "", alias.name)

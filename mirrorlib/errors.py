@@ -32,11 +32,13 @@ ends in what to do next. No text holds a value of the data, except row markers a
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_FACTS = ("table", "file", "column", "row", "line", "found", "next_step")
 _NAMED = 3  # how many names a sentence lists
 _CALLING = "An error occurred while calling "  # Py4J's first line, which says nothing
 _CLASSES = re.compile(
@@ -64,6 +66,7 @@ class MirrorError(Exception):
 
     advice: ClassVar[str] = ""
     wrong_usage: ClassVar[bool] = False  # what was asked for cannot be, whatever the tables hold
+    facts: ClassVar[tuple[str, ...]] = _FACTS
 
     def __init__(
         self,
@@ -89,37 +92,22 @@ class MirrorError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the attributes when the error crosses a process."""
-        return _rebuilt, (type(self), self.reason, self._facts())
+        return partial(type(self), self.reason, **self._facts()), ()  # type: ignore[arg-type]  # its own parameters
 
     def _facts(self) -> dict[str, str | int | None]:
-        return {
-            "table": self.table,
-            "file": self.file,
-            "column": self.column,
-            "row": self.row,
-            "line": self.line,
-            "found": self.found,
-            "next_step": self.next_step,
-        }
+        return {name: getattr(self, name) for name in self.facts}
 
-    def at_line(self, line: int | None) -> Self:
-        """Say the same of a line in place of a row."""
-        return type(self)(self.reason, **{**self._facts(), "line": line})  # type: ignore[arg-type]  # its own parameters
-
-    def in_file(self, file: str) -> Self:
-        """Say the same of a file."""
-        return type(self)(self.reason, **{**self._facts(), "file": file})  # type: ignore[arg-type]  # its own parameters
+    def but(self, **facts: str | int | None) -> Self:
+        """Say the same of another place: a file, or a line instead of a row."""
+        return type(self)(self.reason, **{**self._facts(), **facts})  # type: ignore[arg-type]  # its own parameters
 
     @property
     def place(self) -> str:
         """Where it happened inside the table: file, line or row, and column, as far as known."""
-        row = None if self.row is None else f"row {self.row}"
-        parts = (
-            self.file,
-            row if self.line is None else f"line {self.line}",
-            None if self.column is None else f"column {self.column}",
-        )
-        return ", ".join(part for part in parts if part)
+        row = ("row", self.row) if self.line is None else ("line", self.line)
+        named = (row, ("column", self.column))
+        parts = [f"{what} {which}" for what, which in named if which is not None]
+        return ", ".join([self.file, *parts] if self.file else parts)
 
     def _text(self) -> str:
         claim = ": ".join(part for part in (self.table, self.place, self.reason) if part)
@@ -135,12 +123,6 @@ class MirrorError(Exception):
             "reason": self.reason,
             **self._facts(),
         }
-
-
-def _rebuilt(
-    kind: type[MirrorError], reason: str, facts: dict[str, str | int | None]
-) -> MirrorError:
-    return kind(reason, **facts)  # type: ignore[arg-type]  # the keys are its own parameters
 
 
 class LandingZoneError(MirrorError):
@@ -226,15 +208,13 @@ class FeedError(MirrorError):
 
     advice = "Check the table, and the versions that are asked for."
     wrong_usage = True
+    facts = (*_FACTS, "first_readable")
 
     def __init__(
         self, reason: str, *, first_readable: int | None = None, **facts: str | int | None
     ) -> None:
         self.first_readable = first_readable
         super().__init__(reason, **facts)  # type: ignore[arg-type]  # the base's own parameters
-
-    def _facts(self) -> dict[str, str | int | None]:
-        return {**super()._facts(), "first_readable": self.first_readable}
 
 
 class FeedExpiredError(FeedError):

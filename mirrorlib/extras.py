@@ -7,23 +7,17 @@ its wheel: what a package index has under its plain name is somebody else's.
 from __future__ import annotations
 
 import shlex
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Literal
 
 Extra = Literal["databricks", "kafka", "local", "notebooks", "postgres"]
 
-_NEEDED: Mapping[Extra, tuple[str, ...]] = MappingProxyType(
-    {
-        "databricks": ("databricks-sdk>=0.56",),
-        "kafka": ("confluent-kafka>=2.4",),
-        "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
-        "notebooks": ("matplotlib>=3.8",),
-        "postgres": ("psycopg[binary]>=3.1",),
-    }
-)
+_NEEDED: dict[Extra, tuple[str, ...]] = {
+    "databricks": ("databricks-sdk>=0.56",),
+    "kafka": ("confluent-kafka>=2.4",),
+    "local": ("delta-spark==4.4.0", "pyspark==4.2.0"),
+    "notebooks": ("matplotlib>=3.8",),
+    "postgres": ("psycopg[binary]>=3.1",),
+}
 
 
 def how_to_install(extra: Extra) -> str:

@@ -171,19 +171,17 @@ def matches(name: TableName, patterns: Sequence[str]) -> bool:
     A pattern is a name or a glob (`dbo/*`, `*_log`), case-sensitive; without a slash it also
     matches the table part alone, whatever its schema.
     """
-    return not patterns or any(_matches_one(name, pattern) for pattern in patterns)
-
-
-def _matches_one(name: TableName, pattern: str) -> bool:
-    candidates = (str(name),) if "/" in pattern else (str(name), name.table)
-    return any(text == pattern or fnmatchcase(text, pattern) for text in candidates)
+    return not patterns or any(
+        text == pattern or fnmatchcase(text, pattern)
+        for pattern in patterns
+        for text in ((str(name),) if "/" in pattern else (str(name), name.table))
+    )
 
 
 def refuse_uncarriable(name: TableName) -> None:
     """Raise `TableNameError` when a name cannot be a folder name of the target and its state."""
     for part in (name.table,) if name.schema is None else (name.schema, name.table):
-        reason = _uncarriable(part)
-        if reason:
+        if reason := _uncarriable(part):
             raise TableNameError(reason, table=printable(str(name)))
     if len(name.segment.encode()) > LONGEST_SEGMENT:
         msg = f"schema and table name together are longer than {LONGEST_SEGMENT} bytes"

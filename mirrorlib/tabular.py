@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from html import escape
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from dataclasses import Field
-    from typing import ClassVar
-
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
 
@@ -37,13 +35,14 @@ class Cell(str):
 
 
 class Tabular:
-    """A value that prints as a table. Subclasses give `header`, `rows` and `notes`."""
+    """A value that prints as a table. Subclasses give `columns`, `rows` and `notes`."""
 
     __slots__ = ()
+    columns: ClassVar[tuple[str, ...]] = ()
 
     def header(self) -> tuple[str, ...]:
         """Name the columns."""
-        return ()
+        return self.columns
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows, every cell as text."""
@@ -57,12 +56,7 @@ class Tabular:
         """Align the columns; numbers stand right."""
         lines = [self.header(), *self.rows()]
         widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-        text = [
-            "  ".join(
-                _aligned(cell, width) for cell, width in zip(line, widths, strict=True)
-            ).rstrip()
-            for line in lines
-        ]
+        text = ["  ".join(map(_aligned, line, widths)).rstrip() for line in lines]
         rule = "  ".join("-" * width for width in widths)
         return "\n".join([text[0], rule, *text[1:], *self.notes()])
 
@@ -80,15 +74,15 @@ class Tabular:
 
 
 class Report(Tabular):
-    """What a whole call came to. Subclasses are dataclasses, and say when all is well."""
+    """What a whole call came to. Subclasses are dataclasses, and say when all is not well."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # only said, as `asdict` asks for it
 
     @property
     def ok(self) -> bool:
-        """Say whether all is well."""
-        raise NotImplementedError
+        """Say whether all is well, as where something was only told."""
+        return True
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
@@ -96,9 +90,13 @@ class Report(Tabular):
 
 
 def _aligned(cell: str, width: int) -> str:
-    return (
-        cell.rjust(width) if cell.replace(",", "").replace(".", "").isdigit() else cell.ljust(width)
-    )
+    is_number = cell.replace(",", "").replace(".", "").isdigit()
+    return cell.rjust(width) if is_number else cell.ljust(width)
+
+
+def shown_moment(moment: str | None) -> str:
+    """Show a moment, which is ISO 8601, to the second; "-" where there is none."""
+    return moment[:19].replace("T", " ") if moment else "-"
 
 
 def duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_zone_looks_as_a_publisher_leaves_it(zone: Path) -> None:
     """Metadata, numbered files without a gap, nothing half written."""
-    names = sorted(path.name for path in (zone / demo.TABLE_FOLDER).iterdir())
+    names = sorted(path.name for path in (zone / demo.TABLE_FOLDER).iterdir() if path.is_file())
 
     assert [*(f"{number:020d}.parquet" for number in range(1, 11)), "_metadata.json"] == names
     metadata = json.loads((zone / demo.TABLE_FOLDER / "_metadata.json").read_text())
@@ -90,11 +91,12 @@ def test_the_demo_runs_as_a_user_runs_it(tmp_path: Path) -> None:
     assert ("", 0) == (done.stderr, done.returncode)
     assert "The Delta table has 92,481 rows" in done.stdout
     changes = [
-        line.split()[0]
+        line.split()[1]
         for line in done.stdout.splitlines()
-        if line.startswith(("insert", "update_", "delete"))
+        if line.split()[1:2] in (["insert"], ["update"], ["delete"])
     ]
-    assert ["insert", *["update_preimage", "update_postimage"] * 3, "delete"] == changes
+    assert ["delete", "insert", "update", "update", "update"] == sorted(changes)
+    assert 3 == len(re.findall(r"update .* price: [0-9]+ → [0-9]+$", done.stdout, re.MULTILINE))
     status = subprocess.run(
         [*command, "status", str(tmp_path / "demo" / "tables"), "--json"],
         capture_output=True,

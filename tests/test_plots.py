@@ -10,7 +10,7 @@ import pytest
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.operate.ledger import Applied, LedgerReport
-from mirrorlib.operate.plots import plot_ledger, seconds_of, slices_of
+from mirrorlib.operate.overview import _draw_rows, plot_ledger, seconds_of
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -25,22 +25,22 @@ def batch(hours: float, inserts: int = 0, deletes: int = 0, **seconds: float) ->
     )  # fmt: skip
 
 
-def test_rows_are_added_up_in_equal_slices_of_time() -> None:
-    """Every batch is in one of them, the first and the last too; slices without a batch are left out."""
-    found = slices_of(
-        [batch(39, inserts=4), batch(0, inserts=1), batch(0.5, deletes=2), batch(20, inserts=3)]
+@pytest.mark.parametrize(
+    "hours, places", [([], []), ([0], [20]), ([0, 0], [20]), ([0, 0.5, 20.5, 40], [0, 20, 39])]
+)
+def test_rows_are_added_up_in_equal_slices_of_time(hours: list[float], places: list[int]) -> None:
+    """Every batch is in one of them, the first and the last too; none, one, or all at once are no trouble."""
+    figure = pytest.importorskip("matplotlib.figure")
+    axes = figure.Figure().subplots()
+
+    _draw_rows(axes, [batch(one, inserts=3, deletes=2) for one in hours])
+
+    bars = [[bar.get_height() for bar in group] for group in axes.containers]
+    assert len(hours) * 3 == sum(bars[0] if hours else [])
+    assert len(hours) * 2 == sum(
+        group.get_height() for group in (axes.containers[2] if hours else [])
     )
-
-    assert [BEGAN, BEGAN + timedelta(hours=20), BEGAN + timedelta(hours=39)] == [
-        moment for moment, _ in found
-    ]
-    assert [(1, 2), (3, 0), (4, 0)] == [(rows["inserts"], rows["deletes"]) for _, rows in found]
-
-
-@pytest.mark.parametrize("hours", [[], [0], [0, 0]])
-def test_few_batches_are_no_trouble(hours: list[float]) -> None:
-    """None, one, or all at the same moment."""
-    assert len(set(hours)) == len(slices_of([batch(one) for one in hours]))
+    assert places == [place for place, height in enumerate(bars[0] if hours else []) if height]
 
 
 def test_seconds_are_those_of_an_average_batch() -> None:

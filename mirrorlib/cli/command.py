@@ -1,26 +1,35 @@
-"""A command of the command line: arguments in, one call of the library, a report out."""
+"""A command of the command line: arguments in, one call of the library, a report, errors and JSON out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import argparse
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from mirrorlib.cli.arguments import DEFAULTS, READERS, Reader, words_of
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
+    from mirrorlib.cli.arguments import Arguments
+    from mirrorlib.errors import MirrorError
     from mirrorlib.tabular import Report
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One command.
+    """One command; its own `--help` says *more* than that of all.
 
     Attributes:
-        name: what it is called.
-        help: what it does, in a line.
-        more: what its own `--help` adds.
-        add_arguments: adds what it takes.
+        arguments: what it takes, as `add_to` reads it.
+        defaults: by name, where an argument has one that is not the library's.
+        readers: by name, where a value is not read as its kind.
+        either: the names of options of which one can be given at most.
         run: does it, and returns the report that is to be shown, or, where it was shown, whether all is well.
 
     """
@@ -28,5 +37,65 @@ class Command:
     name: str
     help: str
     more: str = ""
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    arguments: Arguments
+    defaults: Mapping[str, object] = field(default_factory=dict)
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+    either: tuple[str, ...] = ()
     run: Callable[[argparse.Namespace], Report | bool]
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments, which are spelled as `--help` shows them.
+
+        `TABLE` goes by its place; `--net` is a switch; `--last N` has a value, of a kind that says how it is read;
+        `--mode changes|current` has one of these words, `--ntz WORD` one of the library's. Behind a name stands how
+        often: `*` and `+` as for argparse, and there is a list under its plural; `!` is for one that has to be given.
+        """
+        defaults = {**DEFAULTS, **self.defaults}
+        group = parser.add_mutually_exclusive_group() if self.either else parser
+        for spelled, text in self.arguments.items():
+            word, _, kind = spelled.partition(" ")
+            flag = word.rstrip("*+!")
+            count = word.removeprefix(flag)
+            name = flag.strip("-").lower().replace("-", "_") + ("s" if count in {"*", "+"} else "")
+            name = "quiet" if name == "quiet_updates" else name
+            details: dict[str, Any] = {"help": text, "default": defaults.get(name)}
+            if not flag.startswith("-"):
+                parser.add_argument(name, metavar=flag, nargs=count or None, **details)
+                continue
+            if not kind:
+                is_on = details["default"] = bool(details["default"])
+                details["action"] = argparse.BooleanOptionalAction if is_on else "store_true"
+            elif kind == "WORD":
+                details["choices"] = words_of(name)
+            elif kind.islower():
+                details["choices"] = tuple(kind.split("|"))
+            else:
+                known = {**READERS, **self.readers}
+                details |= {"metavar": kind, "type": known.get(name, known.get(kind, str))}
+            if count == "*":
+                details |= {"action": "append", "default": []}
+            elif count == "!":
+                details["required"] = True
+            place = group if name in self.either else parser
+            place.add_argument(flag, dest=name, **details)
+
+
+def call(function: Callable[_P, _R], arguments: argparse.Namespace, **more: object) -> _R:
+    """Call what the library has for a command, with *more*, and those arguments that it has parameters of."""
+    known = inspect.signature(function).parameters
+    given = {name: value for name, value in vars(arguments).items() if name in known}
+    return function(**{**given, **more})  # type: ignore[call-arg]  # as they were just looked up
+
+
+def say_json(value: dict[str, Any], *, in_one_line: bool = False) -> None:
+    """Print JSON; *in_one_line* is for what is read line by line."""
+    indent = None if in_one_line else 2
+    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def say_error(error: MirrorError, *, as_json: bool, in_one_line: bool = False) -> None:
+    """Print an error for people to standard error, and for machines as JSON too."""
+    if as_json:
+        say_json({"ok": False, **error.to_dict()}, in_one_line=in_one_line)
+    sys.stderr.write(f"mirrorlib: {error}\n")

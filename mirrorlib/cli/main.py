@@ -14,29 +14,18 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.commands.apply import APPLY, PLAN, RESET
-from mirrorlib.cli.commands.check import CHECK
-from mirrorlib.cli.commands.consumers import CONSUMERS, VACUUM
-from mirrorlib.cli.commands.demo import DEMO
-from mirrorlib.cli.commands.export import EXPORT
-from mirrorlib.cli.commands.fabric_items import FABRIC_ITEMS
-from mirrorlib.cli.commands.feed import ENABLE_FEED, FEED
-from mirrorlib.cli.commands.ledger import LEDGER, LINEAGE
-from mirrorlib.cli.commands.publish import PUBLISH
-from mirrorlib.cli.commands.status import STATUS
-from mirrorlib.cli.say import say_error, say_report
+from mirrorlib.cli.command import say_error, say_json
+from mirrorlib.cli.commands import apply, check, export, feed, ledger, platforms, publish
 from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError, StoppedError
+from mirrorlib.platform.show import show_report
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.cli.command import Command
     from mirrorlib.tabular import Report
-
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # it has no public name
 
 OK, STOPPED, USAGE = 0, 1, 2
 SIGNALLED = 128  # and the signal's number, as shells say it
@@ -63,21 +52,21 @@ exit codes: 0 all is well, 1 a table is blocked or failed (the others are applie
 
 
 _COMMANDS = (
-    APPLY,
-    PLAN,
-    STATUS,
-    LEDGER,
-    FEED,
-    ENABLE_FEED,
-    EXPORT,
-    CONSUMERS,
-    VACUUM,
-    LINEAGE,
-    CHECK,
-    RESET,
-    PUBLISH,
-    FABRIC_ITEMS,
-    DEMO,
+    apply.APPLY,
+    apply.PLAN,
+    check.STATUS,
+    ledger.LEDGER,
+    feed.FEED,
+    feed.ENABLE_FEED,
+    export.EXPORT,
+    export.CONSUMERS,
+    export.VACUUM,
+    ledger.LINEAGE,
+    check.CHECK,
+    apply.RESET,
+    publish.PUBLISH,
+    platforms.FABRIC_ITEMS,
+    platforms.DEMO,
 )
 
 
@@ -94,7 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        well = _carry_out(arguments)
+        answer: Report | bool = arguments.run(arguments)
+        if not isinstance(answer, bool):
+            if arguments.json:
+                say_json(answer.to_dict())
+            else:
+                show_report(answer)
     except MirrorError as exc:
         say_error(exc, as_json=arguments.json)
         return USAGE if exc.wrong_usage else STOPPED
@@ -113,16 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger(__name__).exception("Spark failed", exc_info=exc)
         say_error(spark_error(exc, "do what was asked for"), as_json=arguments.json)
         return STOPPED
+    well = answer if isinstance(answer, bool) else answer.ok
     return OK if well else STOPPED
-
-
-def _carry_out(arguments: argparse.Namespace) -> bool:
-    """Run the command and show its report; say whether all is well."""
-    answer: Report | bool = arguments.run(arguments)
-    if isinstance(answer, bool):
-        return answer
-    say_report(answer, as_json=arguments.json)
-    return answer.ok
 
 
 def run_task() -> None:
@@ -155,17 +141,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mirrorlib {VERSION}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in _COMMANDS:
-        _add_command(commands, command)
+        text = command.help
+        said = f"{text[0].upper()}{text[1:]}. {command.more}".strip()
+        one = commands.add_parser(command.name, help=text, description=said)
+        one.set_defaults(run=command.run, refuse=one.error, json=False, memory="2g", state=None)
+        one.add_argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            help="log each table and commit to standard error",
+        )
+        command.add_to(one)
     return parser
-
-
-def _add_command(commands: Commands, command: Command) -> None:
-    text = command.help
-    parser: argparse.ArgumentParser = commands.add_parser(
-        command.name, help=text, description=f"{text[0].upper()}{text[1:]}. {command.more}".strip()
-    )
-    parser.set_defaults(run=command.run, refuse=parser.error, json=False, memory="2g")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="log each table and commit to standard error"
-    )
-    command.add_arguments(parser)

@@ -1,21 +1,20 @@
-"""Let a command run again and again, and end when it is told to."""
+"""Give a command its Spark, let it run again and again, and end when it is told to."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from mirrorlib.cli.say import say_error, say_json
-from mirrorlib.cli.spark import check_java
-from mirrorlib.errors import MirrorError
+from mirrorlib.cli.command import say_error, say_json
+from mirrorlib.errors import LocalSparkError, MirrorError
 from mirrorlib.operate.rounds import watch
 from mirrorlib.platform.show import show_report
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import FrameType
 
     from pyspark.sql import SparkSession
@@ -24,32 +23,11 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.report import ApplyReport
 
 
-class _Stated(Protocol):
-    @property
-    def state(self) -> str: ...
-
-
-class _Round(Protocol):
-    """What a round came to."""
-
-    @property
-    def ok(self) -> bool: ...
-
-    @property
-    def tables(self) -> Sequence[_Stated]: ...
-
-
-_R = TypeVar("_R", bound=_Round)
 _Report = TypeVar("_Report", "ApplyReport", "ExportReport")
 
 
 class CutShortError(KeyboardInterrupt):
-    """A run was told to stop before its tables were brought up to date; its report has been given.
-
-    Attributes:
-        number: the signal's.
-
-    """
+    """A run was told to stop, by the signal *number*, before its tables were up to date; its report has been given."""
 
     def __init__(self, number: signal.Signals, behind: int) -> None:
         self.number = number
@@ -61,21 +39,19 @@ class Stop:
     """Whether a signal has asked the run to end."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
         self.number: signal.Signals | None = None
 
     def ask(self, number: int, frame: FrameType | None = None) -> None:
         """Take a signal; the second one ends the run at once."""
         del frame
-        if self._asked.is_set():
+        if self.is_set():
             raise KeyboardInterrupt
         self.number = signal.Signals(number)
         sys.stderr.write(f"\n{self.number.name}: stopping after the commits in flight\n")
-        self._asked.set()
 
     def is_set(self) -> bool:
         """Say whether one has come."""
-        return self._asked.is_set()
+        return self.number is not None
 
 
 def stop_on_signals() -> Stop:
@@ -102,12 +78,8 @@ def run_command(
 ) -> bool:
     """Run once, or as `--watch` says, and print each report, one of many only when something happened.
 
-    Args:
-        arguments: the command's, with `watch` and `json`.
-        spark: what the rounds need to live.
-        stop: whether a signal has come.
-        one: a round.
-        is_news: whether people want to see a report of a round that went well.
+    After *one* round that did not go well *spark* is asked whether it lives; *is_news* says whether people want to see
+    the report of one that did.
 
     Raises:
         MirrorError: the first round could not begin, or no other can.
@@ -116,51 +88,62 @@ def run_command(
     """
     watching = arguments.watch is not None
 
-    def say(report: _Report) -> None:
-        if arguments.json:
-            say_json(report.to_dict(), in_one_line=watching)
-        elif not watching or not report.ok or is_news(report):
-            show_report(report)
+    def tell(outcome: _Report | MirrorError) -> None:
+        if isinstance(outcome, MirrorError):
+            say_error(outcome, as_json=arguments.json, in_one_line=True)
+        elif arguments.json:
+            say_json(outcome.to_dict(), in_one_line=watching)
+        elif not watching or not outcome.ok or is_news(outcome):
+            show_report(outcome)
+        if watching and (isinstance(outcome, MirrorError) or not outcome.ok):
+            _check_java(spark)
 
-    def check() -> None:
-        check_java(spark)
+    if watching:
+        last = watch(one, arguments.watch, tell=tell, stop=stop.is_set)
+        return not isinstance(last, MirrorError) and last.ok
+    report = one()
+    tell(report)
+    behind = sum(1 for table in report.tables if table.state == "behind")
+    if behind and stop.number is not None:
+        raise CutShortError(stop.number, behind)
+    return report.ok
 
-    return run_rounds(one, say, stop, arguments.watch, check, as_json=arguments.json)
 
-
-def run_rounds(
-    one: Callable[[], _R],
-    say: Callable[[_R], None],
-    stop: Stop,
-    pause: float | None,
-    check: Callable[[], None],
-    *,
-    as_json: bool,
-) -> bool:
-    """Run once, or with a pause again and again until a signal comes; say whether all was well the last time.
-
-    What no round can mend is what *check* raises: it is asked after each that did not go well.
+def start_spark(arguments: argparse.Namespace, *more: str) -> SparkSession:
+    """Take it, or start it: a zone, target, state, or place *more*, in a store costs a download the first time.
 
     Raises:
-        MirrorError: the first round could not begin, or no other can.
-        CutShortError: the only round was told to stop, and left tables behind.
+        LandingZoneError: the tables would be those of a catalog that ends with this command.
+        LocalSparkError: it cannot be started.
 
     """
-    if pause is None:
-        report = one()
-        say(report)
-        behind = sum(1 for table in report.tables if table.state == "behind")
-        if behind and stop.number is not None:
-            raise CutShortError(stop.number, behind)
-        return report.ok
+    from mirrorlib.platform import session
 
-    def tell(outcome: _R | MirrorError) -> None:
-        if isinstance(outcome, MirrorError):
-            say_error(outcome, as_json=as_json, in_one_line=True)
-        else:
-            say(outcome)
-        if isinstance(outcome, MirrorError) or not outcome.ok:
-            check()
+    if (found := session.platform_spark()) is not None:
+        return found
+    places = (getattr(arguments, "landing_zone", None), arguments.target, arguments.state, *more)
+    brought = session.has_spark()
+    stores = [place for place in places if place]
+    spark = session.local_spark(memory=arguments.memory, stores=stores)
+    if arguments.catalog is not None and not brought:
+        session.refuse_passing_catalog(spark, arguments.catalog)
+    return spark
 
-    last = watch(one, pause, tell=tell, stop=stop.is_set)
-    return not isinstance(last, MirrorError) and last.ok
+
+def _check_java(spark: SparkSession) -> None:
+    """See that the session's Java is still there.
+
+    Raises:
+        LocalSparkError: it has ended, and nothing can be done with the session any more.
+
+    """
+    from mirrorlib.delta.lock import has_lost_java
+
+    try:
+        spark.conf.get("spark.sql.session.timeZone")
+    except Exception as exc:
+        if not has_lost_java(exc):
+            return  # the tables have said what is wrong
+        msg = "the Java process has ended: it ran out of memory, or was killed"
+        step = "Start the command again, with more --memory if it was too little; the next run goes on."
+        raise LocalSparkError(msg, next_step=step) from exc

@@ -13,15 +13,20 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.fabric.pipelines import THIS_WORKSPACE, pipeline_content, schedules
-from mirrorlib.fabric.source import notebook_source
 from mirrorlib.tabular import Report
 
 ALL_TABLES = ("*",)
+_THIS_WORKSPACE = "00000000-0000-0000-0000-000000000000"  # what is published replaces it
+_STARS = "********************"  # behind the kind of a cell, in Fabric's source of a notebook
+_AT_ONCE = 4  # tables
+_USUAL_MINUTES = 15
 _PLATFORM = "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/platformProperties/2.0.0/schema.json"
+_SCHEDULES = (
+    "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/schedules/1.0.0/schema.json"
+)
 _NAMESPACE = uuid.UUID("3f2d3c5e-3a86-4c4b-9a3e-52a2a3c3f7d1")  # of our ids, whatever it is
 _HOME = "mirrorlib"
 _NOTEBOOKS = {  # the tour starts a Spark of its own
@@ -44,36 +49,22 @@ _OBSTORE = "obstore==0.12.1"
 _PACKAGES = f"dependencies:\n  - pip:\n      - {_OBSTORE}\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One item: its type, its name, and the files of its folder."""
+class _Item(NamedTuple):
+    """One item: its type, its name, what it is for, and the files of its folder."""
 
     type: str
     name: str
     what: str
     files: Mapping[str, str | bytes]
 
-    @property
-    def folder(self) -> str:
-        """Return the folder's name."""
-        return f"{self.name}.{self.type}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ItemsReport(Report):
     """Which items were written."""
 
+    columns: ClassVar = ("item", "type")
     folder: str
     items: tuple[tuple[str, str], ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that they are written."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("item", "type")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row an item."""
@@ -106,9 +97,15 @@ def write_items(
         msg = "there is no such wheel"
         step = "Build one: python3 -m pip wheel --no-deps --wheel-dir dist ."
         raise LandingZoneError(msg, found=str(wheel), next_step=step)
+    lakehouse = {"lakehouse.metadata.json": _json({"defaultSchema": "dbo"})}
+    environment: dict[str, str | bytes] = {
+        f"Libraries/CustomLibraries/{file.name}": file.read_bytes(),
+        "Libraries/PublicLibraries/environment.yml": _PACKAGES,
+        "Setting/Sparkcompute.yml": _COMPUTE,
+    }
     items = (
-        _lakehouse(),
-        _environment(file),
+        _Item("Lakehouse", _HOME, "The landing zone, the tables and the journal.", lakehouse),
+        _Item("Environment", _HOME, "The wheel.", environment),
         *(_notebook(name, what) for name, what in _NOTEBOOKS.items()),
         *(_pipeline(name, tables, target, every) for name in _PIPELINES),
     )
@@ -123,71 +120,127 @@ def item_id(kind: str, name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{kind}/{name}"))
 
 
-def find_notebooks() -> Path:
-    """Find the notebooks: inside an installed wheel, or in a clone.
-
-    Raises:
-        LandingZoneError: they are in neither.
-
-    """
+def _find_notebook(name: str) -> Path:
+    """Find a notebook: inside an installed wheel, or in a clone."""
     package = Path(__file__).parents[1]
     for folder in (package / "_notebooks", package.parent / "notebooks"):
-        if (folder / f"{_SCHEDULED}.ipynb").exists():
-            return folder
+        if (path := folder / f"{name}.ipynb").exists():
+            return path
     msg = "the notebooks are not installed"
     raise LandingZoneError(msg, next_step="Install its wheel again, or work in a clone.")
 
 
-def _lakehouse() -> Item:
-    metadata = _json({"defaultSchema": "dbo"})
-    what = "The landing zone, the tables and the journal."
-    return Item(
-        type="Lakehouse", name=_HOME, what=what, files={"lakehouse.metadata.json": metadata}
-    )
-
-
-def _environment(wheel: Path) -> Item:
-    files: dict[str, str | bytes] = {
-        f"Libraries/CustomLibraries/{wheel.name}": wheel.read_bytes(),
-        "Libraries/PublicLibraries/environment.yml": _PACKAGES,
-        "Setting/Sparkcompute.yml": _COMPUTE,
-    }
-    return Item(type="Environment", name=_HOME, what="The wheel.", files=files)
-
-
-def _notebook(name: str, what: str) -> Item:
-    cells = json.loads((find_notebooks() / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+def _notebook(name: str, what: str) -> _Item:
+    cells = json.loads(_find_notebook(name).read_text(encoding="utf-8"))["cells"]
     bound = {
         "lakehouse": {
             "default_lakehouse": item_id("Lakehouse", _HOME),
             "default_lakehouse_name": _HOME,
-            "default_lakehouse_workspace_id": THIS_WORKSPACE,
+            "default_lakehouse_workspace_id": _THIS_WORKSPACE,
         },
         "environment": {
             "environmentId": item_id("Environment", _HOME),
-            "workspaceId": THIS_WORKSPACE,
+            "workspaceId": _THIS_WORKSPACE,
         },
     }
-    files = {"notebook-content.py": notebook_source(cells, bound)}
-    return Item(type="Notebook", name=_title(name), what=what, files=files)
+    files = {"notebook-content.py": _notebook_source(cells, bound)}
+    return _Item("Notebook", _title(name), what, files)
 
 
-def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) -> Item:
-    notebook = item_id("Notebook", _title(name))
-    places = {"landing_zone": _LANDING_ZONE, "target": target, "state": _STATE}
-    files = {"pipeline-content.json": _json(pipeline_content(name, notebook, places, tables))}
+def _notebook_source(cells: Sequence[Mapping[str, Any]], dependencies: Mapping[str, Any]) -> str:
+    """Say a notebook as Fabric's git format does: one Python file, cells between comments.
+
+    The cell that is tagged parameters says so, or a pipeline's values would have no effect. Magics are not
+    expected: the notebooks that ship have none.
+    """
+    head = {"kernel_info": {"name": "synapse_pyspark"}, "dependencies": dependencies}
+    parts = ["# Fabric notebook source\n", _metadata(head)]
+    for cell in cells:
+        source = cell["source"]
+        text = source if isinstance(source, str) else "".join(source)
+        if cell["cell_type"] == "markdown":
+            lines = "\n".join(f"# {line}".rstrip() for line in text.splitlines())
+            parts.append(f"# MARKDOWN {_STARS}\n\n{lines}\n")
+            continue
+        is_parameters = "parameters" in cell.get("metadata", {}).get("tags", ())
+        kind = "PARAMETERS CELL" if is_parameters else "CELL"
+        language = {"language": "python", "language_group": "synapse_pyspark"}
+        parts += [f"# {kind} {_STARS}\n\n{text}\n", _metadata(language)]
+    return "\n".join(parts)
+
+
+def _metadata(value: Mapping[str, Any]) -> str:
+    lines = "\n".join(f"# META {line}" for line in json.dumps(value, indent=2).splitlines())
+    return f"# METADATA {_STARS}\n\n{lines}\n"
+
+
+def _pipeline(name: str, tables: Sequence[str], target: str, every: int | None) -> _Item:
+    """Say a pipeline: its parameters, and a loop over its tables that runs the notebook; and when it runs."""
+    parameters = {"landing_zone": _LANDING_ZONE, "target": target, "state": _STATE}
+    handed = {one: _expression(f"@pipeline().parameters.{one}") for one in parameters}
+    run = {
+        "name": f"Run {name}",
+        "type": "TridentNotebook",
+        "dependsOn": [],
+        "policy": {
+            "timeout": "0.12:00:00",
+            "retry": 2,
+            "retryIntervalInSeconds": 60,
+            "secureInput": False,
+            "secureOutput": False,
+        },
+        "typeProperties": {
+            "notebookId": item_id("Notebook", _title(name)),
+            "workspaceId": _THIS_WORKSPACE,
+            "parameters": {**handed, "tables": _expression("@item()")},
+        },
+    }
+    loop = {
+        "name": "For each",
+        "type": "ForEach",
+        "dependsOn": [],
+        "typeProperties": {
+            "items": {"value": "@pipeline().parameters.tables", "type": "Expression"},
+            "isSequential": False,
+            "batchCount": _AT_ONCE,
+            "activities": [run],
+        },
+    }
+    known: dict[str, dict[str, Any]] = {
+        one: {"type": "string", "defaultValue": value} for one, value in parameters.items()
+    }
+    known["tables"] = {"type": "array", "defaultValue": list(tables)}
+    content = {"activities": [loop], "parameters": known, "concurrency": 1}
+    files = {"pipeline-content.json": _json({"properties": content})}
     if name == _SCHEDULED:
-        files[".schedules"] = _json(schedules(every))
-    return Item(type="DataPipeline", name=_title(name), what=_NOTEBOOKS[name], files=files)
+        files[".schedules"] = _schedules(every)
+    return _Item("DataPipeline", _title(name), _NOTEBOOKS[name], files)
+
+
+def _expression(text: str) -> dict[str, Any]:
+    return {"value": {"value": text, "type": "Expression"}, "type": "string"}
+
+
+def _schedules(every: int | None) -> str:
+    """Say a schedule: every so many minutes, or one that is switched off."""
+    when = {
+        "type": "Cron",
+        "startDateTime": "2026-01-01T00:00:00",  # Fabric wants both
+        "endDateTime": "2036-01-01T00:00:00",
+        "localTimeZoneId": "UTC",
+        "interval": every or _USUAL_MINUTES,
+    }
+    schedule = {"enabled": every is not None, "jobType": "Execute", "configuration": when}
+    return _json({"$schema": _SCHEDULES, "schedules": [schedule]})
 
 
 def _title(name: str) -> str:
     return f"{_HOME} {name.replace('_', ' ')}"
 
 
-def _write(root: Path, item: Item) -> None:
+def _write(root: Path, item: _Item) -> None:
     """Write an item's folder anew."""
-    folder = root / item.folder
+    folder = root / f"{item.name}.{item.type}"
     if folder.exists():
         shutil.rmtree(folder)
     platform: dict[str, Any] = {

@@ -55,40 +55,31 @@ def build_clone(folder: Path) -> Path:
     if done.returncode or not wheels:
         msg = "the wheel cannot be built"
         raise BundleError(msg, found=(done.stderr.strip() or done.stdout.strip())[-300:])
-    return stamp(wheels[-1])
+    return _stamped(wheels[-1])
 
 
-def stamp(wheel: Path) -> Path:
-    """Write it again under a version of its own."""
+def _stamped(wheel: Path) -> Path:
+    """Write it again under a version of its own: a post-release where there can be one, else with a local part."""
     name, version, tags = wheel.stem.split("-", 2)
     with zipfile.ZipFile(wheel) as archive:
         files = {one.filename: archive.read(one) for one in archive.infolist() if not one.is_dir()}
     (record,) = (found for path in files if (found := _RECORD.fullmatch(path)))
     del files[record[0]]
-    own = _own(version, _number(files))
+    content = hashlib.sha256()
+    for path in sorted(files):
+        content.update(hashlib.sha256(path.encode()).digest())
+        content.update(hashlib.sha256(files[path]).digest())
+    number = int(content.hexdigest(), 16) % _NUMBERS
+    if found := _RELEASE.fullmatch(version):
+        own = f"{name}-{found['release']}.post{number}{found['dev'] or ''}"
+    else:
+        own = f"{name}-{version}{'.' if '+' in version else '+'}c{number}"
     folder = wheel.parent / _FOLDER
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    stamped = folder / f"{name}-{own}-{tags}.whl"
-    _write(stamped, f"{name}-{own}", _renamed(files, record["own"], f"{name}-{own}"))
+    stamped = folder / f"{own}-{tags}.whl"
+    _write(stamped, own, _renamed(files, record["own"], own))
     return stamped
-
-
-def _number(files: Mapping[str, bytes]) -> int:
-    """Tell contents apart."""
-    content = hashlib.sha256()
-    for name in sorted(files):
-        content.update(
-            hashlib.sha256(name.encode()).digest() + hashlib.sha256(files[name]).digest()
-        )
-    return int(content.hexdigest(), 16) % _NUMBERS
-
-
-def _own(version: str, number: int) -> str:
-    """Put a number into a version: a post-release where there can be one, else the local part."""
-    if found := _RELEASE.fullmatch(version):
-        return f"{found['release']}.post{number}{found['dev'] or ''}"
-    return f"{version}{'.' if '+' in version else '+'}c{number}"
 
 
 def _renamed(files: Mapping[str, bytes], old: str, own: str) -> dict[str, bytes]:

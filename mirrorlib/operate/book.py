@@ -12,7 +12,7 @@ import contextlib
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
@@ -28,14 +28,13 @@ from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.delivery.sinks.delta.work import Place
     from mirrorlib.delta.table import TableRef
-    from mirrorlib.operate.ledger import Applied
-    from mirrorlib.operate.status import StatusReport, TableStatus
+    from mirrorlib.operate.status import StatusReport
     from mirrorlib.store import PathOrUrl, Store
 
 LEDGER_COLUMNS = (
@@ -63,16 +62,8 @@ class Written:
 class BookReport(Report):
     """What was written down."""
 
+    columns: ClassVar = ("table", "new rows")
     tables: tuple[Written, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that it is written."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "new rows")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -90,13 +81,8 @@ def write_ledger(
 ) -> BookReport:
     """Write down what has happened since the last time: batches that have ended, tables in another state.
 
-    Args:
-        spark: any Spark with Delta.
-        target: as for `apply`.
-        to: where the two tables go: a path or URL, or `catalog.schema`.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        allow_new: as for `status`; not where the ledger has batches of the target, whose journal is lost then.
+    The two tables go *to* a path or URL, or to `catalog.schema`. The rest means the same as for `status`, but
+    *allow_new* does not count where the ledger has batches of the target, whose journal is lost then.
 
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal is lost.
@@ -107,45 +93,25 @@ def write_ledger(
     status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
     ledger, events = (place.refer(name) for name in (LEDGER, EVENTS))
-    with _hold(spark, place):
-        _create(spark, ledger, LEDGER_COLUMNS)
-        _create(spark, events, EVENT_COLUMNS)
-        if not status.tables:
-            _require_new(spark, ledger, status, journals)
+    hold: AbstractContextManager[object] = contextlib.nullcontext()
+    if place.target.catalog is None:  # other Java processes are kept off where Delta does not
+        own = open_store(place.target.state)
+        hold = lock_table(spark, place.target, own, parse_name(LEDGER), lambda: False)
+    with hold:
+        for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
+            if find_table(spark, ref) is None:
+                shape = spark.createDataFrame([], columns).schema.fields
+                make_table(spark, ref, shape, {}, str(ref.name))
+        if not status.tables and _newest(spark, ledger, status, "batch"):
+            msg = "the ledger has batches of this target, and its journal is not there"
+            step = "Say the right state; a journal that is lost means loading every table again."
+            raise JournalError(msg, found=journals.url, next_step=step)
         batches = list(_new_batches(spark, ledger, status, journals))
         _merge(spark, ledger, batches, LEDGER_COLUMNS, by=("target", "table", "life", "batch"))
         happened = _new_events(spark, events, status)
         _merge(spark, events, happened, EVENT_COLUMNS, by=("target", "table", "seen_at"))
-    return BookReport(
-        tables=(
-            Written(table=LEDGER, rows=len(batches)),
-            Written(table=EVENTS, rows=len(happened)),
-        )
-    )
-
-
-@contextlib.contextmanager
-def _hold(spark: SparkSession, place: Place) -> Iterator[None]:
-    """Keep other Java processes off, where Delta does not: on a local file system."""
-    if place.target.catalog is not None:
-        yield
-        return
-    state = open_store(place.target.state)
-    with lock_table(spark, place.target, state, parse_name(LEDGER), lambda: False):
-        yield
-
-
-def _create(spark: SparkSession, ref: TableRef, columns: str) -> None:
-    if find_table(spark, ref) is None:
-        make_table(spark, ref, spark.createDataFrame([], columns).schema.fields, {}, str(ref.name))
-
-
-def _require_new(spark: SparkSession, ref: TableRef, status: StatusReport, state: Store) -> None:
-    """Refuse a target without a journal that the ledger has batches of."""
-    if _newest(spark, ref, status, "batch"):
-        msg = "the ledger has batches of this target, and its journal is not there"
-        step = "Say the right state; a journal that is lost means loading every table again."
-        raise JournalError(msg, found=state.url, next_step=step)
+    written = ((LEDGER, batches), (EVENTS, happened))
+    return BookReport(tables=tuple(Written(table=name, rows=len(rows)) for name, rows in written))
 
 
 def _new_batches(
@@ -158,7 +124,12 @@ def _new_batches(
         for batch in newest_batches(state, parse_name(table.table)):
             if (batch.life, batch.batch) <= last:
                 break
-            yield _ledger_row(status.target, batch)
+            more = {
+                "target": status.target,
+                "seconds": float(sum(batch.seconds.values())),
+                "seconds_by_stage": dict(batch.seconds),
+            }
+            yield _row(LEDGER_COLUMNS, asdict(batch) | more)
 
 
 def _new_events(
@@ -166,9 +137,9 @@ def _new_events(
 ) -> list[tuple[Value, ...]]:
     """Choose the tables that are not as they were when they were last written down."""
     known = _newest(spark, events, status, "seen_at", "state", "reason")
-    now = datetime.now(UTC)
+    more = {"target": status.target, "seen_at": datetime.now(UTC)}
     return [
-        _event_row(status.target, table, now)
+        _row(EVENT_COLUMNS, asdict(table) | more)
         for table in status.tables
         if known.get(table.table, ())[1:] != (table.state, table.reason)
     ]
@@ -207,23 +178,14 @@ def _merge(
         spark.catalog.dropTempView(source)
 
 
-def _ledger_row(target: str, batch: Applied) -> tuple[Value, ...]:
-    row = {**asdict(batch), "target": target, "seconds_by_stage": dict(batch.seconds)}
-    row["seconds"] = float(sum(batch.seconds.values()))
-    for moment in ("planned_at", "finished_at"):
-        row[moment] = _moment(row[moment])
-    return tuple(row[name] for name in _names(LEDGER_COLUMNS))
-
-
-def _event_row(target: str, table: TableStatus, now: datetime) -> tuple[Value, ...]:
-    row = {**asdict(table), "target": target, "seen_at": now, "since": _moment(table.since)}
-    row["position"] = None if table.position is None else str(table.position)
-    return tuple(row[name] for name in _names(EVENT_COLUMNS))
-
-
-def _names(columns: str) -> list[str]:
-    return [column.split()[0] for column in columns.split(", ")]
-
-
-def _moment(said: str | None) -> datetime | None:
-    return datetime.fromisoformat(said) if said else None
+def _row(columns: str, facts: Mapping[str, Any]) -> tuple[Value, ...]:
+    """Order facts as columns; moments are texts in them, and a position is a number or several."""
+    row: list[Value] = []
+    for name, kind in (column.split() for column in columns.split(", ")):
+        value = facts[name]
+        if kind == "timestamp" and isinstance(value, str):
+            value = datetime.fromisoformat(value) if value else None
+        elif kind == "string" and value is not None:
+            value = str(value)
+        row.append(value)
+    return tuple(row)

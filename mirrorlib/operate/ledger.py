@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.disk import Journal
 from mirrorlib.names import TableName, matches
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import Report, duration
+from mirrorlib.tabular import Report, duration, shown_moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl, Store
 
 LAST = 100
+_COUNTED = ("insert", "update", "delete", "upsert")
+_TOLD = ("version", "seconds", "waited")
 NEW = "nothing has been applied to this target yet"
 
 
@@ -43,10 +45,7 @@ class Applied:
         bytes: their size.
         first_file: the first of them.
         last_file: the last of them.
-        inserts: change rows by marker.
-        updates: change rows by marker.
-        deletes: change rows by marker.
-        upserts: change rows by marker.
+        inserts, updates, deletes, upserts: change rows by marker.
         version: the Delta version of its commit.
         seconds: per stage.
         waited_seconds: how old the oldest of its files was when it ended, None where nobody wrote that down.
@@ -86,33 +85,27 @@ class Applied:
 class LedgerReport(Report):
     """The newest batches of every table of a target."""
 
+    columns: ClassVar = ("table", "batch", "finished", "files", *_COUNTED, *_TOLD)
     target: str
     batches: tuple[Applied, ...]
 
-    @property
-    def ok(self) -> bool:
-        """Say that history is history."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return (
-            "table",
-            "batch",
-            "finished",
-            "files",
-            "insert",
-            "update",
-            "delete",
-            "upsert",
-            "version",
-            "seconds",
-            "waited",
-        )
-
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a batch."""
-        return [_row(batch) for batch in self.batches]
+        found = []
+        for one in self.batches:
+            counts = (one.files, one.inserts, one.updates, one.deletes, one.upserts)
+            found.append(
+                (
+                    one.table,
+                    str(one.batch),
+                    shown_moment(one.finished_at),
+                    *(f"{count:,}" for count in counts),
+                    str(one.version),
+                    f"{sum(one.seconds.values()):.1f}",
+                    "-" if one.waited_seconds is None else duration(one.waited_seconds),
+                )
+            )
+        return found
 
     def notes(self) -> list[str]:
         """Say why batches were voided."""
@@ -134,13 +127,8 @@ def read_ledger(
 ) -> LedgerReport:
     """Read the newest batches of every table of a target.
 
-    Args:
-        target: as for `apply`.
-        tables: names or globs; empty is all of them.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        last: how many batches a table.
-        allow_new: as for `status`.
+    *last* is how many batches a table; *tables* are names or globs, and empty is all of them. The rest means the
+    same as for `status`.
 
     Raises:
         JournalError: nothing has ever been applied to this target, or its journal cannot be read.
@@ -166,15 +154,12 @@ def newest_batches(state: Store, name: TableName) -> Iterator[Applied]:
     """Read a table's batches that have ended, newest first, one by one as they are asked for."""
     journal = Journal(state, name)
     for life in reversed(journal.lives()):
-        newest = journal.newest(life)
-        if newest is None:
-            continue
-        if newest.done is not None:
-            yield _applied(name, life, newest.plan, newest.done)
-        for number in range(newest.plan.batch - 1, 0, -1):
-            entry = journal.entry(life, number)
+        entry = journal.newest(life)
+        while entry is not None:
             if entry.done is not None:
                 yield _applied(name, life, entry.plan, entry.done)
+            number = entry.plan.batch - 1
+            entry = journal.entry(life, number) if number else None
 
 
 def list_applied(state: Store, *, allow_new: bool = False) -> list[TableName]:
@@ -193,7 +178,9 @@ def list_applied(state: Store, *, allow_new: bool = False) -> list[TableName]:
 
 
 def _applied(name: TableName, life: Life, plan: Plan, done: Done) -> Applied:
-    cause = done.cause or {}
+    ended = datetime.fromisoformat(done.finished_at) if done.finished_at else None
+    written = [datetime.fromisoformat(one.modified) for one in plan.files if one.modified]
+    waited = (ended - min(written)).total_seconds() if ended and written else None
     return Applied(
         table=name.shown,
         life=life.ordinal,
@@ -210,31 +197,8 @@ def _applied(name: TableName, life: Life, plan: Plan, done: Done) -> Applied:
         upserts=done.rows.get("upserts", 0),
         version=done.version,
         seconds=dict(done.seconds),
-        waited_seconds=_waited(plan, done),
+        waited_seconds=None if waited is None else round(max(waited, 0.0), 1),
         planned_at=plan.listed_at,
         finished_at=done.finished_at,
-        cause=str(cause.get("reason", "")) or None,
-    )
-
-
-def _waited(plan: Plan, done: Done) -> float | None:
-    """Return how old the oldest file was when the batch ended."""
-    written = [file.modified for file in plan.files if file.modified]
-    if not written or not done.finished_at:
-        return None
-    ended = datetime.fromisoformat(done.finished_at)
-    oldest = min(datetime.fromisoformat(moment) for moment in written)
-    return round(max((ended - oldest).total_seconds(), 0.0), 1)
-
-
-def _row(batch: Applied) -> tuple[str, ...]:
-    counts = (batch.files, batch.inserts, batch.updates, batch.deletes, batch.upserts)
-    return (
-        batch.table,
-        str(batch.batch),
-        batch.finished_at[:19].replace("T", " "),
-        *(f"{count:,}" for count in counts),
-        str(batch.version),
-        f"{sum(batch.seconds.values()):.1f}",
-        "-" if batch.waited_seconds is None else duration(batch.waited_seconds),
+        cause=str((done.cause or {}).get("reason", "")) or None,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.derived.record import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
@@ -61,25 +61,17 @@ class Edge:
 class LineageReport(Report):
     """Where the tables of a target come from and go to."""
 
+    columns: ClassVar = ("from", "by", "to", "keys")
     target: str
     edges: tuple[Edge, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Say that it was told."""
-        return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("from", "by", "to", "keys")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a way; what lies below the target is told from there."""
         return [
             (
-                self._shown(edge.source),
+                edge.source.removeprefix(f"{self.target}/"),
                 f"{edge.kind} {edge.name}",
-                self._shown(edge.target),
+                edge.target.removeprefix(f"{self.target}/"),
                 f"{', '.join(edge.keys) or 'none'}{' (primary)' if edge.primary else ''}",
             )
             for edge in self.edges
@@ -91,19 +83,13 @@ class LineageReport(Report):
         lost = [f"{edge.name}: {text}." for edge in self.edges for text in edge.lost]
         return [*none, *dict.fromkeys(lost)]
 
-    def _shown(self, address: str) -> str:
-        return address.removeprefix(f"{self.target}/")
-
 
 def lineage(
     target: PathOrUrl, *, catalog: str | None = None, state: PathOrUrl | None = None
 ) -> LineageReport:
     """Tell where the tables of a target come from and go to, and which keys they have on the way.
 
-    Args:
-        target: as for `apply` and `export`; the path of one table, too.
-        catalog: as for `export`.
-        state: as for `export`.
+    *target* may be the path of one table, too; it, *catalog* and *state* mean the same as for `export`.
 
     Raises:
         StoreError: the target cannot be listed.
@@ -144,20 +130,19 @@ def _mirrors(place: Target, state: Store) -> Iterator[Edge]:
             journal = Journal(state, name)
             entry = journal.newest(lives[-1]) if (lives := journal.lives()) else None
             if entry is not None:
+                keys, policy = entry.plan.policies.keys, entry.plan.policies.insert_policy
                 yield Edge(
                     kind="apply",
                     source=entry.plan.zone,
                     target=table_address(place, name),
                     name=str(name),
-                    keys=entry.plan.policies.keys,
-                    primary=bool(entry.plan.policies.keys)
-                    and entry.plan.policies.insert_policy == "upsert",
+                    keys=keys,
+                    primary=bool(keys) and policy == "upsert",
                 )
 
 
 def _derived(state: Store) -> Iterator[Edge]:
     for record in read_records(state):
-        keys: dict[str, Any] = record["keys"]
         lost = tuple(
             f"{one['operator']} lost the {one['lost']}: {one['why']}" for one in record["losses"]
         )
@@ -167,8 +152,8 @@ def _derived(state: Store) -> Iterator[Edge]:
                 source=source["address"],
                 target=record["address"],
                 name=record["name"],
-                keys=tuple(keys["partition"]),
-                primary=bool(keys["primary"]),
+                keys=tuple(record["keys"]["partition"]),
+                primary=bool(record["keys"]["primary"]),
                 lost=lost,
                 how=record["how"],
             )
@@ -194,14 +179,12 @@ def _exports(place: Target, state: Store) -> Iterator[Edge]:
 
 def _sorted(edges: list[Edge]) -> list[Edge]:
     """Put ways in the order of the data's; a derived table that tells of itself is told once."""
-    edges_by_way: dict[tuple[str, str, str, str], Edge] = {}
+    edges_by_way: dict[tuple[str, ...], Edge] = {}
     for edge in edges:
-        way = (edge.kind, edge.source, edge.target, edge.name)
+        way = (str(_ORDER.index(edge.kind)), edge.source, edge.target, edge.name)
         if way not in edges_by_way or edges_by_way[way].how == MODE:
             edges_by_way[way] = edge
-    left = sorted(
-        edges_by_way.values(), key=lambda e: (_ORDER.index(e.kind), e.source, e.target, e.name)
-    )
+    left = [edges_by_way[way] for way in sorted(edges_by_way)]
     found: list[Edge] = []
     while left:
         ends = {edge.target for edge in left if edge.kind != "export"}

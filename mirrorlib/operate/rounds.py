@@ -48,7 +48,7 @@ def watch(
     if not 0 <= seconds < math.inf:
         msg = "a watch pauses for a number of seconds"
         raise ParameterError(msg, found=repr(seconds), next_step="Give 0 or more.")
-    tell, stop = tell or _silent, stop or _never
+    tell, stop = tell or (lambda _: None), stop or (lambda: False)
     outcome: R | MirrorError = run()
     tell(outcome)
     while not _ends_within(seconds, stop):
@@ -69,11 +69,3 @@ def _ends_within(seconds: float, stop: Callable[[], bool]) -> bool:
             return False
         time.sleep(min(left, _LOOK))
     return True
-
-
-def _silent(outcome: object) -> None:
-    del outcome
-
-
-def _never() -> bool:
-    return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.changed_source import changed_source_error
@@ -37,7 +37,7 @@ from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.ledger import NEW, list_applied
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
-from mirrorlib.tabular import duration
+from mirrorlib.tabular import duration, shown_moment
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.table_folder import Folder
@@ -73,33 +73,30 @@ class TableStatus:
     """
 
     table: str
-    state: State
-    reason: str
-    file: str | None
-    since: str | None
-    position: Position | None
-    version: int | None
-    last_commit: str | None
-    lag_seconds: float | None
-    waiting_seconds: float | None
-    unapplied: int
-    newest_file: str | None
-    landing_zone: str | None
-    life: int
-    warnings: tuple[str, ...]
+    state: State = "behind"
+    reason: str = ""
+    file: str | None = None
+    since: str | None = None
+    position: Position | None = None
+    version: int | None = None
+    last_commit: str | None = None
+    lag_seconds: float | None = None
+    waiting_seconds: float | None = None
+    unapplied: int = 0
+    newest_file: str | None = None
+    landing_zone: str | None = None
+    life: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class StatusReport(StateReport):
     """How every table of a target stands."""
 
+    columns: ClassVar = ("table", "state", "position", "version", "last commit", "waiting", "lag")
     target: str
     tables: tuple[TableStatus, ...]
     publisher: Partner | None = None
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "state", "position", "version", "last commit", "waiting", "lag")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -109,7 +106,7 @@ class StatusReport(StateReport):
                 t.state,
                 _position(t.position),
                 "-" if t.version is None else str(t.version),
-                t.last_commit[:19].replace("T", " ") if t.last_commit else "-",
+                shown_moment(t.last_commit),
                 str(t.unapplied),
                 "-" if t.lag_seconds is None else duration(t.lag_seconds),
             )
@@ -120,9 +117,11 @@ class StatusReport(StateReport):
         """Say for each table why it is not current, then what it warns about."""
         if not self.tables:
             return [NEW]
-        lines = [
-            reason_line(t.table, f"{t.state}{_since(t)}", t.reason) for t in self.tables if t.reason
-        ]
+        lines = []
+        for t in self.tables:
+            is_dated = t.since and t.state in STOPPED
+            since = f" since {shown_moment(t.since)}" if is_dated else ""
+            lines += [reason_line(t.table, f"{t.state}{since}", t.reason)] if t.reason else []
         lines += [f"{t.table}: warning: {warning}" for t in self.tables for warning in t.warnings]
         return [*lines, f"published by {self.publisher}"] if self.publisher else lines
 
@@ -136,12 +135,9 @@ def read_status(
 ) -> StatusReport:
     """Read how every table of a target stands.
 
-    Args:
-        target: as for `apply`.
-        catalog: as for `apply`.
-        state: as for `apply`.
-        allow_new: a target to which nothing was applied yet is empty, where by default it is an error: a
-            path may be wrong. For jobs that run by a clock from their deployment on.
+    *target*, *catalog* and *state* mean the same as for `apply`. With *allow_new*, a target to which nothing was
+    applied yet is empty, where by default it is an error: a path may be wrong. That is for jobs that run by a clock
+    from their deployment on.
 
     Raises:
         JournalError: nothing has ever been applied to this target.
@@ -151,7 +147,13 @@ def read_status(
     store = open_store(places.state)
     names = list_applied(store, allow_new=allow_new)
     moment = datetime.now(UTC)
-    found = [_table_status(store, name, moment) for name in names]
+    found: list[TableStatus | None] = []
+    for name in names:
+        try:
+            found.append(_read_table(store, name, moment))
+        except MirrorError as exc:
+            table = name.shown
+            found.append(TableStatus(table=table, state="failed", reason=str(exc), file=exc.file))
     tables = tuple(one for one in found if one is not None)
     return StatusReport(target=places.shown, tables=tables, publisher=_publisher(tables))
 
@@ -169,45 +171,36 @@ def _publisher(tables: Sequence[TableStatus]) -> Partner | None:
     return None
 
 
-def _table_status(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
-    try:
-        return _read_table(state, name, moment)
-    except MirrorError as exc:
-        return replace(_from_word(name, {}), state="failed", reason=str(exc), file=exc.file)
-
-
 def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus | None:
+    """Read how a table stands; None where it has no folder, and never began."""
     journal = Journal(state, name)
     lives = journal.lives()
     entry = journal.newest(lives[-1]) if lives else None
     word = journal.read_status()
     status = _from_word(name, word)
     if entry is not None:
-        done = entry.done
-        status = replace(
-            status,
-            position=shown_position(entry.position),
-            version=done.version if done else status.version,
-            last_commit=done.finished_at if done else status.last_commit,
-            landing_zone=entry.plan.zone,
-        )
+        position, zone_url = shown_position(entry.position), entry.plan.zone
+        status = replace(status, position=position, landing_zone=zone_url)
+        if (done := entry.done) is not None:
+            status = replace(status, version=done.version, last_commit=done.finished_at)
     status = replace(status, life=len(lives))
     doubt = changed_source_error(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
+    if status.landing_zone is None:
+        return status
     try:
+        zone = open_store(status.landing_zone)
         incremental = IncrementalListing(journal, Options(), read_listed(word), due=False)
-        opened = _open(status, name, journal, incremental)
-        if opened is not None and not opened.listing.count and _is_absent(status, name):
-            return _absent(status, begun=bool(lives))
+        folder = TableFolder(name=name, path=name.folder)
+        opened = open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
+        if not opened.listing.count and zone.list_folder(name.folder) is None:
+            return _without_folder(status, zone) if lives or not shows_tables(zone) else None
     except MirrorError as exc:
         if str(exc) in status.reason:  # what stopped the table is still so
             return status
-        return replace(
-            status, warnings=(*status.warnings, f"the landing zone cannot be read: {exc}")
-        )
-    if opened is None:
-        return status
+        warning = f"the landing zone cannot be read: {exc}"
+        return replace(status, warnings=(*status.warnings, warning))
     if status.state == "gone":  # and back: what was applied belongs to the life before
         return _with_listing(status, opened, {}, moment)
     entry = newest_entry(journal, lives, opened.metadata)
@@ -215,31 +208,11 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
     return _with_listing(status, opened, (entry.position if entry else {}) or begin, moment)
 
 
-def _is_absent(status: TableStatus, name: TableName) -> bool:
-    """Say whether a table has no folder."""
-    zone = status.landing_zone
-    return zone is not None and open_store(zone).list_folder(name.folder) is None
-
-
-def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
-    """Say how a table without a folder stands, None when it never began; a zone that shows nothing tells nothing."""
-    if not shows_tables(open_store(status.landing_zone or "")):
+def _without_folder(status: TableStatus, zone: Store) -> TableStatus:
+    if not shows_tables(zone):  # it tells nothing
         return replace(status, warnings=(*status.warnings, SHOWS_NOTHING))
-    if not begun:
-        return None
-    return (
-        status if status.state == "gone" else replace(status, state="gone", reason=GONE, file=None)
-    )
-
-
-def _open(
-    status: TableStatus, name: TableName, journal: Journal, incremental: IncrementalListing
-) -> Folder | None:
-    if status.landing_zone is None:
-        return None
-    folder = TableFolder(name=name, path=name.folder)
-    zone = open_store(status.landing_zone)
-    return open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
+    known = status.state == "gone"
+    return status if known else replace(status, state="gone", reason=GONE, file=None)
 
 
 def _with_listing(
@@ -288,34 +261,13 @@ def _with_listing(
 
 
 def _from_word(name: TableName, word: dict[str, Any]) -> TableStatus:
-    return TableStatus(
-        table=name.shown,
-        state=word.get("state", "behind"),
-        reason=word.get("reason", ""),
-        file=word.get("file"),
-        since=word.get("since"),
-        position=word.get("position"),
-        version=word.get("version"),
-        last_commit=word.get("last_commit"),
-        lag_seconds=None,
-        waiting_seconds=None,
-        unapplied=0,
-        newest_file=None,
-        landing_zone=word.get("zone"),
-        life=0,
-        warnings=tuple(word.get("warnings", ())),
-    )
+    said = ("state", "reason", "file", "since", "position", "version", "last_commit")
+    known = {one: word[one] for one in said if one in word}
+    zone, warnings = word.get("zone"), tuple(word.get("warnings", ()))
+    return TableStatus(table=name.shown, landing_zone=zone, warnings=warnings, **known)
 
 
 def _position(position: Position | None) -> str:
     if isinstance(position, Mapping):
         return f"{len(position)} partitions"
     return "-" if position is None else str(position)
-
-
-def _since(status: TableStatus) -> str:
-    return (
-        f" since {status.since[:19].replace('T', ' ')}"
-        if status.since and status.state in STOPPED
-        else ""
-    )

@@ -8,10 +8,10 @@ every consumer is asked first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delivery.compare import tell_horizon
 from mirrorlib.delta.address import find_feed_table, find_tables
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import PathOrUrl
 
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
-_HOUR = timedelta(hours=1)
 # VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.
 _PARALLELISM = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTERS = 200
@@ -66,6 +65,7 @@ class Vacuumed:
 class VacuumReport(Report):
     """What became of every table."""
 
+    columns: ClassVar = ("table", "state", "files", "consumers that need them")
     target: str
     tables: tuple[Vacuumed, ...]
 
@@ -74,20 +74,12 @@ class VacuumReport(Report):
         """Say whether no table was refused, and none failed."""
         return all(table.state in {"vacuumed", "ready"} for table in self.tables)
 
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("table", "state", "files", "consumers that need them")
-
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
+        counts = ["-" if t.files is None else f"{t.files:,}" for t in self.tables]
         return [
-            (
-                t.table,
-                t.state,
-                "-" if t.files is None else f"{t.files:,}",
-                ", ".join(t.losers) or "-",
-            )
-            for t in self.tables
+            (t.table, t.state, count, ", ".join(t.losers) or "-")
+            for t, count in zip(self.tables, counts, strict=True)
         ]
 
     def notes(self) -> list[str]:
@@ -109,97 +101,67 @@ def vacuum_tables(
 ) -> VacuumReport:
     """Remove the files that tables no longer need, unless a registered consumer has still to read them.
 
-    Args:
-        spark: any Spark with Delta.
-        target: as for `export`.
-        tables: names or globs; empty is all of them.
-        hours: how long removed files are kept; by default what each table says, else Delta's week.
-        dry_run: remove nothing; say what would be. The check for maintenance that runs elsewhere.
-        force: remove them although consumers need them; they are named all the same.
-        catalog: as for `export`.
-        state: as for `export`.
+    Removed files are kept for so many *hours*: by default what each table says, else Delta's week. With *dry_run*
+    nothing is removed, and it is said what would be: the check for maintenance that runs elsewhere. With *force*
+    files go although consumers need them, who are named all the same. *tables* are names or globs, and empty is all of
+    them; *target*, *catalog* and *state* mean the same as for `export`.
 
     Raises:
         StoreError: the target cannot be listed.
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    found = find_tables(spark, place.place, catalog, tables)
     own = registries(open_store(place.state))
-    elsewhere = cache(_registries_of_others)
 
-    def streams_of(table: FeedTable) -> list[Registry]:
-        streams = [each for each in own if each.table == table.shown]
-        for root, below in targets_above(table.location):
-            folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
-            if folder != place.state:
-                streams += [each for each in elsewhere(folder) if each.table == below]
-        return streams
+    @cache
+    def elsewhere(state: str) -> list[Registry]:
+        try:
+            return registries(open_store(state))
+        except StoreError:  # a folder that is none of this user's has no say
+            return []
 
-    return VacuumReport(
-        target=place.shown,
-        tables=tuple(
-            _vacuum_safely(
-                spark,
-                name,
-                address,
-                streams_of,
-                hours=hours,
-                dry_run=dry_run,
-                force=force,
+    def vacuum(name: str, address: str) -> Vacuumed:
+        """Do one table."""
+        try:
+            table = find_feed_table(spark, address, shown=name)
+            streams = [each for each in own if each.table == table.shown]
+            for root, below in targets_above(table.location):
+                folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
+                if folder != place.state:
+                    streams += [each for each in elsewhere(folder) if each.table == below]
+            kept = (
+                timedelta(hours=hours)
+                if hours is not None
+                else retention_of(table.commits, FILE_RETENTION)
             )
-            for name, address in found
-        ),
-    )
-
-
-def _registries_of_others(state: str) -> list[Registry]:
-    try:
-        return registries(open_store(state))
-    except StoreError:  # a folder that is none of this user's has no say
-        return []
-
-
-def _vacuum_safely(
-    spark: SparkSession,
-    name: str,
-    address: str,
-    streams_of: Callable[[FeedTable], Sequence[Registry]],
-    *,
-    hours: int | None,
-    dry_run: bool,
-    force: bool,
-) -> Vacuumed:
-    try:
-        table = find_feed_table(spark, address, shown=name)
-        kept = (
-            timedelta(hours=hours)
-            if hours is not None
-            else retention_of(table.commits, FILE_RETENTION)
-        )
-        losers = _losers(table.commits, streams_of(table), datetime.now(UTC) - kept + _CLOCKS)
-        reason = "; ".join(losers.values())
-        if losers and not force:
-            reason += (
-                ". Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
+            losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
+            told = Vacuumed(
+                table=name,
+                state="ready" if dry_run else "vacuumed",
+                losers=tuple(losers),
+                reason="; ".join(losers.values()),
             )
-            return Vacuumed(table=name, state="refused", losers=tuple(losers), reason=reason)
-        files = _vacuum(spark, table, kept, dry_run=dry_run)
-    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        error = as_mirror_error(exc, printable(name))
-        return Vacuumed(table=name, state="failed", reason=str(error))
-    done: Literal["ready", "vacuumed"] = "ready" if dry_run else "vacuumed"
-    return Vacuumed(table=name, state=done, files=files, losers=tuple(losers), reason=reason)
+            if losers and not force:
+                advice = (
+                    "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
+                )
+                return replace(told, state="refused", reason=f"{told.reason}. {advice}")
+            return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
+        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+            error = as_mirror_error(exc, printable(name))
+            return Vacuumed(table=name, state="failed", reason=str(error))
+
+    found = find_tables(spark, place.place, catalog, tables)
+    return VacuumReport(target=place.shown, tables=tuple(vacuum(*each) for each in found))
 
 
 def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:
-    hours = kept / _HOUR
-    retain = f"RETAIN {hours:.4f} HOURS"
+    statement = f"VACUUM {table.sql} RETAIN {kept / timedelta(hours=1):.4f} HOURS"
     listers = min(_LISTERS, int(read_conf(spark, _PARALLELISM) or _LISTERS))
     with configured(spark, {}, {_PARALLELISM: str(listers)}):
         if dry_run:
-            return len(spark.sql(f"VACUUM {table.sql} {retain} DRY RUN").collect())
-        spark.sql(f"VACUUM {table.sql} {retain}")
+            return len(spark.sql(f"{statement} DRY RUN").collect())
+        spark.sql(statement)
     last = spark.sql(f"DESCRIBE HISTORY {table.sql} LIMIT 1").collect()[0]
     deleted = (last["operationMetrics"] or {}).get("numDeletedFiles")
     return int(deleted) if last["operation"] == "VACUUM END" and deleted is not None else None
@@ -232,18 +194,16 @@ def _tell_loss(commits: Commits, registry: Registry, horizon: datetime) -> str:
     if entry is not None and entry.done is None and entry.plan.kind == "snapshot":
         until = entry.plan.until
         gone = _first_before(commits, until, horizon, lambda commit: commit.removes)
-        what = f"{who} is to be given the rows of version {until}, and what version {gone} took of them may be removed"
-        return "" if gone is None else what
+        what = f"is to be given the rows of version {until}, and what version {gone} took of them"
+        return "" if gone is None else f"{who} {what} may be removed"
     position = version_given(stream, entry)
     if position is None:  # it is given a snapshot of what is there by then
         return ""
     if loss := tell_horizon(commits, registry, position):
         return loss
     gone = _first_before(commits, position, horizon, lambda commit: commit.changes)
-    what = (
-        f"{who} has read up to version {position}, and the changes of version {gone} may be removed"
-    )
-    return "" if gone is None else what
+    what = f"has read up to version {position}, and the changes of version {gone}"
+    return "" if gone is None else f"{who} {what} may be removed"
 
 
 def _first_before(

@@ -2,32 +2,30 @@
 
 In: a folder to work in. Out: a landing zone and Delta tables in it, and a story on standard output.
 The data is one monthly update of HM Land Registry's price paid register (see
-`examples/uk-price-paid`), written as a publisher writes it: metadata first, every change file under
-a name that readers ignore and then renamed.
+`examples/uk-price-paid`), published by `LandingZoneWriter`.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import LandingZoneError, MirrorError
+from mirrorlib.feed.changes import first_changes
+from mirrorlib.feed.net import KIND, TIME, VERSION
+from mirrorlib.feed.read import read_feed
 from mirrorlib.ingest.run import apply_zone
-from mirrorlib.names import sequence_name
+from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.platform.session import local_spark
 from mirrorlib.platform.show import show_progress, show_report
-from mirrorlib.tabular import Tabular
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
 
     from mirrorlib.ingest.report import ApplyReport
 
@@ -45,22 +43,7 @@ _COLUMNS = (
     "flat", "street", "locality", "town", "district", "county", "category", "record_status",
 )  # fmt: skip
 _INITIAL_ROWS, _INITIAL_FILES, _CHANGE_FILES = 60_000, 4, 6
-_SHOWN = ("_change_type", "postcode", "street", "price")
-
-
-@dataclass(frozen=True, slots=True)
-class FeedRows(Tabular):
-    """Rows of a change feed, to be shown."""
-
-    found: Sequence[Row]
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return _SHOWN
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return the rows as text."""
-        return [tuple(_cell(row[name]) for name in _SHOWN) for row in self.found]
+_SHOWN = ("postcode", "street", "price")  # of the change feed
 
 
 def run_demo(folder: str | Path) -> None:
@@ -89,9 +72,13 @@ def run_demo(folder: str | Path) -> None:
     )
     spark = local_spark()
     _apply(spark, zone, target)
-    _check_rows(spark, target)
+    rows = spark.read.format("delta").load(str(target / TABLE)).count()
+    if rows != ROWS_AFTER_ALL:
+        msg = f"the table has {rows:,} rows, not {ROWS_AFTER_ALL:,}"
+        raise MirrorError(msg, table=TABLE, next_step="Please report this.")
+    _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
     more = some_changes(additions)
-    publish_file(zone / TABLE_FOLDER, published + 1, more)
+    publish(zone, more)
     _say(
         "",
         f"Published {more.num_rows} more changes, made up for this demo: "
@@ -100,7 +87,9 @@ def run_demo(folder: str | Path) -> None:
     )
     report = _apply(spark, zone, target)
     _say("", "The change feed of that commit, before and after each change:", "")
-    show_report(FeedRows(read_feed_rows(spark, target, report)))
+    feed = read_feed(spark, target / TABLE, after=(report.tables[0].version or 0) - 1)
+    shown = feed.select(KEY, *_SHOWN, KIND, VERSION, TIME)
+    show_report(first_changes(shown, TABLE, [KEY], more.num_rows))
     _say(*_what_next(Path(folder), zone, target, time.perf_counter() - began))
 
 
@@ -148,54 +137,30 @@ def read_price_paid(path: Path) -> pa.Table:
 
 
 def publish_all(zone: Path, additions: pa.Table, changes: pa.Table) -> int:
-    """Publish metadata, the initial load and the changes; return how many files that are."""
-    folder = zone / TABLE_FOLDER
-    folder.mkdir(parents=True)
-    _publish(folder, "_metadata.json", json.dumps({"keyColumns": [KEY]}).encode())
+    """Publish the initial load and the changes; return how many files that are."""
     parts = [*_cut(additions, _INITIAL_FILES), *_cut(changes, _CHANGE_FILES)]
-    for number, part in enumerate(parts, start=1):
-        publish_file(folder, number, part)
+    for part in parts:
+        publish(zone, part)
     return len(parts)
 
 
-def publish_file(folder: Path, number: int, rows: pa.Table) -> None:
-    """Publish one change file under its sequence number."""
-    import pyarrow as pa  # only the demo and the readers need it
-    from pyarrow import parquet
-
-    sink = pa.BufferOutputStream()
-    parquet.write_table(rows, sink, compression="zstd")
-    _publish(folder, sequence_name(number), sink.getvalue().to_pybytes())
+def publish(zone: Path, rows: pa.Table) -> None:
+    """Publish one change file."""
+    LandingZoneWriter(zone).table(TABLE, keys=[KEY]).write(rows)
 
 
 def some_changes(rows: pa.Table) -> pa.Table:
     """Make up changes of the first rows: three corrected prices, one deletion, one new sale."""
-    corrected: list[Mapping[str, Any]] = [
+    import pyarrow as pa  # only the demo and the readers need it
+
+    corrected: list[dict[str, Any]] = [
         row | {"price": row["price"] + 5_000, _MARKER: 1} for row in rows.slice(0, 3).to_pylist()
     ]
     deleted = [{KEY: rows.column(KEY)[3].as_py(), _MARKER: 2}]
     model = rows.slice(4, 1).to_pylist()[0]
     sold = [model | {KEY: "{00000000-0000-0000-0000-000000000001}", "price": 1_000_000, _MARKER: 0}]
-    return type(rows).from_pylist([*corrected, *deleted, *sold], schema=_with_marker(rows.schema))
-
-
-def read_feed_rows(spark: SparkSession, target: Path, report: ApplyReport) -> list[Row]:
-    """Read what the report's last commit did, from Delta's change feed."""
-    version = str(report.tables[0].version)
-    feed = (
-        spark.read.format("delta")
-        .option("readChangeFeed", "true")
-        .option("startingVersion", version)
-        .option("endingVersion", version)
-        .load(str(target / TABLE))
-    )
-    return feed.orderBy(KEY, feed["_change_type"].desc()).select(*_SHOWN).collect()
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    schema = rows.schema.append(pa.field(_MARKER, pa.int32()))
+    return pa.Table.from_pylist([*corrected, *deleted, *sold], schema=schema)
 
 
 def _begin(folder: Path) -> tuple[Path, Path]:
@@ -223,28 +188,14 @@ def split(data: pa.Table) -> tuple[pa.Table, pa.Table]:
     markers = pa.array(
         [_MARKERS[status] for status in changes["record_status"].to_pylist()], pa.int32()
     )
-    return (
-        data.filter(first).drop_columns(["record_status"]),
-        changes.drop_columns(["record_status"]).append_column(_MARKER, markers),
-    )
-
-
-def _with_marker(schema: pa.Schema) -> pa.Schema:
-    import pyarrow as pa  # only the demo and the readers need it
-
-    return schema.append(pa.field(_MARKER, pa.int32()))
+    status = ["record_status"]
+    marked = changes.drop_columns(status).append_column(_MARKER, markers)
+    return data.filter(first).drop_columns(status), marked
 
 
 def _cut(rows: pa.Table, parts: int) -> list[pa.Table]:
     size = -(-rows.num_rows // parts)
     return [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
-
-
-def _publish(folder: Path, name: str, content: bytes) -> None:
-    """Write under a name that readers ignore, then rename: nobody ever sees half a file."""
-    hidden = folder / f"_{name}.temp"
-    hidden.write_bytes(content)
-    hidden.replace(folder / name)
 
 
 def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:
@@ -255,14 +206,6 @@ def _apply(spark: SparkSession, zone: Path, target: Path) -> ApplyReport:
         msg = "the demo's table could not be applied"
         raise MirrorError(msg, table=TABLE, next_step=report.tables[0].reason)
     return report
-
-
-def _check_rows(spark: SparkSession, target: Path) -> None:
-    rows = spark.read.format("delta").load(str(target / TABLE)).count()
-    if rows != ROWS_AFTER_ALL:
-        msg = f"the table has {rows:,} rows, not {ROWS_AFTER_ALL:,}"
-        raise MirrorError(msg, table=TABLE, next_step="Please report this.")
-    _say("", f"The Delta table has {rows:,} rows: every addition, and every change, once.")
 
 
 def _what_next(folder: Path, zone: Path, target: Path, seconds: float) -> tuple[str, ...]:

@@ -13,25 +13,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
-from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NewType,
-    NoReturn,
-    Protocol,
-    TypeAlias,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
 from mirrorlib.ingest.options import Options
-from mirrorlib.platform.onelake import onelake_address
 from mirrorlib.platform.session import local_spark
 from mirrorlib.store import lend_azure_token
 from mirrorlib.version import VERSION
@@ -45,19 +31,27 @@ if TYPE_CHECKING:
 
 Host = Literal["databricks", "fabric", "local"]
 Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`
-Place = NewType("Place", str)  # one of several places; names of tables are never taken for some
-_FLAGS = {"true": True, "false": False}
+Utilities: TypeAlias = Any  # what `dbutils` and `notebookutils` are
+# What each is, as a text, and as a value.
+_SINGLE: Mapping[Kind, tuple[str, str, tuple[type, ...]]] = {
+    str: ("a text that is not empty", r"(?s).+", ()),
+    int: ("a whole number", r"-?[0-9]+", (int,)),
+    float: ("a number", r"-?[0-9]+(\.[0-9]+)?", (int, float)),
+    bool: ("true or false", r"(?ai)true|false", (bool,)),
+}
+_ONELAKE = "onelake.dfs.fabric.microsoft.com"
+_FOLDERS = ("Files", "Tables")  # of a lakehouse
+# SQLite would take the path for one of the driver's own disk, which goes with the session, or lock and write in place
+# on a mount of OneLake.
+_SQLITE = re.compile(r"jdbc:sqlite:(//)?(\./)?(/lakehouse/default/)?(Files|Tables)(/|$)")
 _LONGEST = 200  # characters of a wrong value that are shown
 _EXIT_LIMIT = 1_000_000  # characters that every host takes as a notebook's value
 
 
-class _Utilities(Protocol):
-    """What `dbutils` and `notebookutils` are asked for."""
+class Place(str):
+    """The kind of one of several places; names of tables are never taken for some."""
 
-    notebook: Any
-    widgets: Any
-    credentials: Any
-    runtime: Any
+    __slots__ = ()
 
 
 def host_of(names: Mapping[str, object]) -> Host:
@@ -91,18 +85,23 @@ def resolve(names: MutableMapping[str, Any], /, **kinds: Kind) -> dict[str, Any]
     missing = [name for name in kinds if name not in names]
     if missing:
         msg = "the cell that is tagged parameters does not set it"
-        raise ParameterError(msg, next_step=_named(missing))
+        step = f"Add {first_few(missing)} to that cell, or take the notebook as it came."
+        raise ParameterError(msg, next_step=step)
     utilities = names.get("dbutils")
     said = {name: _said(utilities, name, names[name]) for name in kinds}
-    found = {name: _read(name, value, kinds[name]) for name, value in said.items()}
-    for name in [name for name, kind in kinds.items() if kind is Options]:
-        del found[name]
-        found |= _apart(name, read_options(said[name], name), kinds)
-    if utilities is not None:
-        return found
+    found: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        if kind is Options:
+            found |= _options_apart(name, said[name], kinds)
+        else:
+            found[name] = _read(name, said[name], kind)
     fabric = _fabric(names)
-    _borrow_token(fabric)
-    return _placed(found, kinds, fabric)
+    if utilities is None and fabric is not None:
+        known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")  # as whom to open OneLake
+        if not any(name.startswith(known) for name in os.environ):
+            lend_azure_token(lambda: str(fabric.credentials.getToken("storage")))
+        _place(found, kinds, fabric)
+    return found
 
 
 def get_spark(names: Mapping[str, Any], given: Mapping[str, Any]) -> SparkSession:
@@ -138,11 +137,10 @@ def finish(names: Mapping[str, Any], report: Report) -> None:
     check(report)
     text = json.dumps(report.to_dict(), ensure_ascii=False, default=str)
     value = text if len(text) <= _EXIT_LIMIT else json.dumps({"ok": True})
-    utilities = names.get("dbutils") or _fabric(names)
-    if utilities is None:
+    if (utilities := names.get("dbutils") or _fabric(names)) is not None:
+        utilities.notebook.exit(value)
+    else:
         sys.stdout.write("The run is well.\n")
-        return
-    utilities.notebook.exit(value)
 
 
 def check(report: Report) -> None:
@@ -158,34 +156,44 @@ def check(report: Report) -> None:
     raise StoppedError(msg, found=first_few(report.notes()) or "no table is well")
 
 
-def _fabric(names: Mapping[str, Any]) -> _Utilities | None:
+def _fabric(names: Mapping[str, Any]) -> Utilities:
     """Return Fabric's utilities, which it sets in a notebook and lets be imported elsewhere."""
-    found: _Utilities | None = names.get("notebookutils")
+    found = names.get("notebookutils")
     if found is None and importlib.util.find_spec("notebookutils") is not None:
         found = importlib.import_module("notebookutils")
     return found
 
 
-def _placed(
-    given: dict[str, Any], kinds: Mapping[str, Kind], utilities: _Utilities | None
-) -> dict[str, Any]:
-    """Make OneLake's addresses of places in the default lakehouse, on Fabric."""
-    if utilities is None or not given:
-        return given
-    about = utilities.runtime.context
+def _place(given: dict[str, Any], kinds: Mapping[str, Kind], utilities: Utilities) -> None:
+    """Make OneLake's addresses of places in the default lakehouse."""
+    about = utilities.runtime.context if given else {}
     for name, value in given.items():
         if isinstance(value, str):
-            given[name] = onelake_address(about, name, value)
-        elif kinds[name] == list[Place]:
-            given[name] = [onelake_address(about, name, place) for place in value]
-    return given
+            given[name] = _onelake_address(about, name, value)
+        elif kinds.get(name) == list[Place]:
+            given[name] = [_onelake_address(about, name, place) for place in value]
 
 
-def _borrow_token(utilities: _Utilities | None) -> None:
-    """Let OneLake be opened as whoever runs the notebook, unless the environment says as whom."""
-    known = ("AZURE_STORAGE_", "AZURE_CLIENT_", "AZURE_FEDERATED_")
-    if utilities is not None and not any(name.startswith(known) for name in os.environ):
-        lend_azure_token(lambda: str(utilities.credentials.getToken("storage")))
+def _onelake_address(about: Mapping[str, str | None], name: str, value: str) -> str:
+    """Return the address of `Files/…` or `Tables/…`, behind a receiver's kind or not; any other value as it is."""
+    kind, colon, rest = value.partition(":")
+    place = rest if colon and kind.isalpha() else value
+    if _SQLITE.match(value):
+        msg = f"the parameter {name} puts a file of SQLite into a lakehouse, which is no disk"
+        step = "Name files:Files/…, delta:Tables/… or a server, jdbc:postgresql://…."
+        raise ParameterError(msg, found=value, next_step=step)
+    if place.partition("/")[0] not in _FOLDERS:
+        return value
+    workspace = about.get("defaultLakehouseWorkspaceId") or about.get("currentWorkspaceId")
+    lakehouse = about.get("defaultLakehouseId")
+    if not (workspace and lakehouse):
+        msg = f"the parameter {name} is a place of the default lakehouse, and the notebook has none"
+        step = (
+            "Attach a lakehouse to the notebook as its default, or say the whole address: "
+            f"abfss://WORKSPACE@{_ONELAKE}/LAKEHOUSE.Lakehouse/{place}."
+        )
+        raise ParameterError(msg, found=value, next_step=step)
+    return f"{value.removesuffix(place)}abfss://{workspace}@{_ONELAKE}/{lakehouse}/{place}"
 
 
 def read_options(value: object, name: str = "options") -> dict[str, Any]:
@@ -207,8 +215,9 @@ def read_options(value: object, name: str = "options") -> dict[str, Any]:
     return {one: _read(one, given, kinds[one]) for one, given in options.items()}
 
 
-def _apart(name: str, more: dict[str, Any], kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Refuse an option that has a parameter of its own: nobody could say which of the two counts."""
+def _options_apart(name: str, value: object, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Read options, and refuse one that has a parameter of its own: nobody could say which of the two counts."""
+    more = read_options(value, name)
     twice = [one for one in more if one in kinds]
     if twice:
         msg = f"{first_few(twice)} has a parameter of its own"
@@ -216,17 +225,13 @@ def _apart(name: str, more: dict[str, Any], kinds: Mapping[str, Kind]) -> dict[s
     return more
 
 
-def _said(utilities: _Utilities | None, name: str, default: object) -> object:
+def _said(utilities: Utilities, name: str, default: object) -> object:
     """Ask Databricks' widget for its value; it is made with the cell's when there is none."""
     if utilities is None:
         return default
-    utilities.widgets.text(name, default if isinstance(default, str) else _text(default))
+    text = "" if default is None else default if isinstance(default, str) else json.dumps(default)
+    utilities.widgets.text(name, text)
     return utilities.widgets.get(name)
-
-
-def _text(value: object) -> str:
-    """Write a value as a widget holds it."""
-    return "" if value is None else json.dumps(value)
 
 
 def _read(name: str, value: object, kind: Kind) -> object:
@@ -235,15 +240,21 @@ def _read(name: str, value: object, kind: Kind) -> object:
         value = value.strip()
     words = get_args(kind)
     origin: object = get_origin(kind)
-    if origin in (UnionType, Union):  # Python has two, one of them for what holds a Literal
-        return _first_that_reads(name, value, words)
     if kind == list[str]:
         return _list(name, value)
     if kind == list[Place]:
-        return _list(name, value) or _none_at_all(name, value)
+        if found := _list(name, value):
+            return found
+        raise _wrong(name, value, "at least one place: a JSON list of them, or one")
     if origin is dict:
         return _mapping(name, value)
-    return _one_of(name, value, words) if words else _READERS[kind](name, value)
+    if origin is Literal:
+        if isinstance(value, str) and value in words:
+            return value
+        raise _wrong(name, value, f"one of {', '.join(words)}")
+    if words:  # one of several kinds
+        return _first_that_reads(name, value, words)
+    return _single(name, value, kind)
 
 
 def _first_that_reads(name: str, value: object, kinds: Sequence[Kind]) -> object:
@@ -260,40 +271,14 @@ def _first_that_reads(name: str, value: object, kinds: Sequence[Kind]) -> object
     raise _wrong(name, value, " or ".join(wrong))
 
 
-def _string(name: str, value: object) -> str:
-    if isinstance(value, str) and value:
-        return value
-    raise _wrong(name, value, "a text that is not empty")
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+", value):
-        return int(value)
-    raise _wrong(name, value, "a whole number")
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
-        return float(value)
-    raise _wrong(name, value, "a number")
-
-
-def _flag(name: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in _FLAGS:
-        return _FLAGS[value.lower()]
-    raise _wrong(name, value, "true or false")
-
-
-def _one_of(name: str, value: object, words: Sequence[str]) -> str:
-    if isinstance(value, str) and value in words:
-        return value
-    raise _wrong(name, value, f"one of {', '.join(words)}")
+def _single(name: str, value: object, kind: Kind) -> object:
+    """Read a text, a number or a flag."""
+    expected, pattern, types = _SINGLE[kind]
+    if isinstance(value, str) and re.fullmatch(pattern, value):
+        return value.lower() == "true" if kind is bool else kind(value)
+    if isinstance(value, types) and isinstance(value, bool) == (kind is bool):
+        return kind(value)
+    raise _wrong(name, value, expected)
 
 
 def _list(name: str, value: object) -> list[str]:
@@ -326,24 +311,7 @@ def _json(name: str, value: object, expected: str) -> object:
         raise _wrong(name, value, expected) from exc
 
 
-def _none_at_all(name: str, value: object) -> NoReturn:
-    raise _wrong(name, value, "at least one place: a JSON list of them, or one")
-
-
-_READERS: Mapping[Kind, Callable[[str, object], object]] = {
-    str: _string,
-    int: _whole,
-    float: _number,
-    bool: _flag,
-    Options: lambda name, value: read_options(value, name),
-}
-
-
 def _wrong(name: str, value: object, expected: str) -> ParameterError:
     msg = f"the parameter {name} has to be {expected}"
     found = f"{type(value).__name__} {ascii(value)[:_LONGEST]}"
     return ParameterError(msg, found=found)
-
-
-def _named(missing: Sequence[str]) -> str:
-    return f"Add {first_few(missing)} to that cell, or take the notebook as it came."

@@ -17,21 +17,26 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from mirrorlib.errors import LandingZoneError, LocalSparkError
 from mirrorlib.extras import how_to_install
-from mirrorlib.platform.connectors import connectors_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA = 17
-NO_CONF: Mapping[str, str] = MappingProxyType({})
 
 _SESSION_CATALOG = "spark_catalog"
 _LASTING_CATALOG = "Give a path as the target, without --catalog, or run it where a platform brings such a session."
+_HADOOP = re.compile(r"hadoop-client-api-([0-9.]+)\.jar")
+_MODULES = {
+    "s3": "hadoop-aws",
+    "s3a": "hadoop-aws",
+    "abfs": "hadoop-azure",
+    "abfss": "hadoop-azure",
+}
 _PLATFORMS = ("DATABRICKS_RUNTIME_VERSION", "PYSPARK_GATEWAY_PORT", "SPARK_REMOTE")
 _INSTALL_JAVA = (
     f"Install Java {OLDEST_JAVA} or newer "
@@ -45,7 +50,7 @@ def local_spark(
     *,
     cores: int | None = None,
     memory: str = "2g",
-    conf: Mapping[str, str] = NO_CONF,
+    conf: Mapping[str, str] | None = None,
     stores: Sequence[str] = (),
 ) -> SparkSession:
     """Start, or give back, a local Spark session that reads and writes Delta tables.
@@ -64,20 +69,19 @@ def local_spark(
     Raises:
         LocalSparkError: pyspark, delta-spark or Java is missing, naming what to install.
     """
-    _require_packages()
-    _require_java()
+    _require_packages_and_java()
     from delta import configure_spark_with_delta_pip  # an extra
     from pyspark.errors import PySparkRuntimeError  # an extra
     from pyspark.sql import SparkSession  # an extra
 
     cores = cores or os.cpu_count() or 1
     builder = SparkSession.builder.appName(app_name).master(f"local[{cores}]")
-    reach = connectors_for(*stores)
-    for key, value in {**_confs(cores, memory), **reach.conf, **conf}.items():
+    packages, reach = connectors_for(*stores)
+    for key, value in {**_confs(cores, memory), **reach, **(conf or {})}.items():
         builder = builder.config(key, value)
     with _java_output() as said:
         try:
-            return configure_spark_with_delta_pip(builder, list(reach.packages)).getOrCreate()
+            return configure_spark_with_delta_pip(builder, packages).getOrCreate()
         except PySparkRuntimeError as exc:
             msg = "Java started, but Spark did not"
             raise LocalSparkError(msg, next_step=_last_words(said)) from exc
@@ -157,15 +161,43 @@ def _confs(cores: int, memory: str) -> dict[str, str]:
     }
 
 
-def _require_packages() -> None:
+def connectors_for(*urls: str) -> tuple[list[str], dict[str, str]]:
+    """Choose the Maven packages and confs that a local Spark needs to reach the stores of URLs; local paths need none.
+
+    Spark has connectors of its own, which PySpark leaves out; everything else here goes through obstore. Both are
+    opened by the same environment variables (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`,
+    `AWS_ENDPOINT_URL` …): credentials are never copied into a conf, where an event log would show them. The packages
+    have the version of PySpark's own Hadoop, which they have to match, unless they lie among its jars already.
+    """
+    schemes = {urlsplit(url).scheme for url in urls if "://" in url}
+    modules = sorted({_MODULES[scheme] for scheme in schemes if scheme in _MODULES})
+    if not modules:
+        return [], {}
+    found = importlib.util.find_spec("pyspark")
+    places = (found.submodule_search_locations if found else None) or [""]
+    jars = [path.name for path in (Path(places[0]) / "jars").glob("hadoop-*.jar")]
+    version = next((known[1] for jar in jars if (known := _HADOOP.fullmatch(jar))), None)
+    packages = [
+        f"org.apache.hadoop:{module}:{version}"
+        for module in modules
+        if version is not None and not any(jar.startswith(f"{module}-") for jar in jars)
+    ]
+    conf = {}
+    if "hadoop-aws" in modules:  # Spark's connector does not read these of the environment
+        if endpoint := os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT"):
+            conf["spark.hadoop.fs.s3a.endpoint"] = endpoint
+            conf["spark.hadoop.fs.s3a.path.style.access"] = "true"
+        if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+            conf["spark.hadoop.fs.s3a.endpoint.region"] = region
+    return packages, conf
+
+
+def _require_packages_and_java() -> None:
+    """Refuse what is missing or too old before Spark does so in a page of text."""
     missing = [name for name in ("pyspark", "delta") if importlib.util.find_spec(name) is None]
     if missing:
         msg = f"the Python package {' and '.join(missing)} is not installed"
         raise LocalSparkError(msg, next_step=how_to_install("local"))
-
-
-def _require_java() -> None:
-    """Refuse a missing or too old Java before Spark does so in a page of text."""
     version = java_version()
     if version is None:
         msg = "there is no Java on this machine"
@@ -177,11 +209,11 @@ def _require_java() -> None:
 
 def java_version() -> int | None:
     """Tell the major version of the Java that Spark would start: 17; None when there is none."""
-    java = _java_command()
+    home = os.environ.get("JAVA_HOME")  # where spark-submit looks first
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
         return None
     try:
-        # Spark runs the same.
         said = subprocess.run(  # noqa: S603  # Spark runs the same command
             [java, "-version"], capture_output=True, text=True, check=False
         )
@@ -189,15 +221,6 @@ def java_version() -> int | None:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr)  # Java 8 calls itself 1.8
     return int(found[1]) if found else None
-
-
-def _java_command() -> str | None:
-    """Find Java where spark-submit looks for it."""
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        command = Path(home) / "bin" / "java"
-        return str(command) if command.exists() else None
-    return shutil.which("java")
 
 
 @contextmanager
@@ -229,42 +252,23 @@ def _java_output() -> Iterator[list[bytes]]:
         os.dup2(writing, place)
     os.close(writing)
     threading.Thread(target=pump, name="java-output", daemon=True).start()
+    locale = os.environ.get("LC_ALL")
+    if locale in {"C", "POSIX"}:  # Java would write `?` for `é` in names of files
+        os.environ["LC_ALL"] = "C.UTF-8"
     try:
-        with _utf8_file_names():
-            yield said
+        yield said
     finally:
+        if locale is not None:
+            os.environ["LC_ALL"] = locale
         for place, real in enumerate(reals, start=1):
             os.dup2(real, place)
         started.set()
 
 
-@contextmanager
-def _utf8_file_names() -> Iterator[None]:
-    """Let a Java process started inside write file names as UTF-8.
-
-    Under LC_ALL=C it would write `?` for `é`.
-    """
-    before = os.environ.get("LC_ALL")
-    if before not in {"C", "POSIX"}:
-        yield
-        return
-    os.environ["LC_ALL"] = "C.UTF-8"
-    try:
-        yield
-    finally:
-        os.environ["LC_ALL"] = before
-
-
 def _last_words(said: list[bytes]) -> str:
     """Give the lines of Java's start that tell why it failed."""
     lines = b"".join(said).decode(errors="replace").splitlines()
-    telling = [
-        line.strip()
-        for line in lines
-        if re.search(r"(?i)error|exception|unresolved|not found|unable", line)
-    ]
-    return (
-        "It said: "
-        + (" | ".join(line.rstrip(".") for line in telling[:5]) or "nothing")
-        + ". Delta's jars come from Maven Central: is it in reach?"
-    )
+    wrong = re.compile(r"error|exception|unresolved|not found|unable", re.IGNORECASE)
+    telling = [line.strip().rstrip(".") for line in lines if wrong.search(line)]
+    words = " | ".join(telling[:5]) or "nothing"
+    return f"It said: {words}. Delta's jars come from Maven Central: is it in reach?"

@@ -30,6 +30,7 @@ except ImportError:  # the bare wheel on a platform: reports print themselves
 else:
     HAS_RICH = True
 
+from mirrorlib.events import unobserved
 from mirrorlib.tabular import Cell
 
 if TYPE_CHECKING:
@@ -38,27 +39,16 @@ if TYPE_CHECKING:
     from mirrorlib.events import Event, Observer
     from mirrorlib.tabular import Tabular
 
-_COLOURS = {
-    "current": "green",
-    "behind": "yellow",
-    "waiting": "cyan",
-    "gone": "magenta",
-    "blocked": "bold yellow",
-    "failed": "bold red",
-    "insert": "green",
-    "update": "yellow",
-    "delete": "red",
-    "before": "red",
-    "after": "green",
-    "enabled": "green",
-    "refused": "bold red",
-    "delivering": "cyan",
-    "busy": "yellow",
-    "expiring": "bold yellow",
-    "expired": "bold red",
-    "vacuumed": "green",
-    "ready": "green",
+_WORDS = {
+    "green": ("current", "insert", "after", "enabled", "vacuumed", "ready"),
+    "yellow": ("behind", "update", "busy"),
+    "red": ("delete", "before"),
+    "cyan": ("waiting", "delivering"),
+    "magenta": ("gone",),
+    "bold yellow": ("blocked", "expiring"),
+    "bold red": ("failed", "refused", "expired"),
 }
+_COLOURS = {word: colour for colour, words in _WORDS.items() for word in words}
 _DOING = {
     "list": "looking",
     "read": "reading",
@@ -91,7 +81,7 @@ def show_report(report: Tabular) -> None:
 def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
     """Give an observer that draws one bar a table in work, and nothing where nobody looks."""
     if quiet or not (HAS_RICH and sys.stderr.isatty()):
-        yield _ignore
+        yield unobserved
         return
     columns = (
         SpinnerColumn(),
@@ -101,39 +91,26 @@ def show_progress(*, quiet: bool = False) -> Iterator[Observer]:
         TextColumn("files  {task.fields[doing]}"),
         TimeElapsedColumn(),
     )
+    tasks: dict[str, TaskID] = {}
+    lock = threading.Lock()  # events come from several threads
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield _Bars(progress).observe
 
+        def observe(event: Event) -> None:
+            with lock:
+                if event.table not in tasks:
+                    tasks[event.table] = progress.add_task(
+                        escape(event.table), total=None, doing=""
+                    )
+            task = tasks[event.table]
+            if event.when == "before" and event.step in _DOING:
+                rows = f" {event.rows:,} rows" if event.rows else ""
+                progress.update(task, doing=f"{_DOING[event.step]}{rows}")
+            elif event.step == "read":
+                progress.update(task, total=event.files)
+            elif event.step == "done" and event.when == "after":
+                progress.update(task, advance=event.files)
 
-def _ignore(event: Event) -> None:
-    del event
-
-
-class _Bars:
-    """One bar a table; events come from several threads."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-        self._lock = threading.Lock()
-
-    def observe(self, event: Event) -> None:
-        with self._lock:
-            task = self._tasks.get(event.table)
-            if task is None:
-                task = self._progress.add_task(escape(event.table), total=None, doing="")
-                self._tasks[event.table] = task
-        if event.when == "before" and event.step in _DOING:
-            self._progress.update(
-                task,
-                doing=f"{_DOING[event.step]} {event.rows:,} rows"
-                if event.rows
-                else _DOING[event.step],
-            )
-        elif event.step == "read":
-            self._progress.update(task, total=event.files)
-        elif event.step == "done" and event.when == "after":
-            self._progress.update(task, advance=event.files)
+        yield observe
 
 
 def _coloured(cell: str) -> Text:

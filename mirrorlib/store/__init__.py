@@ -11,8 +11,7 @@ from __future__ import annotations
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.open import PathOrUrl, lend_azure_token, open_store
-from mirrorlib.store.protocol import Folder, Store, StoredFile
-from mirrorlib.store.trouble import has_no_put_new
+from mirrorlib.store.protocol import Folder, Store, StoredFile, has_no_put_new
 
 __all__ = [
     "Folder",

@@ -20,8 +20,14 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirrorlib.errors import StoreError
-from mirrorlib.store.protocol import Folder, StoredFile
-from mirrorlib.store.trouble import check_size, translated, translated_file
+from mirrorlib.store.protocol import (
+    Folder,
+    Store,
+    StoredFile,
+    check_size,
+    translated,
+    translated_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,7 +37,7 @@ _MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-class LocalStore:
+class LocalStore(Store):
     """Files below a local folder, FUSE mounts included; put-if-absent by a hard link, as POSIX makes it atomic."""
 
     def __init__(self, root: Path) -> None:
@@ -46,10 +52,7 @@ class LocalStore:
     def list_folder(self, folder: str) -> Folder | None:
         """List one level with one system call per file, sorted by name."""
         with translated("list", self._path(folder)):
-            try:
-                with os.scandir(self._path(folder)) as entries:
-                    found = sorted(entries, key=lambda entry: entry.name)
-            except (FileNotFoundError, NotADirectoryError):
+            if (found := self._entries(folder)) is None:
                 return None
             folders = [entry for entry in found if _is_folder(entry)]
             return Folder(
@@ -58,26 +61,12 @@ class LocalStore:
                 links=tuple(entry.name for entry in folders if entry.is_symlink()),
             )
 
-    @property
-    def seeks(self) -> bool:
-        """Say no: a disk gives all names of a folder, and to look at one file costs next to nothing."""
-        return False
-
     def files_after(
         self, folder: str, name: str, *, before: str = "", count: int | None = None
     ) -> tuple[StoredFile, ...]:
-        """Read all names; look only at the files that are asked for."""
+        """Read all names, as a disk gives no fewer; look only at the files that are asked for."""
         with translated("list", self._path(folder)):
-            try:
-                with os.scandir(self._path(folder)) as entries:
-                    found = [
-                        entry
-                        for entry in entries
-                        if entry.name > name and (not before or entry.name < before)
-                    ]
-            except (FileNotFoundError, NotADirectoryError):
-                return ()
-            found.sort(key=lambda entry: entry.name)
+            found = self._entries(folder, name, before) or ()
             return tuple(itertools.islice(self._files(folder, found), count))
 
     def first_names(self, folder: str, count: int) -> tuple[str, ...]:
@@ -87,9 +76,7 @@ class LocalStore:
                 names = os.listdir(self._path(folder))  # noqa: PTH208  # names only, thousands of them
             except (FileNotFoundError, NotADirectoryError):
                 return ()
-            return tuple(
-                heapq.nsmallest(count, (name for name in names if not name.startswith(".")))
-            )
+            return tuple(heapq.nsmallest(count, (one for one in names if one[0] != ".")))
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size, time and identity."""
@@ -100,9 +87,9 @@ class LocalStore:
         with translated("read", self._path(path)):
             try:
                 if most is not None:  # somebody else writes it, and may have put a device there
-                    found = self.stat(path)
-                    check_size(found.size if found else None, most, self._path(path))
-                    return self._inside(path).read_bytes() if found else None
+                    if (found := self.stat(path)) is None:
+                        return None
+                    check_size(found.size, most, self._path(path))
                 return self._inside(path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
                 return None
@@ -110,7 +97,7 @@ class LocalStore:
     def open_file(self, path: str) -> BinaryIO:
         """Open the file; the operating system reads what is asked for."""
         with translated("open", self._path(path)):
-            return translated_file(self._inside(path).open("rb"), self._path(path))
+            return translated_file(self._inside(path).open("rb"), "read", self._path(path))
 
     def open_new(self, path: str) -> BinaryIO:
         """Open the file itself: only its writer knows its name before it is closed."""
@@ -125,12 +112,10 @@ class LocalStore:
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write beside, flush, link: the link is made only where no name is."""
-        with self._written(path, data) as draft:
-            try:
-                os.link(draft, self._path(path))
-            except FileExistsError:
-                return False
+        with self._written(path, data) as draft, contextlib.suppress(FileExistsError):
+            os.link(draft, self._path(path))
             return True
+        return False
 
     def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
         """Link the new name, then remove the old one; a crash in between leaves both."""
@@ -196,6 +181,18 @@ class LocalStore:
                 draft.unlink(missing_ok=True)
             _flush_folder(final.parent)
 
+    def _entries(
+        self, folder: str, after: str = "", before: str = ""
+    ) -> list[os.DirEntry[str]] | None:
+        """Give what a folder has between two names, sorted by name; None where it is none."""
+        try:
+            with os.scandir(self._path(folder)) as entries:
+                found = [one for one in entries if one.name > after]
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        found = [one for one in found if not before or one.name < before]
+        return sorted(found, key=lambda entry: entry.name)
+
     def _files(self, folder: str, entries: Iterable[os.DirEntry[str]]) -> Iterator[StoredFile]:
         """Look at those of a folder's entries that are files."""
         for entry in entries:
@@ -214,19 +211,15 @@ class LocalStore:
                 raise
             if not S_ISREG(stat.st_mode):  # a device or a pipe has no end
                 return None
+            # Its inode tells a file that was replaced by one of the same size and time.
+            inode = 0 if makes_up_inodes(stat.st_dev) else stat.st_ino
             return StoredFile(
                 path=path,
                 size=stat.st_size,
                 modified=datetime.fromtimestamp(stat.st_mtime, UTC),
-                etag=_etag(stat),
+                etag=f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}",
                 placed=datetime.fromtimestamp(stat.st_ctime, UTC),
             )
-
-
-def _etag(stat: os.stat_result) -> str:
-    """Say what identifies a content: its inode tells a file that was replaced by one of the same size and time."""
-    inode = 0 if makes_up_inodes(stat.st_dev) else stat.st_ino
-    return f"{inode:x}-{stat.st_mtime_ns:x}-{stat.st_size:x}"
 
 
 @lru_cache

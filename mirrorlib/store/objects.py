@@ -7,7 +7,6 @@ that `open` states. Here the few calls are repeated whose broken answer it takes
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -15,13 +14,17 @@ import obstore
 import obstore.store
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from mirrorlib.store.protocol import Folder, StoredFile
-from mirrorlib.store.trouble import check_size, translated, translated_file
+from mirrorlib.store.protocol import (
+    Folder,
+    Store,
+    StoredFile,
+    check_size,
+    translated,
+    translated_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Buffer
 
 _T = TypeVar("_T")
 _REPEATS = 3
@@ -34,7 +37,7 @@ _SEEKING = (obstore.store.S3Store, obstore.store.GCSStore, obstore.store.MemoryS
 _EXPRESS = "--x-s3"
 
 
-class ObjectStore:
+class ObjectStore(Store):
     """Files in an object store, through obstore; put-if-absent is the store's own conditional put."""
 
     def __init__(self, url: str, store: obstore.store.ObjectStore) -> None:
@@ -55,15 +58,11 @@ class ObjectStore:
             result = _repeated(
                 lambda: obstore.list_with_delimiter(self._store, prefix=folder or None)
             )
-            files = tuple(
-                sorted((_listed(meta) for meta in result["objects"]), key=lambda file: file.path)
-            )
-            folders = tuple(
-                sorted(
-                    prefix.rstrip("/").rpartition("/")[2] for prefix in result["common_prefixes"]
-                )
-            )
-            return Folder(folders=folders, files=files) if files or folders else None
+            files = sorted(map(_listed, result["objects"]), key=lambda file: file.path)
+            prefixes = (prefix.rstrip("/") for prefix in result["common_prefixes"])
+            folders = sorted(prefix.rpartition("/")[2] for prefix in prefixes)
+            found = Folder(folders=tuple(folders), files=tuple(files))
+            return found if files or folders else None
 
     @property
     def seeks(self) -> bool:
@@ -111,33 +110,29 @@ class ObjectStore:
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the object's size, time and identity, by one HEAD request."""
-        with translated("look at", f"{self._url}/{path}"):
-            try:
-                return _listed(obstore.head(self._store, path))
-            except FileNotFoundError:
-                return None
+        with translated("look at", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+            return _listed(obstore.head(self._store, path))
+        return None
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole object, None when there is none."""
-        with translated("read", f"{self._url}/{path}"):
-            try:
-                found = obstore.get(self._store, path)
-                check_size(found.meta["size"], most, f"{self._url}/{path}")
-                return found.bytes().to_bytes()
-            except FileNotFoundError:
-                return None
+        with translated("read", f"{self._url}/{path}"), contextlib.suppress(FileNotFoundError):
+            found = obstore.get(self._store, path)
+            check_size(found.meta["size"], most, f"{self._url}/{path}")
+            return found.bytes().to_bytes()
+        return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Open the object; ranges are fetched as they are asked for."""
         with translated("open", f"{self._url}/{path}"):
             file = cast("BinaryIO", obstore.open_reader(self._store, path))
-            return translated_file(file, f"{self._url}/{path}")
+            return translated_file(file, "read", f"{self._url}/{path}")
 
     def open_new(self, path: str) -> BinaryIO:
         """Upload in parts; the object appears when the file is closed."""
         with translated("write", f"{self._url}/{path}"):
             file = cast("BinaryIO", obstore.open_writer(self._store, path))
-            return cast("BinaryIO", _Upload(file, f"{self._url}/{path}"))
+            return translated_file(file, "write", f"{self._url}/{path}")
 
     def put(self, path: str, data: bytes) -> None:
         """Write the object, replacing what is there."""
@@ -146,20 +141,10 @@ class ObjectStore:
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the object under the condition that there is none."""
-        with translated("write", f"{self._url}/{path}"):
-            try:
-                obstore.put(self._store, path, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                return False
+        with translated("write", f"{self._url}/{path}"), contextlib.suppress(AlreadyExistsError):
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
             return True
-
-    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
-        """Write the object under its new name, then remove the old one: no store renames if absent everywhere."""
-        content = self.read(source) if data is None else data
-        if content is None or not self.put_new(target, content):
-            return False
-        self.delete(source)
-        return True
+        return False
 
     def move(self, source: str, target: str) -> None:
         """Let the store copy the object, then remove the old one."""
@@ -185,28 +170,6 @@ class ObjectStore:
         """Return the URL that Spark's own connectors know; S3's is `s3a`."""
         url = f"s3a{self._url[2:]}" if self._url.startswith("s3://") else self._url
         return f"{url}/{path}" if path else url
-
-
-class _Upload(io.RawIOBase):
-    """An object under way, as a Python file: obstore's own writer lacks what pyarrow asks for."""
-
-    def __init__(self, file: BinaryIO, place: object) -> None:
-        self._file = file
-        self._place = place
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Buffer, /) -> int:
-        with translated("write", self._place):
-            self._file.write(data)
-        return memoryview(data).nbytes
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            with translated("write", self._place):
-                self._file.close()
 
 
 def _repeated(call: Callable[[], _T]) -> _T:

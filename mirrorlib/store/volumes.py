@@ -8,29 +8,26 @@ more. The SDK is in the extra `databricks`, and is imported when a volume is ope
 
 from __future__ import annotations
 
-import contextlib
 import io
+import re
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
 from mirrorlib.extras import how_to_install
-from mirrorlib.store.protocol import Folder, Store, StoredFile
-from mirrorlib.store.trouble import check_size
+from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SCHEMES = ("dbfs:", "volumes:")
-_ROOT = "/Volumes/"
+_VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
 
 
 def is_volume(url: str) -> bool:
     """Tell whether a URL names a volume; the bare path `/Volumes/…` is a local mount."""
-    return any(
-        _path_of(url, scheme).startswith(_ROOT) for scheme in _SCHEMES if url.startswith(scheme)
-    )
+    return _VOLUME.fullmatch(url) is not None
 
 
 def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
@@ -54,11 +51,11 @@ def open_volume(url: str, options: Mapping[str, str] | None = None) -> Store:
             "Give host and token as storage options, or set DATABRICKS_HOST and DATABRICKS_TOKEN."
         )
         raise StoreError(msg, found=type(exc).__name__, next_step=step) from exc
-    path = next(_path_of(url, scheme) for scheme in _SCHEMES if url.startswith(scheme))
+    path = _VOLUME.sub(r"/\g<path>", url)
     return VolumeStore(path.rstrip("/"), client.files)
 
 
-class VolumeStore:
+class VolumeStore(Store):
     """Files in a Databricks volume; every call is one of the Files API."""
 
     def __init__(self, root: str, files: Any) -> None:  # noqa: ANN401  # the SDK's type is an extra's
@@ -78,48 +75,32 @@ class VolumeStore:
                 entries = list(self._files.list_directory_contents(self._path(folder)))
             except errors.NotFound:
                 return None
-        found = sorted(entries, key=lambda entry: str(entry.name))
-        return Folder(
-            folders=tuple(entry.name for entry in found if entry.is_directory),
-            files=tuple(_listed(folder, entry) for entry in found if not entry.is_directory),
-        )
-
-    @property
-    def seeks(self) -> bool:
-        """Say no: the API lists in no order that it promises."""
-        return False
-
-    def files_after(
-        self, folder: str, name: str, *, before: str = "", count: int | None = None
-    ) -> None:
-        """Leave it to a full listing."""
-        del folder, name, before, count
-
-    def first_names(self, folder: str, count: int) -> tuple[str, ...]:
-        """Pick the smallest names; the API lists in no order that it promises."""
-        listed = self.list_folder(folder)
-        return tuple(file.name for file in listed.files[:count]) if listed else ()
+        folders, files = [], []
+        for entry in sorted(entries, key=lambda entry: str(entry.name)):
+            if entry.is_directory:
+                folders.append(entry.name)
+            else:
+                path = f"{folder}/{entry.name}".lstrip("/")
+                modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
+                files.append(_stored(path, int(entry.file_size or 0), modified))
+        return Folder(folders=tuple(folders), files=tuple(files))
 
     def stat(self, path: str) -> StoredFile | None:
         """Return the file's size and time, by one HEAD request."""
-        with _translated("look at", self._path(path)) as errors:
-            try:
-                found = self._files.get_metadata(self._path(path))
-            except errors.NotFound:
-                return None
-        modified = parsedate_to_datetime(found.last_modified)
-        return _stored(path, int(found.content_length), modified)
+        with _translated("look at", self._path(path)) as errors, suppress(errors.NotFound):
+            found = self._files.get_metadata(self._path(path))
+            modified = parsedate_to_datetime(found.last_modified)
+            return _stored(path, int(found.content_length), modified)
+        return None
 
     def read(self, path: str, *, most: int | None = None) -> bytes | None:
         """Return the whole file, None when there is none."""
-        with _translated("read", self._path(path)) as errors:
-            try:
-                found = self._files.download(self._path(path))
-                with contextlib.closing(found.contents) as body:
-                    check_size(found.content_length, most, self._path(path))
-                    return bytes(body.read())
-            except errors.NotFound:
-                return None
+        with _translated("read", self._path(path)) as errors, suppress(errors.NotFound):
+            found = self._files.download(self._path(path))
+            with closing(found.contents) as body:
+                check_size(found.content_length, most, self._path(path))
+                return bytes(body.read())
+        return None
 
     def open_file(self, path: str) -> BinaryIO:
         """Read the whole file and open that."""
@@ -135,25 +116,15 @@ class VolumeStore:
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file, replacing what is there."""
-        with _translated("write", self._path(path)):
-            self._upload(path, data, overwrite=True)
+        with _translated("write", self._path(path)) as errors:
+            self._upload(path, data, errors, overwrite=True)
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Write the file under the condition that there is none."""
-        with _translated("write", self._path(path)) as errors:
-            try:
-                self._upload(path, data, overwrite=False)
-            except errors.ResourceConflict:
-                return False
+        with _translated("write", self._path(path)) as errors, suppress(errors.ResourceConflict):
+            self._upload(path, data, errors, overwrite=False)
             return True
-
-    def move_new(self, source: str, target: str, data: bytes | None = None) -> bool:
-        """Write the file under its new name, then remove the old one: the API cannot rename."""
-        content = self.read(source) if data is None else data
-        if content is None or not self.put_new(target, content):
-            return False
-        self.delete(source)
-        return True
+        return False
 
     def move(self, source: str, target: str) -> None:
         """Write the file under its new name, then remove the old one: the API cannot rename."""
@@ -164,10 +135,7 @@ class VolumeStore:
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
-        with (
-            _translated("delete", self._path(path)) as errors,
-            contextlib.suppress(errors.NotFound),
-        ):
+        with _translated("delete", self._path(path)) as errors, suppress(errors.NotFound):
             self._files.delete(self._path(path))
 
     def delete_folder(self, folder: str) -> None:
@@ -179,22 +147,19 @@ class VolumeStore:
             self.delete_folder(f"{folder}/{inner}".lstrip("/"))
         for file in listed.files:
             self.delete(file.path)
-        with (
-            _translated("delete", self._path(folder)) as errors,
-            contextlib.suppress(errors.NotFound),
-        ):
+        with _translated("delete", self._path(folder)) as errors, suppress(errors.NotFound):
             self._files.delete_directory(self._path(folder))
 
     def uri(self, path: str) -> str:
         """Return the path that a cluster's Spark knows."""
         return self._path(path)
 
-    def _upload(self, path: str, data: bytes, *, overwrite: bool) -> None:
+    def _upload(self, path: str, data: bytes, errors: Any, *, overwrite: bool) -> None:  # noqa: ANN401  # a module of an extra
         """Upload; the folder is made when the API says that it is missing."""
         place = self._path(path)
         try:
             self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
-        except _errors().NotFound:
+        except errors.NotFound:
             self._files.create_directory(place.rpartition("/")[0])
             self._files.upload(place, io.BytesIO(data), overwrite=overwrite)
 
@@ -217,34 +182,19 @@ class _Upload(io.BytesIO):
             self._store.put(self._path, data)
 
 
-def _path_of(url: str, scheme: str) -> str:
-    """Cut the scheme off: `dbfs:/Volumes/x` and `dbfs:///Volumes/x` are one place."""
-    rest = url.removeprefix(scheme)
-    return f"/{rest.lstrip('/')}"
-
-
-def _listed(folder: str, entry: Any) -> StoredFile:  # noqa: ANN401  # the SDK's type is an extra's
-    modified = datetime.fromtimestamp((entry.last_modified or 0) / 1000, UTC)
-    return _stored(f"{folder}/{entry.name}".lstrip("/"), int(entry.file_size or 0), modified)
-
-
 def _stored(path: str, size: int, modified: datetime) -> StoredFile:
     """The API tells no identity: size and second of change have to do."""
     etag = f"{int(modified.timestamp())}-{size}"
     return StoredFile(path=path, size=size, modified=modified, etag=etag)
 
 
-def _errors() -> Any:  # noqa: ANN401  # a module of an extra
-    from databricks.sdk import errors
-
-    return errors
-
-
-@contextlib.contextmanager
+@contextmanager
 def _translated(verb: str, place: str) -> Iterator[Any]:
     """Turn what the SDK raises into one kind of error that names the place; give its error classes."""
+    from databricks.sdk import errors
+
     try:
-        yield _errors()
+        yield errors
     except OSError as exc:  # DatabricksError is one, and so are the errors of its connection
         msg = f"cannot {verb} dbfs:{place}"
         step = (

@@ -7,17 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from little import child_environment
 from mirrorlib.cli import main as cli
 from mirrorlib.cli.commands import apply
-from mirrorlib.cli.watch import Stop, run_rounds, stop_on_signals
+from mirrorlib.cli.watch import Stop, run_command, stop_on_signals
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.events import Event
 from mirrorlib.ingest.report import ApplyReport, TableReport
@@ -25,7 +27,7 @@ from mirrorlib.landing.listing import list_tables
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -44,6 +46,13 @@ def report_on(zone: Path) -> ApplyReport:
         tables=tuple(TableReport(table=folder.name.shown, state="current") for folder in tables),
         seconds=0.0,
     )
+
+
+def watched(one: Callable[[], ApplyReport], stop: Stop, *, as_json: bool = False) -> bool:
+    """Watch without a pause; a Spark lives that is asked nothing else."""
+    arguments = Namespace(watch=0.0, json=as_json)
+    spark: Any = SimpleNamespace(conf={})
+    return run_command(arguments, spark, stop, one, is_news=lambda _: False)
 
 
 def test_off_the_main_thread_a_run_goes_on_without_signals(
@@ -72,21 +81,20 @@ def test_a_zone_that_is_away_for_a_moment_ends_no_watch(
     def one() -> ApplyReport:
         here, there = next(moves)
         here.rename(there)
-        return report_on(zone)
-
-    def say(report: ApplyReport) -> None:
+        report = report_on(zone)
         said.append(len(report.tables))
         if len(said) == 2:
             stop.ask(signal.SIGINT)
+        return report
 
-    assert run_rounds(one, say, stop, 0.0, lambda: None, as_json=as_json)
+    assert watched(one, stop, as_json=as_json)
 
     assert [1, 1] == said
     streams = capsys.readouterr()
     assert 2 == streams.err.count("there is no landing zone at")
     told = [json.loads(line) for line in streams.out.splitlines()]
     assert ([(False, "LandingZoneError")] * 2 if as_json else []) == [
-        (line["ok"], line["error"]) for line in told
+        (line["ok"], line["error"]) for line in told if not line["ok"]
     ]
 
 
@@ -100,17 +108,16 @@ def test_a_watch_that_ends_while_the_zone_is_away_has_not_ended_well(tmp_path: P
         if said:
             zone.rename(tmp_path / "away")
             stop.ask(signal.SIGTERM)
-        return report_on(zone)
+        said.append(report_on(zone))
+        return said[-1]
 
-    assert not run_rounds(one, said.append, stop, 0.0, lambda: None, as_json=False)
+    assert not watched(one, stop)
 
 
 def test_a_zone_that_is_not_there_when_a_watch_begins_is_wrong_usage(tmp_path: Path) -> None:
     """Nobody would wait for a mistyped path."""
     with pytest.raises(LandingZoneError):
-        run_rounds(
-            lambda: report_on(tmp_path / "zone"), print, Stop(), 0.0, lambda: None, as_json=False
-        )
+        watched(lambda: report_on(tmp_path / "zone"), Stop())
 
 
 @pytest.mark.thorough

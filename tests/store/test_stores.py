@@ -25,7 +25,7 @@ import mirrorlib
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.landing.poll import Anchor, Onward, see_next
 from mirrorlib.names import parse_name, sequence_name
-from mirrorlib.platform.connectors import connectors_for
+from mirrorlib.platform.session import connectors_for
 from mirrorlib.store import ObjectStore, Store, open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
 from polls import FOLDER, counting
@@ -270,12 +270,12 @@ def test_a_url_says_which_connector_spark_needs(monkeypatch: pytest.MonkeyPatch)
     """Of PySpark's own Hadoop version; local paths need none, and no credential gets into a conf."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    assert ((), {}) == (connectors_for("/data/zone").packages, connectors_for("x").conf)
+    assert ([], {}) == connectors_for("/data/zone", "x")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
 
-    found = connectors_for("s3://bucket/zone", "abfss://c@a.dfs.core.windows.net/t")
+    packages, conf = connectors_for("s3://bucket/zone", "abfss://c@a.dfs.core.windows.net/t")
 
-    assert ["hadoop-aws", "hadoop-azure"] == [name.split(":")[1] for name in found.packages]
-    assert "http://127.0.0.1:1" == found.conf["spark.hadoop.fs.s3a.endpoint"]
-    assert "secret" not in str(found)
+    assert ["hadoop-aws", "hadoop-azure"] == [name.split(":")[1] for name in packages]
+    assert "http://127.0.0.1:1" == conf["spark.hadoop.fs.s3a.endpoint"]
+    assert "secret" not in str(conf)

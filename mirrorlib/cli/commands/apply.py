@@ -6,11 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.cli.arguments import add_option, add_rounds, add_target, add_zone, zone_options
-from mirrorlib.cli.command import Command
-from mirrorlib.cli.say import say_json
-from mirrorlib.cli.spark import start_spark
-from mirrorlib.cli.watch import run_command, stop_on_signals
+from mirrorlib.cli.arguments import START_AT, TARGET, ZONE, rounds
+from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
 from mirrorlib.platform.notebook import read_options
 from mirrorlib.platform.show import show_progress
@@ -25,31 +23,6 @@ _REPLACED = (
 _KEPT = "its rows stay, and the next apply goes on by _metadata.json, behind the files that were appended."
 
 
-def _add_apply(command: argparse.ArgumentParser) -> None:
-    add_zone(command)
-    add_rounds(command, "applying")
-    add_option(
-        command,
-        "listing",
-        "look only for what has come to long folders of numbers, or of names in the order of writing (auto), "
-        "to all folders where that can be done (incremental), or list every folder in full (default: auto)",
-    )
-    add_option(
-        command,
-        "backfill_interval",
-        "list such a folder in full all the same after this long: seconds, or words such as '1 day' "
-        "(default: 1 hour)",
-    )
-    command.add_argument(
-        "--options",
-        type=_options,
-        default={},
-        metavar="JSON",
-        help="these and others, by the names that they have in Python; what a job hands over as one text counts "
-        """for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
-    )
-
-
 def _options(text: str) -> dict[str, Any]:
     try:
         return read_options(text)
@@ -61,22 +34,21 @@ def _apply(arguments: argparse.Namespace) -> bool:
     """Apply, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.ingest.run import apply_zone
 
-    options = zone_options(arguments) | arguments.options
+    _check_retention(arguments)
     spark = start_spark(arguments)
     stop = stop_on_signals()  # after PySpark, whose own Ctrl-C cancels the commits in flight
 
     def one() -> ApplyReport:
         with show_progress(quiet=arguments.json) as observe:
-            return apply_zone(
-                spark,
-                arguments.landing_zone,
-                arguments.target,
-                **options,
-                observe=observe,
-                stop=stop.is_set,
-            )
+            more = {"observe": observe, "stop": stop.is_set, **arguments.options}
+            return call(apply_zone, arguments, spark=spark, **more)
 
     return run_command(arguments, spark, stop, one, is_news=_is_news)
+
+
+def _check_retention(arguments: argparse.Namespace) -> None:
+    if arguments.retention is not None and arguments.cleanup is None:
+        arguments.refuse("argument --retention: means nothing without --cleanup")
 
 
 def _is_news(report: ApplyReport) -> bool:
@@ -86,20 +58,8 @@ def _is_news(report: ApplyReport) -> bool:
 def _plan(arguments: argparse.Namespace) -> Report:
     from mirrorlib.ingest.preview import plan_zone
 
-    options = zone_options(arguments)
-    spark = start_spark(arguments)
-    return plan_zone(spark, arguments.landing_zone, arguments.target, **options)
-
-
-def _add_reset(command: argparse.ArgumentParser) -> None:
-    add_target(command)
-    command.add_argument("table", metavar="TABLE", help="the table, as status shows it: dbo/orders")
-    add_option(command, "start_at")
-    command.add_argument(
-        "--keep",
-        action="store_true",
-        help="keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
-    )
+    _check_retention(arguments)
+    return call(plan_zone, arguments, spark=start_spark(arguments))
 
 
 def _reset(arguments: argparse.Namespace) -> bool:
@@ -110,15 +70,8 @@ def _reset(arguments: argparse.Namespace) -> bool:
         arguments.refuse(
             "argument --keep: a kept table goes on behind what was appended, so not with --start-at"
         )
-    life, warnings = reset_with_warnings(
-        start_spark(arguments),
-        arguments.target,
-        arguments.table,
-        catalog=arguments.catalog,
-        state=arguments.state,
-        start_at=arguments.start_at or 1,
-        keep=arguments.keep,
-    )
+    more = {"spark": start_spark(arguments), "start_at": arguments.start_at or 1}
+    life, warnings = call(reset_with_warnings, arguments, **more)
     if arguments.json:
         said = {"table": arguments.table, "life": life.ordinal, "started_at": life.started_at}
         say_json({**said, "warnings": list(warnings)} if arguments.keep else said)
@@ -133,13 +86,25 @@ APPLY = Command(
     name="apply",
     help="bring every table up to date",
     more="A table that is blocked or failed says why and stops alone; it is tried again on every run.",
-    add_arguments=_add_apply,
+    arguments={
+        **ZONE,
+        **rounds("applying"),
+        "--listing WORD": "look only for what has come to long folders of numbers, or of names in the order of "
+        "writing (auto), to all folders where that can be done (incremental), or list every folder in full "
+        "(default: auto)",
+        "--backfill-interval INTERVAL": "list such a folder in full all the same after this long: seconds, or words "
+        "such as '1 day' (default: 1 hour)",
+        "--options JSON": "these and others, by the names that they have in Python; what a job hands over as one text "
+        """counts for more: '{"max_bytes": 500000000, "plain_evolution": "rescue"}'""",
+    },
+    defaults={"options": {}},
+    readers={"options": _options},
     run=_apply,
 )
 PLAN = Command(
     name="plan",
     help="say what apply would do, and write nothing",
-    add_arguments=add_zone,
+    arguments=ZONE,
     run=_plan,
 )
 RESET = Command(
@@ -147,6 +112,11 @@ RESET = Command(
     help="start one table over",
     more="The next apply replaces its content, in one commit, by what the landing zone shows then. "
     "Nothing is deleted before.",
-    add_arguments=_add_reset,
+    arguments={
+        **TARGET,
+        "TABLE": "the table, as status shows it: dbo/orders",
+        **START_AT,
+        "--keep": "keep the rows of a folder that was appended without _metadata.json, and go on by it behind them",
+    },
     run=_reset,
 )

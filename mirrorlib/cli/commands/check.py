@@ -1,11 +1,11 @@
-"""`mirrorlib check`: review a landing zone as a strict reader; needs no Spark and writes nothing."""
+"""`mirrorlib check` and `status`: review a landing zone, show how tables stand; need no Spark, and write nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.arguments import add_json, add_place
-from mirrorlib.cli.command import Command
+from mirrorlib.cli.arguments import JSON, PLACE, TARGET
+from mirrorlib.cli.command import Command, call
 from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
@@ -16,29 +16,11 @@ if TYPE_CHECKING:
     from mirrorlib.tabular import Report
 
 
-def _add_arguments(command: argparse.ArgumentParser) -> None:
-    add_place(command)
-    command.add_argument("--strict", action="store_true", help="count warnings as errors")
-    command.add_argument(
-        "--deep",
-        action="store_true",
-        help="decode every page of every file, not only footers, markers and keys",
-    )
-    add_json(command)
-
-
-def _run(arguments: argparse.Namespace) -> Report:
-    """Review."""
+def _check(arguments: argparse.Namespace) -> Report:
     from mirrorlib.landing.check.zone import check_zone
 
     with show_progress(quiet=arguments.json) as observe:
-        return check_zone(
-            arguments.landing_zone,
-            tables=arguments.tables,
-            strict=arguments.strict,
-            deep=arguments.deep,
-            observe=check_observer(observe),
-        )
+        return call(check_zone, arguments, observe=check_observer(observe))
 
 
 def check_observer(observe: Observer) -> CheckObserver:
@@ -55,11 +37,30 @@ def check_observer(observe: Observer) -> CheckObserver:
     return tell
 
 
+def _status(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.operate.status import read_status
+
+    return call(read_status, arguments)
+
+
 CHECK = Command(
     name="check",
     help="review a landing zone as a strict reader",
     more="Nothing is written, and no Spark is started. Exit codes: 0 nothing but notes (and warnings), 1 errors "
     "(with --strict warnings too), 2 wrong usage. Every rule: docs/check.md.",
-    add_arguments=_add_arguments,
-    run=_run,
+    arguments={
+        **PLACE,
+        "--strict": "count warnings as errors",
+        "--deep": "decode every page of every file, not only footers, markers and keys",
+        **JSON,
+    },
+    run=_check,
+)
+STATUS = Command(
+    name="status",
+    help="show how every table of a target stands",
+    more="States: current, behind (files wait), blocked (a file is missing), failed (something is wrong), "
+    "waiting (no metadata or data yet), gone (its folder is no longer there).",
+    arguments=TARGET,
+    run=_status,
 )

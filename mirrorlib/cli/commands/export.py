@@ -1,101 +1,25 @@
-"""`mirrorlib export`: deliver what changed in tables to a consumer, once or again and again."""
+"""`mirrorlib export`, `consumers` and `vacuum`: deliver changes, say to whom, remove what nobody needs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
 
-from mirrorlib.cli.arguments import add_rounds, add_target, key, positive, start
-from mirrorlib.cli.command import Command
-from mirrorlib.cli.spark import start_spark
-from mirrorlib.cli.watch import run_command, stop_on_signals
+from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
+from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.show import show_progress
 
 if TYPE_CHECKING:
     import argparse
 
     from mirrorlib.delivery.report import ExportReport
+    from mirrorlib.tabular import Report
 
 
-def _add_arguments(command: argparse.ArgumentParser) -> None:
-    add_target(command)
-    command.add_argument(
-        "tables", nargs="*", metavar="TABLE", help="names or globs such as 'dbo/*' (default: all)"
-    )
-    command.add_argument("--consumer", required=True, metavar="NAME", help="who is delivered to")
-    command.add_argument(
-        "--to",
-        required=True,
-        metavar="URL",
-        help="delta:PATH, delta:catalog.schema, files:URL?format=parquet|jsonl|csv, zone:URL, "
-        "jdbc:postgresql://…, jdbc:sqlite:PATH or kafka://HOST:PORT/TOPIC",
-    )
-    command.add_argument(
-        "--mode",
-        choices=("changes", "current", "scd2"),
-        help="delta: every change appended, a kept copy, or every state with its validity (default: changes)",
-    )
-    command.add_argument(
-        "--net", action="store_true", help="fold each window to what is different between its ends"
-    )
-    _add_beginning(command)
-    _add_keys(command)
-    command.add_argument(
-        "--max-versions",
-        type=lambda text: positive(text) if text else None,  # a job's parameter may be empty
-        metavar="N",
-        help="versions a window (default: all)",
-    )
-    add_rounds(command, "delivering")
-
-
-def _add_keys(command: argparse.ArgumentParser) -> None:
-    """Add by which columns rows are told apart."""
-    choice = command.add_mutually_exclusive_group()
-    choice.add_argument(
-        "--key",
-        action="append",
-        type=key,
-        metavar="COLUMN|TABLE=COLUMN,…",
-        help="a key column of every table, or the key columns of one (TABLE= for none), in place of those that are "
-        "known from its landing zone; may be repeated, or all in one as a JSON list or mapping",
-    )
-    choice.add_argument(
-        "--no-key",
-        action="store_true",
-        help="go by no keys, though they are known: equal rows are counted",
-    )
-
-
-def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
-    """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
-    if arguments.no_key:
-        return ()
-    by_table: dict[str, tuple[str, ...]] = {}
-    for table, columns in (pair for pairs in arguments.key or () for pair in pairs):
-        by_table[table] = by_table.get(table, ()) + columns
-    if "" in by_table and len(by_table) > 1:
-        arguments.refuse("--key says columns of every table or those of one, not both")
-    return by_table.get("", by_table or None)
-
-
-def _add_beginning(command: argparse.ArgumentParser) -> None:
-    """Add with what a consumer begins, and begins again."""
-    command.add_argument(
-        "--start",
-        type=start,
-        default="snapshot",
-        metavar="snapshot|now|N",
-        help="a new consumer is given all rows, only what comes, or what came after version N (default: snapshot)",
-    )
-    command.add_argument(
-        "--on-expired",
-        choices=("fail", "snapshot"),
-        default="fail",
-        help="when changes that it has not read are gone: stop, or replace all it has by a snapshot (default: fail)",
-    )
-
-
-def _run(arguments: argparse.Namespace) -> bool:
+def _export(arguments: argparse.Namespace) -> bool:
     """Deliver, with `--watch` until a signal comes; say whether no table was stopped the last time."""
     from mirrorlib.delivery.run import export_tables
     from mirrorlib.delivery.sinks.open import place_of
@@ -106,30 +30,78 @@ def _run(arguments: argparse.Namespace) -> bool:
 
     def one() -> ExportReport:
         with show_progress(quiet=arguments.json) as observe:
-            return export_tables(
-                spark,
-                arguments.target,
-                arguments.tables,
-                consumer=arguments.consumer,
-                to=arguments.to,
-                mode=arguments.mode,
-                net=arguments.net,
-                start=arguments.start,
-                on_expired=arguments.on_expired,
-                keys=keys,
-                catalog=arguments.catalog,
-                state=arguments.state,
-                max_versions=arguments.max_versions,
-                parallelism=arguments.parallelism,
-                observe=observe,
-                stop=stop.is_set,
-            )
+            more = {"keys": keys, "observe": observe, "stop": stop.is_set}
+            return call(export_tables, arguments, spark=spark, **more)
 
-    return run_command(arguments, spark, stop, one, is_news=_is_news)
+    def is_news(report: ExportReport) -> bool:
+        return any(table.windows for table in report.tables)
+
+    return run_command(arguments, spark, stop, one, is_news=is_news)
 
 
-def _is_news(report: ExportReport) -> bool:
-    return any(table.windows for table in report.tables)
+def _keys(arguments: argparse.Namespace) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
+    """Return the keys that are given, by table or for all of them; None leaves it to what is known."""
+    if arguments.no_key:
+        return ()
+    by_table: dict[str, tuple[str, ...]] = {}
+    for table, columns in (pair for pairs in arguments.keys for pair in pairs):
+        by_table[table] = by_table.get(table, ()) + columns
+    if "" in by_table and len(by_table) > 1:
+        arguments.refuse("--key says columns of every table or those of one, not both")
+    return by_table.get("", by_table or None)
+
+
+def _key(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Read key columns by table: `COLUMN` of every table, `TABLE=COLUMN,…`, `TABLE=` for none, or JSON of these."""
+    if text.startswith(("[", "{")):
+        found: object = None
+        with contextlib.suppress(ValueError):
+            found = json.loads(text)
+        by_table: dict[str, Any] = found if isinstance(found, dict) else {"": found}
+        lists = [one if isinstance(one, list) else [None] for one in by_table.values()]
+        if all(isinstance(one, str) and one for columns in lists for one in columns):
+            named = [(table, tuple(columns)) for table, columns in by_table.items()]
+            return [(table, columns) for table, columns in named if table or columns]
+        refuse(text, 'neither a JSON list of columns nor a mapping such as {"dbo/orders": ["id"]}')
+    table, sign, columns = text.partition("=")
+    if not sign:
+        return [("", (text,))] if text else []  # a job's parameter may be empty
+    names = tuple(name.strip() for name in columns.split(",")) if columns else ()
+    if not (table and all(names)):
+        refuse(text, "neither a column nor TABLE=COLUMN[,COLUMN…]")
+    return [(table, names)]
+
+
+def _consumers(arguments: argparse.Namespace) -> Report | bool:
+    """Show the consumers, or change one."""
+    from mirrorlib.delivery.consumers import drop_consumer, list_consumers, rewind_consumer
+
+    if arguments.rewind is not None and arguments.to is None:
+        msg = "--rewind has to know where to begin again"
+        raise LandingZoneError(msg, next_step="Add --to snapshot, --to now, or --to VERSION.")
+    if arguments.rewind is None and arguments.to is not None:
+        msg = "--to says where a rewound consumer begins again, and none is rewound"
+        raise LandingZoneError(msg, next_step="Add --rewind NAME, or leave --to out.")
+    if arguments.drop is not None:
+        what, name = "dropped", arguments.drop
+        tables = call(drop_consumer, arguments, consumer=name)
+    else:
+        spark = start_spark(arguments) if arguments.catalog is not None else None
+        if arguments.rewind is None:
+            return call(list_consumers, arguments, spark=spark)
+        what, name = "rewound", arguments.rewind
+        tables = call(rewind_consumer, arguments, consumer=name, spark=spark)
+    if arguments.json:
+        say_json({"ok": True, "consumer": name, what: list(tables)})
+    else:
+        print(f"{what}: {name}, {', '.join(tables)}")  # noqa: T201  # the command's answer
+    return True
+
+
+def _vacuum(arguments: argparse.Namespace) -> Report:
+    from mirrorlib.operate.vacuum import vacuum_tables
+
+    return call(vacuum_tables, arguments, spark=start_spark(arguments))
 
 
 EXPORT = Command(
@@ -138,6 +110,62 @@ EXPORT = Command(
     more="A consumer is a name, with a position in each table that is kept beside the target: every run goes on "
     "where the last one ended, and a run that was killed is carried to its end. Where a table's keys are not "
     "known from its landing zone, say them with --key; where they do not tell its rows apart, with --no-key.",
-    add_arguments=_add_arguments,
-    run=_run,
+    arguments={
+        **TARGET,
+        "TABLE*": "names or globs such as 'dbo/*' (default: all)",
+        "--consumer! NAME": "who is delivered to",
+        "--to! URL": "delta:PATH, delta:catalog.schema, files:URL?format=parquet|jsonl|csv, zone:URL, "
+        "jdbc:postgresql://…, jdbc:sqlite:PATH or kafka://HOST:PORT/TOPIC",
+        "--mode changes|current|scd2": "delta: every change appended, a kept copy, or every state with its validity "
+        "(default: changes)",
+        "--net": "fold each window to what is different between its ends",
+        "--start snapshot|now|N": "a new consumer is given all rows, only what comes, or what came after version N "
+        "(default: snapshot)",
+        "--on-expired fail|snapshot": "when changes that it has not read are gone: stop, or replace all it has by a "
+        "snapshot (default: fail)",
+        "--key* COLUMN|TABLE=COLUMN,…": "a key column of every table, or the key columns of one (TABLE= for none), in "
+        "place of those that are known from its landing zone; may be repeated, or all in one as a JSON list or mapping",
+        "--no-key": "go by no keys, though they are known: equal rows are counted",
+        "--max-versions N": "versions a window (default: all)",
+        **rounds("delivering"),
+    },
+    defaults={"start": "snapshot", "on_expired": "fail"},
+    # A job's parameter may be empty.
+    readers={"keys": _key, "max_versions": lambda text: positive(text) if text else None},
+    either=("keys", "no_key"),
+    run=_export,
+)
+CONSUMERS = Command(
+    name="consumers",
+    help="show who is delivered to, and how far each has come",
+    more="Health: current, behind (it has not been given the newest versions), delivering (a run is at it), "
+    "failed, expiring (what it has not read may soon leave the table's log: export, or raise "
+    "delta.logRetentionDuration), or expired (it is gone). Consumers that were registered with --state are "
+    "found only with the same --state. Needs Spark only for tables of a catalog.",
+    arguments={
+        **TARGET,
+        **TABLES,
+        "--consumer NAME": "only this one",
+        "--drop NAME": "forget a consumer; what its receiver holds stays there",
+        "--rewind NAME": "let a consumer begin again, at what --to says",
+        "--to snapshot|now|N": "for --rewind: all rows, only what comes, or what came after version N",
+    },
+    either=("drop", "rewind"),
+    run=_consumers,
+)
+VACUUM = Command(
+    name="vacuum",
+    help="remove files that nobody needs any more",
+    more="Delta's VACUUM takes change files too, whoever has still to read them. Here a table is refused while a "
+    "registered consumer needs what would go, or what may soon leave the table's log. --dry-run is the check "
+    "to run before maintenance elsewhere: its exit code is 1 when something would be lost. Consumers that "
+    "were registered with --state are known only to a vacuum with the same --state.",
+    arguments={
+        **TARGET,
+        **TABLES,
+        "--hours N": "how long removed files are kept (default: what each table says, else Delta's week)",
+        "--dry-run": "remove nothing, say what would be",
+        "--force": "remove them although consumers need them; name these",
+    },
+    run=_vacuum,
 )

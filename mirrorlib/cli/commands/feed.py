@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.arguments import add_json, add_tables, add_target, positive
-from mirrorlib.cli.command import Command
-from mirrorlib.cli.say import say_json
-from mirrorlib.cli.spark import start_spark
+from mirrorlib.cli.arguments import JSON, TABLES, TARGET
+from mirrorlib.cli.command import Command, call, say_json
+from mirrorlib.cli.watch import start_spark
 from mirrorlib.platform.show import show_report
 
 if TYPE_CHECKING:
@@ -16,41 +15,6 @@ if TYPE_CHECKING:
     from mirrorlib.tabular import Report
 
 _SHOWN = 100
-
-
-def _add_feed(command: argparse.ArgumentParser) -> None:
-    add_target(command)
-    command.add_argument("table", metavar="TABLE", help="the table, 'dbo/orders'")
-    command.add_argument(
-        "--after",
-        type=_bound,
-        metavar="N",
-        help="changes after this version or moment; -1 for all (default: the newest commit's, or all with --until)",
-    )
-    command.add_argument(
-        "--until", type=_bound, metavar="N", help="up to this one (default: the newest version)"
-    )
-    command.add_argument(
-        "--allow-out-of-range",
-        action="store_true",
-        help="a version or moment beyond the last commit is that one, and no error",
-    )
-    command.add_argument(
-        "--net", action="store_true", help="what is different between the two, not what happened"
-    )
-    command.add_argument(
-        "--limit",
-        type=positive,
-        default=_SHOWN,
-        metavar="N",
-        help=f"changes at most (default: {_SHOWN})",
-    )
-    command.add_argument(
-        "--key",
-        action="append",
-        metavar="COLUMN",
-        help="a key column, for a table that names none itself; may be repeated",
-    )
 
 
 def _feed(arguments: argparse.Namespace) -> bool:
@@ -62,13 +26,11 @@ def _feed(arguments: argparse.Namespace) -> bool:
     from mirrorlib.feed.owners import stored_columns
     from mirrorlib.feed.read import BEYOND, read_feed
 
-    mirror = find_mirror(
-        arguments.target, arguments.table, catalog=arguments.catalog, state=arguments.state
-    )
+    mirror = call(find_mirror, arguments, place=arguments.target)
     spark = start_spark(arguments)
     table = find_feed_table(spark, mirror.table)
     commits = table.commits
-    keys = tuple(arguments.key or mirror.keys or stored_columns(commits, commits.newest))
+    keys = tuple(arguments.keys or mirror.keys or stored_columns(commits, commits.newest))
     after = arguments.after
     if after is None:
         after = (commits.newest if arguments.until is None else commits.first) - 1
@@ -90,35 +52,10 @@ def _bound(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
-def _add_enable(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "target",
-        metavar="TARGET",
-        help="a Delta table's path, or a folder of them; with --catalog, a schema's name",
-    )
-    command.add_argument("--catalog", metavar="NAME", help="tables of this Spark catalog")
-    add_tables(command)
-    command.add_argument(
-        "--days",
-        type=positive,
-        metavar="N",
-        help="how long changes are to be readable (default: 7, unless the table says otherwise)",
-    )
-    add_json(command)
-    command.set_defaults(state=None)
-
-
 def _enable(arguments: argparse.Namespace) -> Report:
-    """Do it; say whether every table has its feed on."""
     from mirrorlib.feed.enable import enable_feed
 
-    return enable_feed(
-        start_spark(arguments),
-        arguments.target,
-        catalog=arguments.catalog,
-        tables=arguments.tables,
-        days=arguments.days,
-    )
+    return call(enable_feed, arguments, spark=start_spark(arguments), place=arguments.target)
 
 
 FEED = Command(
@@ -127,7 +64,19 @@ FEED = Command(
     more="An update is one line: what was before, what is now. Versions are Delta's; moments are yyyy-MM-dd[ "
     "HH:mm:ss[.SSS]] in UTC. Without --after, the newest commit is shown; with --until alone, everything up "
     "to it that the log still holds.",
-    add_arguments=_add_feed,
+    arguments={
+        **TARGET,
+        "TABLE": "the table, 'dbo/orders'",
+        "--after N": "changes after this version or moment; -1 for all (default: the newest commit's, or all with "
+        "--until)",
+        "--until N": "up to this one (default: the newest version)",
+        "--allow-out-of-range": "a version or moment beyond the last commit is that one, and no error",
+        "--net": "what is different between the two, not what happened",
+        "--limit N": f"changes at most (default: {_SHOWN})",
+        "--key* COLUMN": "a key column, for a table that names none itself; may be repeated",
+    },
+    defaults={"limit": _SHOWN},
+    readers={"after": _bound, "until": _bound},
     run=_feed,
 )
 ENABLE_FEED = Command(
@@ -135,6 +84,12 @@ ENABLE_FEED = Command(
     help="switch the change feed of tables on",
     more="Mirrors have it on. For other Delta tables: from the commit that this makes on, changes are recorded. A "
     "table with a column whose name the feed has for itself is refused, with the statements that rename it.",
-    add_arguments=_add_enable,
+    arguments={
+        "TARGET": "a Delta table's path, or a folder of them; with --catalog, a schema's name",
+        "--catalog NAME": "tables of this Spark catalog",
+        **TABLES,
+        "--days N": "how long changes are to be readable (default: 7, unless the table says otherwise)",
+        **JSON,
+    },
     run=_enable,
 )

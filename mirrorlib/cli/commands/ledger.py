@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrorlib.cli.arguments import add_memory, add_tables, add_target, positive
-from mirrorlib.cli.command import Command
-from mirrorlib.cli.spark import start_spark
+from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET
+from mirrorlib.cli.command import Command, call
+from mirrorlib.cli.watch import start_spark
 from mirrorlib.operate.ledger import LAST
 
 if TYPE_CHECKING:
@@ -18,49 +18,20 @@ if TYPE_CHECKING:
 def _lineage(arguments: argparse.Namespace) -> Report:
     from mirrorlib.operate.lineage import lineage
 
-    return lineage(arguments.target, catalog=arguments.catalog, state=arguments.state)
-
-
-def _add_ledger(command: argparse.ArgumentParser) -> None:
-    add_target(command)
-    add_tables(command)
-    command.add_argument(
-        "--last",
-        type=positive,
-        default=LAST,
-        metavar="N",
-        help=f"show so many batches a table (default: {LAST})",
-    )
-    command.add_argument(
-        "--to",
-        metavar="PLACE",
-        help="where the two Delta tables are: a path with a slash in it, a URL, or catalog.schema",
-    )
-    command.add_argument(
-        "--allow-new",
-        action="store_true",
-        help="a target to which nothing was applied yet is no error: for jobs that run by a clock",
-    )
-    add_memory(command)
+    return call(lineage, arguments)
 
 
 def _ledger(arguments: argparse.Namespace) -> Report:
     """Show the ledger, or keep it."""
     from mirrorlib.operate.ledger import read_ledger
 
-    place = {
-        "catalog": arguments.catalog,
-        "state": arguments.state,
-        "allow_new": arguments.allow_new,
-    }
     if arguments.to is None:
-        return read_ledger(arguments.target, tables=arguments.tables, last=arguments.last, **place)
+        return call(read_ledger, arguments)
     from mirrorlib.operate.book import write_ledger
 
     if arguments.tables:
         arguments.refuse("argument --table: means nothing with --to, which keeps every table's")
-    spark = start_spark(arguments, arguments.to)
-    return write_ledger(spark, arguments.target, arguments.to, **place)
+    return call(write_ledger, arguments, spark=start_spark(arguments, arguments.to))
 
 
 LEDGER = Command(
@@ -68,13 +39,21 @@ LEDGER = Command(
     help="show what was applied, batch by batch",
     more="With --to, batches and changes of state that are not there yet are added to two Delta tables, "
     "mirrorlib_ledger and mirrorlib_events; without it, no Spark is needed.",
-    add_arguments=_add_ledger,
+    arguments={
+        **TARGET,
+        **TABLES,
+        "--last N": f"show so many batches a table (default: {LAST})",
+        "--to PLACE": "where the two Delta tables are: a path with a slash in it, a URL, or catalog.schema",
+        "--allow-new": "a target to which nothing was applied yet is no error: for jobs that run by a clock",
+        **MEMORY,
+    },
+    defaults={"last": LAST},
     run=_ledger,
 )
 LINEAGE = Command(
     name="lineage",
     help="show where tables come from and go to, with the keys on each way",
     more="Landing zones, mirrors, derived tables and consumers, as of their last runs. Needs no Spark.",
-    add_arguments=add_target,
+    arguments=TARGET,
     run=_lineage,
 )

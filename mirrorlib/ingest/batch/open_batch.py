@@ -131,7 +131,7 @@ def prepare_files(
         except StoreError as exc:
             if landed and divisible:
                 break  # as the first file of the next batch, it says what is wrong
-            raise exc.in_file(file.name) from exc
+            raise exc.but(file=file.name) from exc
         landed.append(opened)
         decoded += opened.rows.nbytes if opened.rows is not None else 0
         if small and opened.rows is None:

@@ -126,7 +126,7 @@ def with_line(
         return exc
     with source.zone.open_file(file.path) as handle:
         line = line_of(handle, file, dialect, schema.own, exc.row, table=source.table)
-    return exc.at_line(line)
+    return exc.but(line=line)
 
 
 def _marker_error(

@@ -294,7 +294,7 @@ def _naming(data: object) -> Iterator[None]:
         yield
     except (MarkerError, SchemaError) as exc:
         if isinstance(data, str | Path) and exc.file is None:
-            raise exc.in_file(Path(data).name) from exc
+            raise exc.but(file=Path(data).name) from exc
         raise
 
 

@@ -1,0 +1,62 @@
+"""`mirrorlib demo` and `fabric-items`: show it on real data; write what Microsoft Fabric runs as its items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirrorlib.cli.arguments import JSON, TABLES
+from mirrorlib.cli.command import Command, call
+
+if TYPE_CHECKING:
+    import argparse
+
+    from mirrorlib.tabular import Report
+
+
+def _demo(arguments: argparse.Namespace) -> bool:
+    """Run the demo, which raises when something is wrong."""
+    from mirrorlib.platform.demo import run_demo
+
+    run_demo(arguments.folder)
+    return True
+
+
+def _fabric_items(arguments: argparse.Namespace) -> Report:
+    """Write them, with the wheel that is given or built."""
+    from mirrorlib.fabric.items import ALL_TABLES, write_items
+    from mirrorlib.fabric.wheel import build_clone
+
+    return call(
+        write_items,
+        arguments,
+        folder=arguments.out,
+        wheel=arguments.wheel or build_clone(Path.cwd()),
+        tables=arguments.tables or ALL_TABLES,
+    )
+
+
+DEMO = Command(
+    name="demo",
+    help="publish and apply real data, and show what happened",
+    arguments={"--folder PATH": "where to (default: ./mirrorlib-demo)"},
+    defaults={"folder": "mirrorlib-demo"},
+    run=_demo,
+)
+FABRIC_ITEMS = Command(
+    name="fabric-items",
+    help="write notebooks, wheel and schedule as Microsoft Fabric items",
+    more="A lakehouse, an environment that holds the wheel, the notebooks, and pipelines that run them for each "
+    "--table; for fabric-cicd to publish. docs/start/fabric.md says how.",
+    arguments={
+        "OUT": "folder that the items are written into",
+        "--wheel PATH": "the wheel of mirrorlib (default: build that of the clone that one is in)",
+        **TABLES,
+        "--target PLACE": "where in the lakehouse tables go (default: Tables; without .schema folders in the zone say "
+        "Tables/dbo)",
+        "--every MINUTES": "run the incremental apply so often (default: its schedule is switched off)",
+        **JSON,
+    },
+    defaults={"target": "Tables"},
+    run=_fabric_items,
+)
