@@ -11,8 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, StoreError
-from mirrorlib.landing.check.findings import Findings
-from mirrorlib.landing.check.report import CheckReport
+from mirrorlib.landing.check.report import CheckReport, Findings
 from mirrorlib.landing.check.table import review_table
 from mirrorlib.landing.listing import list_tables
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
@@ -24,9 +23,9 @@ from mirrorlib.store import open_store
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.landing.check.report import CheckObserver, CheckStep, Finding
+    from mirrorlib.landing.check.report import CheckObserver, Finding
     from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.store import Folder, PathOrUrl, Store
+    from mirrorlib.store import PathOrUrl, Store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _TABLES_AT_ONCE = 8
@@ -63,7 +62,7 @@ def check_zone(
     folders = list_tables(zone)
     chosen = _chosen(folders, (tables,) if isinstance(tables, str) else tuple(tables))
     findings = () if tables else _review_zone(zone, folders)
-    review = partial(review_table, zone, deep=deep, observe=observe or _unobserved)
+    review = partial(review_table, zone, deep=deep, observe=observe or (lambda _: None))
     pool = ThreadPoolExecutor(max_workers=max(1, parallelism))
     try:
         reviewed = tuple(pool.map(review, chosen))
@@ -76,10 +75,6 @@ def check_zone(
         tables=tuple(table for table, _ in reviewed),
         findings=(*findings, *(finding for _, its in reviewed for finding in its)),
     )
-
-
-def _unobserved(step: CheckStep) -> None:
-    del step
 
 
 def _chosen(folders: Sequence[TableFolder], patterns: Sequence[str]) -> tuple[TableFolder, ...]:
@@ -109,22 +104,19 @@ def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, 
 
 
 def _review_levels(zone: Store, found: Findings) -> None:
-    top = zone.list_folder("")
-    _review_level(top, "", found)
-    for folder in top.folders if top else ():
-        if folder.endswith(SCHEMA_SUFFIX) and not is_ignored(folder):
-            _review_level(zone.list_folder(folder), folder, found)
-
-
-def _review_level(listed: Folder | None, folder: str, found: Findings) -> None:
     """Name the files that lie above the table folders."""
-    for file in listed.files if listed else ():
-        shown = f"{folder}/{file.name}".lstrip("/")
-        if file.name.casefold() == PARTNER_FILE.casefold():
-            if folder:
-                found.add("partner-events-place", "it lies in a schema folder", file=shown)
-        elif not is_ignored(file.name):
-            found.add("stray-file", "outside of every table folder", file=shown)
+    top = zone.list_folder("")
+    folders = top.folders if top else ()
+    schemas = [f for f in folders if f.endswith(SCHEMA_SUFFIX) and not is_ignored(f)]
+    for folder in ("", *schemas):
+        listed = zone.list_folder(folder) if folder else top
+        for file in listed.files if listed else ():
+            shown = f"{folder}/{file.name}".lstrip("/")
+            if file.name.casefold() == PARTNER_FILE.casefold():
+                if folder:
+                    found.add("partner-events-place", "it lies in a schema folder", file=shown)
+            elif not is_ignored(file.name):
+                found.add("stray-file", "outside of every table folder", file=shown)
 
 
 def _review_partner_events(zone: Store, found: Findings) -> None:

@@ -33,22 +33,23 @@ _FILE_FORMATS: Mapping[str, FileFormat] = {
     "csv": "delimited",
     "delimitedtext": "delimited",
 }
-_PROPERTIES = frozenset(
-    {
-        "keycolumns",
-        "filedetectionstrategy",
-        "isupsertdefaultrowmarker",
-        "fileformat",
-        "fileextension",
-        "fileformattypeproperties",
-        "schemadefinition",
-        "conditionalupdatecolumn",
-        "ispartitionenabled",
-        "partialupdates",
-    }
-)
+PROPERTIES: Mapping[str, str] = {
+    name.casefold(): name
+    for name in (
+        "keyColumns",
+        "fileDetectionStrategy",
+        "isUpsertDefaultRowMarker",
+        "FileFormat",
+        "FileExtension",
+        "FileFormatTypeProperties",
+        "SchemaDefinition",
+        "ConditionalUpdateColumn",
+        "isPartitionEnabled",
+        "partialUpdates",
+    )
+}
 _OF_TEXT = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
-_FORMAT_PROPERTIES: Mapping[str, str] = {
+FORMAT_PROPERTIES: Mapping[str, str] = {
     name.casefold(): name
     for name in (
         "FirstRowAsHeader",
@@ -108,7 +109,7 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
         partial_updates=_partial(reading),
         repairs=tuple(repairs),
         assumed=assumed,
-        unknown=_unknown(members, _PROPERTIES) + unknown_properties,
+        unknown=_unknown(members, PROPERTIES) + unknown_properties,
     )
 
 
@@ -240,13 +241,11 @@ def _format_properties(reading: _Reading) -> tuple[Mapping[str, str], tuple[str,
         raise _wrong(reading, "FileFormatTypeProperties", value, "an object")
     stated: dict[str, str] = {}
     for folded, item in _by_name(value, reading.table, reading.repairs).items():
-        if folded in _FORMAT_PROPERTIES and isinstance(item, str | bool):
-            stated[_FORMAT_PROPERTIES[folded]] = (
-                item if isinstance(item, str) else str(item).lower()
-            )
-        elif folded in _FORMAT_PROPERTIES and item is not None:
-            raise _wrong(reading, _FORMAT_PROPERTIES[folded], item, "a string")
-    return MappingProxyType(stated), _unknown(value, _FORMAT_PROPERTIES)
+        if folded in FORMAT_PROPERTIES and isinstance(item, str | bool):
+            stated[FORMAT_PROPERTIES[folded]] = item if isinstance(item, str) else str(item).lower()
+        elif folded in FORMAT_PROPERTIES and item is not None:
+            raise _wrong(reading, FORMAT_PROPERTIES[folded], item, "a string")
+    return MappingProxyType(stated), _unknown(value, FORMAT_PROPERTIES)
 
 
 def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
