@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
-from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
 from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
@@ -59,9 +59,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     except (pa.ArrowException, OSError) as exc:
         raise _not_parquet(file, table, first_line(exc)) from exc
     physical = _physical_types(metadata)
-    names = [name for name in arrow.names if name.lower() != MARKER]
-    markers = [name for name in arrow.names if name.lower() == MARKER]
-    check_names(names, markers, table=table, file=file.name)
+    names, marker = split_marker(arrow.names, table=table, file=file.name)
     counted = old_calendar(metadata.metadata)
     columns = tuple(
         _file_column(
@@ -76,8 +74,8 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
     )
     return FileSchema(
         columns=columns,
-        marker=markers[0] if markers else None,
-        marker_type=arrow.field(markers[0]).type if markers else None,
+        marker=marker,
+        marker_type=arrow.field(marker).type if marker else None,
         rows=metadata.num_rows,
         decoded_bytes=_decoded_bytes(arrow, metadata),
     )

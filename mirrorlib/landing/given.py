@@ -6,12 +6,13 @@ folders say. Promise: a value is read as the text beside it would be; without a 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.columns import check_names, with_given
+from mirrorlib.landing.columns import FileColumn, check_names
 from mirrorlib.landing.delimited import read_values, shape_of
 from mirrorlib.names import partition_values
 
@@ -39,11 +40,14 @@ def add_given(
     """
     values = partition_values(file)
     lacking = {name: value for name, value in values.items() if schema.column(name) is None}
-    check_names(list(lacking), [], table=table, file=file)
-    return with_given(
-        schema,
-        {name: _read(value, name, file, dialect, table, ntz) for name, value in lacking.items()},
-    )
+    check_names(list(lacking), table=table, file=file)
+    columns = list(schema.columns)
+    for name, value in lacking.items():
+        read = _read(value, name, file, dialect, table, ntz)
+        if read.is_valid:
+            kind = read.type
+            columns.append(FileColumn(name=name, stored=kind, type=kind, native=True, given=read))
+    return replace(schema, columns=tuple(columns))
 
 
 def _read(

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NoReturn
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, FileChangedError
-from mirrorlib.landing.columns import LONGEST_ROW, MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.columns import LONGEST_ROW, FileColumn, FileSchema, split_marker
 from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
 from mirrorlib.landing.types import MAX_PRECISION
 from mirrorlib.store import StoredFile
@@ -125,18 +125,15 @@ def read_line_schema(
             kinds.setdefault(name, _Kinds()).add(values)
         rows += len(piece.rows)
     types = {name: kind.arrow() for name, kind in kinds.items()}
-    names = [name for name in kinds if name.lower() != MARKER]
-    markers = [name for name in kinds if name.lower() == MARKER]
-    check_names(names, markers, table=table, file=file.name)
+    names, marker = split_marker(kinds, table=table, file=file.name)
     return FileSchema(
         columns=tuple(
             FileColumn(name=name, stored=types[name], type=types[name], native=False)
             for name in names
         ),
-        marker=markers[0] if markers else None,
-        marker_type=types[markers[0]] if markers else None,
+        marker=marker,
+        marker_type=types[marker] if marker else None,
         rows=rows,
-        decoded_bytes=-1,
     )
 
 

@@ -245,7 +245,7 @@ def good_names(review: Review, names: Iterable[str]) -> frozenset[str]:
             review.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
             continue
         try:
-            check_names([name], [], table=review.policy.table, file=review.file.name)
+            check_names([name], table=review.policy.table, file=review.file.name)
         except SchemaError as exc:
             review.tell("column-name", exc.reason, column=name[:80])
         else:

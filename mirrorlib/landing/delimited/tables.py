@@ -22,7 +22,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, SchemaError
-from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.reading import (
@@ -69,9 +69,7 @@ def header_schema(
     header: Sequence[str], dialect: Dialect, *, table: str, file: str, ntz: NtzPolicy = "utc"
 ) -> FileSchema:
     """Say what a header's names mean, as `read_header`."""
-    names = [name for name in header if name.lower() != MARKER]
-    markers = [name for name in header if name.lower() == MARKER]
-    check_names(names, markers, table=table, file=file)
+    names, marker = split_marker(header, table=table, file=file)
     undeclared = tuple(name for name in names if dialect.declared(name) is None)
     if dialect.columns and len(undeclared) == len(names):
         msg = "none of the file's columns is in SchemaDefinition"
@@ -84,10 +82,8 @@ def header_schema(
             FileColumn(name=name, stored=kind, type=kind, native=False)
             for name, kind in kinds.items()
         ),
-        marker=markers[0] if markers else None,
-        marker_type=pa.string() if markers else None,
-        rows=-1,
-        decoded_bytes=-1,
+        marker=marker,
+        marker_type=pa.string() if marker else None,
         undeclared=undeclared,
     )
 
