@@ -32,7 +32,7 @@ from mirrorlib.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from mirrorlib.store import Store, StoredFile
@@ -147,7 +147,14 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
             found += _in_schema(zone, folder)
         else:
             found.append(_folder(TableName(None, folder)))
-    return tuple(_without_conflicts(found))
+    # A table whose place in the target would be another's too is refused by name.
+    conflicts = find_conflicts([one.name for one in found if not one.unlisted])
+    return tuple(
+        replace(one, refusal=conflicts[one.name])
+        if one.name in conflicts and not one.unlisted
+        else one
+        for one in found
+    )
 
 
 def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
@@ -158,6 +165,14 @@ def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
         return [TableFolder(name=TableName(schema, "*"), path=folder, refusal=exc, unlisted=True)]
     tables = inner.folders if inner else ()
     return [_folder(TableName(schema, table)) for table in tables if not is_ignored(table)]
+
+
+def _folder(name: TableName) -> TableFolder:
+    try:
+        refuse_uncarriable(name)
+    except TableNameError as exc:
+        return TableFolder(name=name, path=name.folder, refusal=exc)
+    return TableFolder(name=name, path=name.folder)
 
 
 def shows_tables(zone: Store) -> bool:
@@ -254,19 +269,18 @@ def order_by_number(
         first, *others = sorted(files, key=lambda file: (file.modified, file.name))
         partitions[partition][number] = first
         foreign += [file.name for file in others]
-        doubled[first.name] = _two_of(number, first, others[-1], table)
+        msg = f"two change files carry the sequence number {number}"
+        step = (
+            "Remove the one that is not meant; nothing from this number on is applied until then."
+        )
+        both = f"{first.name} and {others[-1].name}"
+        doubled[first.name] = ChangeFileError(msg, table=table, file=both, next_step=step)
     ordered = {
         partition: dict(sorted(partitions[partition].items())) for partition in sorted(partitions)
     }
     return FolderListing(
         partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
     )
-
-
-def _two_of(number: int, first: StoredFile, second: StoredFile, table: str) -> ChangeFileError:
-    msg = f"two change files carry the sequence number {number}"
-    step = "Remove the one that is not meant; nothing from this number on is applied until then."
-    return ChangeFileError(msg, table=table, file=f"{first.name} and {second.name}", next_step=step)
 
 
 def order_by_time(seen: FolderContent, endings: tuple[str, ...], applied: Applied) -> FolderListing:
@@ -297,19 +311,3 @@ def order_by_time(seen: FolderContent, endings: tuple[str, ...], applied: Applie
 
 def _unread(seen: FolderContent) -> tuple[str, ...]:
     return tuple(path for path in seen.folders if not is_ignored(path.rpartition("/")[2]))
-
-
-def _folder(name: TableName) -> TableFolder:
-    try:
-        refuse_uncarriable(name)
-    except TableNameError as exc:
-        return TableFolder(name=name, path=name.folder, refusal=exc)
-    return TableFolder(name=name, path=name.folder)
-
-
-def _without_conflicts(folders: list[TableFolder]) -> Iterator[TableFolder]:
-    """Refuse by name every table whose place in the target would be another's too."""
-    conflicts = find_conflicts([folder.name for folder in folders if not folder.unlisted])
-    for folder in folders:
-        error = None if folder.unlisted else conflicts.get(folder.name)
-        yield (folder if error is None else replace(folder, refusal=error))
