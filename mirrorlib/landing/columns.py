@@ -58,7 +58,6 @@ class FileSchema:
     Attributes:
         columns: its data columns, in file order.
         marker: the marker column's name, None without one.
-        marker_type: the marker column's type.
         rows: how many there are; -1 while nobody knows, as text has no footer.
         decoded_bytes: their size in memory, at least; -1 while nobody knows.
         undeclared: data columns of delimited text that `SchemaDefinition` does not list.

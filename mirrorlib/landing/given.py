@@ -27,12 +27,7 @@ def add_given(
 ) -> FileSchema:
     """Add the columns that a file's partition folders state and the file lacks.
 
-    Args:
-        schema: What the file says itself.
-        file: Its name below its table's folder.
-        dialect: How the table's text is written; None where its files are no text.
-        table: The table's name, for messages.
-        ntz: What a DateTime is.
+    *file* is its name below its table's folder; *dialect* is None where the table's files are no text.
 
     Raises:
         SchemaError: such a column's name cannot be mirrored, or its value is not of its declared type.

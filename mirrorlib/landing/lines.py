@@ -145,14 +145,9 @@ def iter_line_tables(
     table: str,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.Table]:
-    """Give a file's rows as typed tables; a file without lines gives one empty table.
+    """Give a file's rows, as *schema* types them; a file without lines gives one empty table.
 
-    Args:
-        handle: the open file; it is left open.
-        file: its listing.
-        schema: what `read_line_schema` said.
-        table: the table's name, for messages.
-        block_bytes: how much is read at a time; it changes nothing but memory and speed.
+    The handle is left open; *block_bytes*, how much is read at a time, changes nothing but memory and speed.
 
     Raises:
         ChangeFileError: as `read_line_schema`.

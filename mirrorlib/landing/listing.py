@@ -43,8 +43,6 @@ class TableFolder:
     """One source table of the zone.
 
     Attributes:
-        name: the table.
-        path: its folder, relative to the zone.
         refusal: why this table cannot be mirrored at all, None when it can.
         unlisted: it stands for all tables of a schema folder that could not be listed.
 
@@ -80,7 +78,6 @@ class Applied:
 
     Attributes:
         etags: what identified each file's content when it was applied, by name; "" where nobody can tell.
-        newest: when the newest of them was written.
         count: how many there are, files that are gone included.
 
     """
@@ -207,17 +204,8 @@ def see_inside(
 ) -> FolderContent:
     """Add what lies in the folders of a table's folder, at every level.
 
-    Args:
-        zone: the landing zone.
-        folder: the table's folder.
-        seen: what it shows itself.
-        enters: says by its name whether a folder is looked into; an ignored one never is.
-        follow: look into folders that are links too.
-
-    Returns:
-        the files, each known by its path below the table's folder, the links at every level, and
-        the folders that were not entered.
-
+    *enters* says by its name whether a folder is looked into; an ignored one never is, and a link where *follow*
+    says so. Files are known by their paths below the table's folder; the folders are those that were not entered.
     """
     files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
     waiting, left = list(reversed(seen.folders)), []
@@ -244,11 +232,7 @@ def order_by_number(
 ) -> FolderListing:
     """Order files by the numbers that their names are (SequentialFileName).
 
-    Args:
-        seen: what the folder shows.
-        table: for errors.
-        extensions: those of change files, in lower case; None while nobody has said which.
-
+    *extensions* are those of change files, in lower case; None while nobody has said which.
     """
     partitions: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []

@@ -28,10 +28,8 @@ def open_parquet(
 ) -> pq.ParquetFile:
     """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999.
 
-    Args:
-        source: The file.
-        buffer: Read columns so many bytes at a time; 0 reads a row group's column at once.
-        packed: The columns that stay dictionaries: a value that all rows share takes its memory once.
+    Columns are read *buffer* bytes at a time; 0 reads a row group's column at once. *packed* are columns that
+    stay dictionaries: a value that all rows share takes its memory once.
 
     Raises:
         pa.ArrowInvalid: it is not whole Parquet.

@@ -35,14 +35,7 @@ _SPARE = 8  # foreign names that may lie among the numbers before a short listin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """The newest applied file of a partition folder, from which its next files are counted.
-
-    Attributes:
-        number: its sequence number.
-        name: its name in the partition folder.
-        etag: the content that the last listing has seen under it.
-
-    """
+    """The newest applied file of a partition folder, from which its next files are counted, as it was last listed."""
 
     number: int
     name: str

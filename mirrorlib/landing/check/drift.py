@@ -27,7 +27,6 @@ class _Partition:
     """What the files of one partition folder had so far: only among them is one earlier than another.
 
     Attributes:
-        columns: their columns, by folded name.
         files: how many there were with columns.
         marked: one of them had a marker column.
 
@@ -44,8 +43,6 @@ class Drift:
 
     Attributes:
         zone: where its files are, whose rows are looked at where the review is deep.
-        policy: how they are read.
-        found: where findings go.
         columns: the columns that files had, with the type that the table has then.
         partitions: by partition folder; files ordered by time are in one.
         rows: a file with columns had rows.

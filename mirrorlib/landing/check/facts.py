@@ -43,10 +43,8 @@ class Policy:
     """How a table's files are read, and how closely to look.
 
     Attributes:
-        table: its name, for messages.
         metadata: what its publisher states; `UNSTATED` where nothing can be understood.
         dialect: how its text is written; None where it cannot be read.
-        deep: decode every page.
 
     """
 
@@ -128,7 +126,6 @@ class Scan:
     """What the rows of one file say.
 
     Attributes:
-        rows: how many there are.
         inserts: rows of marker 0, or without a marker where that is the default.
         deletes: rows of marker 2.
         unknown: rows whose marker means nothing.
@@ -163,10 +160,8 @@ class Facts:
     """What one readable file holds, for the comparison with its neighbours.
 
     Attributes:
-        file: what was listed.
         columns: data columns; None for delimited text, whose types are declared once.
         marked: it has a marker column.
-        scan: what its rows say.
 
     """
 

@@ -38,15 +38,7 @@ _DOCUMENTED = {
 def review_metadata(
     data: bytes | None, table: str, found: Findings, names: Iterable[str]
 ) -> TableMetadata:
-    """Read what a table's publisher states.
-
-    Args:
-        data: `_metadata.json`, None when it is absent.
-        table: for messages.
-        found: takes findings.
-        names: the table's files, which tell the format where it is not stated.
-
-    """
+    """Read what a table's publisher states; *names* are its files, which tell the format where it is not stated."""
     if data is None:
         found.add("metadata-missing", "no _metadata.json", file=METADATA_NAME)
         return UNSTATED

@@ -123,14 +123,7 @@ class CheckedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckStep:
-    """How far a review is: told once when a table is listed, and once after each of its files.
-
-    Attributes:
-        table: "dbo/orders".
-        files: how many there are.
-        checked: how many of them are done.
-
-    """
+    """How far a review of a table's files is: told once when it is listed, and once after each file."""
 
     table: str
     files: int

@@ -131,11 +131,8 @@ class Grammar:
 def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     """Write a dialect as patterns.
 
-    Every text has one reading only, so that a match that fails has no second one to try.
-
-    Args:
-        dialect: How the text is written.
-        line_end: The kind of line end; None for a header, which may have any.
+    Every text has one reading only, so that a match that fails has no second one to try. *line_end* is
+    the kind of line end; None for a header, which may have any.
     """
     escape = "" if dialect.escape == dialect.quote else dialect.escape
     taken = dialect.column_separator + dialect.quote

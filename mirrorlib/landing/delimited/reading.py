@@ -34,14 +34,9 @@ from mirrorlib.store import StoredFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A file under way.
+    """A file under way: how each data column is read, and as which mirror type.
 
-    Attributes:
-        opened: Its header and what follows.
-        dialect: How its text is written.
-        types: How each data column is read; ByteArrays remember their notation through the file.
-        kinds: The mirror type of each data column.
-
+    ByteArrays remember their notation through the file.
     """
 
     opened: Opened

@@ -50,12 +50,7 @@ def read_header(
 ) -> FileSchema:
     """Read what the header says about a file's columns; the number of rows stays unknown (-1).
 
-    Args:
-        handle: The open file; it is left open.
-        file: Its listing.
-        dialect: How its text is written.
-        table: The table's name, for messages.
-        ntz: What a DateTime is: an instant, or, with "keep", a time without zone.
+    The handle is left open. A DateTime is an instant, or, with *ntz* "keep", a time without zone.
 
     Raises:
         ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
@@ -100,14 +95,8 @@ def iter_tables(
 ) -> Iterator[pa.Table]:
     """Give a file's rows as typed tables, in row order; a file without rows gives one empty table.
 
-    Args:
-        handle: The open file; it is left open.
-        file: Its listing.
-        dialect: How its text is written.
-        schema: What `read_header` said.
-        table: The table's name, for messages.
-        rows_at_a_time: The most rows of a table.
-        block_bytes: How much is read at a time; it changes nothing but memory and speed.
+    *schema* is what `read_header` said. The handle is left open; *block_bytes*, how much is read at a time,
+    changes nothing but memory and speed.
 
     Raises:
         ChangeFileError: a row is ragged, a value does not fit its declared type, or the text is cut

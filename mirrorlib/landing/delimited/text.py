@@ -91,11 +91,7 @@ def iter_text(
 ) -> Iterator[bytes]:
     """Give a file's text in UTF-8, a block at a time, from its first byte.
 
-    Args:
-        handle: The open file; it is left open.
-        encoding: What the metadata states; a byte order mark knows better.
-        origin: The file, for messages.
-        block_bytes: How much is read at a time.
+    The handle is left open. *encoding* is what the metadata states; a byte order mark knows better.
 
     Raises:
         ChangeFileError: the file is cut short, damaged, of another format, or not in its encoding.

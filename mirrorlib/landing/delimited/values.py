@@ -58,8 +58,6 @@ class DataType:
     """One `DataType` of a `SchemaDefinition`.
 
     Attributes:
-        name: as Microsoft spells it.
-        mirror: the mirror type of its values.
         read: reads fields, or raises `pa.ArrowInvalid` when one of them does not fit.
         written: what its values look like, for those who correct them.
 
