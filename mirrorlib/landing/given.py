@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.landing.columns import FileColumn, check_names
-from mirrorlib.landing.delimited import read_values, shape_of
+from mirrorlib.landing.delimited.values import STRING, read_values, shape_of
 from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:
@@ -38,26 +38,17 @@ def add_given(
     check_names(list(lacking), table=table, file=file)
     columns = list(schema.columns)
     for name, value in lacking.items():
-        read = _read(value, name, file, dialect, table, ntz)
+        declared = STRING if dialect is None else dialect.data_type(name)
+        kind = declared.mirror_type(ntz)
+        try:
+            read = read_values(pa.chunked_array([[value]], pa.string()), declared, kind)[0]
+        except pa.ArrowInvalid as exc:
+            msg = f"the folder's value is no {declared.name}, the type in SchemaDefinition"
+            step = f"Write it as {declared.written} in the folder's name, or correct DataType in _metadata.json."
+            found = shape_of(value or "")
+            raise SchemaError(
+                msg, table=table, file=file, column=name, found=found, next_step=step
+            ) from exc
         if read.is_valid:
-            kind = read.type
             columns.append(FileColumn(name=name, stored=kind, type=kind, native=True, given=read))
     return replace(schema, columns=tuple(columns))
-
-
-def _read(
-    value: str | None, name: str, file: str, dialect: Dialect | None, table: str, ntz: NtzPolicy
-) -> pa.Scalar:
-    declared = dialect.declared(name) if dialect is not None else None
-    if declared is None:
-        return pa.scalar(value, pa.string())
-    fields = pa.chunked_array([pa.array([value], pa.string())])
-    try:
-        return read_values(fields, declared, declared.mirror_type(ntz))[0]
-    except pa.ArrowInvalid as exc:
-        msg = f"the folder's value is no {declared.name}, the type in SchemaDefinition"
-        step = f"Write it as {declared.written} in the folder's name, or correct DataType in _metadata.json."
-        found = shape_of(value or "")
-        raise SchemaError(
-            msg, table=table, file=file, column=name, found=found, next_step=step
-        ) from exc

@@ -174,14 +174,10 @@ class CheckReport(Report):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
         return [
-            (table.table, *(f"{n:,}" for n in (table.files, *_counts(table))))
-            for table in self.tables
+            (t.table, *(f"{count:,}" for count in (t.files, t.errors, t.warnings, t.notes)))
+            for t in self.tables
         ]
 
     def notes(self) -> list[str]:
         """Return every finding, a line each."""
         return [str(finding) for finding in self.findings] or ["Nothing was found."]
-
-
-def _counts(table: CheckedTable) -> tuple[int, int, int]:
-    return table.errors, table.warnings, table.notes
