@@ -55,7 +55,14 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         arrow, metadata = parquet.schema_arrow, parquet.metadata
         check_rows(metadata)
     except (pa.ArrowException, OSError) as exc:
-        raise _not_parquet(file, table, first_line(exc)) from exc
+        msg = "the change file is not whole Parquet: cut short, damaged or still being written"
+        found, step = first_line(exc), None
+        if file.name.lower().endswith(TEXT_ENDINGS):
+            msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
+            step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
+        raise ChangeFileError(
+            msg, table=table, file=file.name, found=found, next_step=step
+        ) from exc
     leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     names, marker = split_marker(arrow.names, table=table, file=file.name)
@@ -89,15 +96,6 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         rows=metadata.num_rows,
         decoded_bytes=max(encoded, int(metadata.num_rows) * row_bytes(arrow.types)),
     )
-
-
-def _not_parquet(file: StoredFile, table: str, found: str) -> ChangeFileError:
-    msg = "the change file is not whole Parquet: cut short, damaged or still being written"
-    step = None
-    if file.name.lower().endswith(TEXT_ENDINGS):
-        msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
-        step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
-    return ChangeFileError(msg, table=table, file=file.name, found=found, next_step=step)
 
 
 def is_native(stored: pa.DataType, physical: str = "") -> bool:
