@@ -151,14 +151,10 @@ def _from(handle: BinaryIO, place: int) -> bytes:
     return b"".join(iter(lambda: bytes(handle.read(_BLOCK)), b""))
 
 
-def whole_of(handle: BinaryIO) -> str:
-    """Take the fingerprint of text."""
-    return Hashing(handle).finish()
-
-
 def same_kind(handle: BinaryIO, size: int, fingerprint: str) -> str:
-    """Take a file's fingerprint as another one was taken."""
-    return end_of(handle, size) if fingerprint.startswith(_END_OF) else whole_of(handle)
+    """Take a file's fingerprint as another one was taken: of a Parquet file's end, of text as a whole."""
+    at_end = fingerprint.startswith(_END_OF)
+    return end_of(handle, size) if at_end else Hashing(handle).finish()
 
 
 class Hashing(io.RawIOBase):

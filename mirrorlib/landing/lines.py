@@ -235,12 +235,7 @@ def _pieces(value: list[Any] | dict[str, Any]) -> list[Any]:
 def _iter_objects(
     handle: BinaryIO, file: StoredFile, origin: Origin, block_bytes: int, *, once: bool
 ) -> Iterator[_Objects]:
-    """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice.
-
-    Raises:
-        ChangeFileError: the file is empty or cut short, or a line is no object.
-
-    """
+    """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice."""
     if file.size == 0:
         msg = "the change file has no bytes; it may be an upload under way"
         raise origin.fault(msg, found="0 bytes")

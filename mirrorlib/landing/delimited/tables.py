@@ -90,7 +90,6 @@ def iter_tables(
     schema: FileSchema,
     *,
     table: str,
-    rows_at_a_time: int = ROWS_AT_A_TIME,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.Table]:
     """Give a file's rows as typed tables, in row order; a file without rows gives one empty table.
@@ -107,8 +106,8 @@ def iter_tables(
     row = 0
     for piece in iter_pieces(reading.opened):
         rows = type_rows(reading, piece, parse_rows(reading, piece, row), row)
-        for start in range(0, len(rows), rows_at_a_time):
-            yield rows.slice(start, rows_at_a_time)
+        for start in range(0, len(rows), ROWS_AT_A_TIME):
+            yield rows.slice(start, ROWS_AT_A_TIME)
         row += len(rows)
     if not row:
         names = reading.opened.names

@@ -244,20 +244,18 @@ def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
         return ()
     if not isinstance(columns, list):
         raise _wrong(reading, "SchemaDefinition.Columns", columns, "a list")
-    return tuple(_defined_column(reading, column) for column in columns)
-
-
-def _defined_column(reading: _Reading, column: Json) -> DefinedColumn:
-    if not isinstance(column, tuple):
-        raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
-    inner = _Reading(
-        reading.table, _by_name(column, reading.table, reading.repairs), reading.repairs
-    )
-    name, data_type = inner.values.get("name"), _text(inner, "DataType")
-    if not isinstance(name, str) or not name:
-        raise _wrong(reading, "SchemaDefinition.Columns.Name", name, "a column name")
-    nullable = None if inner.values.get("isnullable") is None else _flag(inner, "IsNullable")
-    return DefinedColumn(name=name, data_type=data_type or "", nullable=nullable)
+    defined: list[DefinedColumn] = []
+    for column in columns:
+        if not isinstance(column, tuple):
+            raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
+        values = _by_name(column, reading.table, reading.repairs)
+        inner = _Reading(reading.table, values, reading.repairs)
+        name, data_type = values.get("name"), _text(inner, "DataType")
+        if not isinstance(name, str) or not name:
+            raise _wrong(reading, "SchemaDefinition.Columns.Name", name, "a column name")
+        nullable = None if values.get("isnullable") is None else _flag(inner, "IsNullable")
+        defined.append(DefinedColumn(name=name, data_type=data_type or "", nullable=nullable))
+    return tuple(defined)
 
 
 def _wrong(reading: _Reading, name: str, value: Json, expected: str) -> MetadataError:
