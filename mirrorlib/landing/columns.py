@@ -16,13 +16,14 @@ from mirrorlib.identifiers import find_named, fold_name, folds_of
 from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Sequence
 
 
 MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
 RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})
 OURS = "_mirror_"
 _LONGEST_NAME = 255
+_UNCARRIABLE = "the column's name cannot be carried: it is too long or has a control character"
 MOST_COLUMNS = 30_000  # as SQL Server's widest tables; a file with more is a damaged one, or meant to cost memory
 LONGEST_ROW = 128 << 20  # bytes; Spark needs ten times as much memory for one
 KNOWN_MARKERS = (0, 1, 2, 4)  # insert, update, delete, upsert
@@ -57,7 +58,6 @@ class FileSchema:
     Attributes:
         columns: its data columns, in file order.
         marker: the marker column's name, None without one.
-        marker_type: the marker column's type.
         rows: how many there are; -1 while nobody knows, as text has no footer.
         decoded_bytes: their size in memory, at least; -1 while nobody knows.
         undeclared: data columns of delimited text that `SchemaDefinition` does not list.
@@ -67,15 +67,13 @@ class FileSchema:
     columns: tuple[FileColumn, ...]
     marker: str | None
     marker_type: pa.DataType | None
-    rows: int
-    decoded_bytes: int
+    rows: int = -1
+    decoded_bytes: int = -1
     undeclared: tuple[str, ...] = ()
 
     @property
     def own(self) -> FileSchema:
         """Return what is in the file itself."""
-        if all(column.given is None for column in self.columns):
-            return self
         return replace(self, columns=tuple(c for c in self.columns if c.given is None))
 
     def column(self, name: str) -> FileColumn | None:
@@ -88,26 +86,32 @@ class FileSchema:
         return None if found is None else self.column(found)
 
 
-def with_given(schema: FileSchema, values: Mapping[str, pa.Scalar]) -> FileSchema:
-    """Add the columns that a file's partition folders state and the file lacks; what has no value there is left out."""
-    given = tuple(
-        FileColumn(name=name, stored=value.type, type=value.type, native=True, given=value)
-        for name, value in values.items()
-        if value.is_valid
-    )
-    return replace(schema, columns=(*schema.columns, *given)) if given else schema
+def split_marker(names: Iterable[str], *, table: str, file: str) -> tuple[list[str], str | None]:
+    """Tell a file's data columns from its marker, None without one; both can be carried to a Delta table.
+
+    Raises:
+        SchemaError: there are two markers, or a name is refused by `check_names`.
+
+    """
+    data: list[str] = []
+    markers: list[str] = []
+    for name in names:
+        (markers if name.lower() == MARKER else data).append(name)
+    if len(markers) > 1:
+        msg = "the file has two row marker columns"
+        raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
+    check_names(data, table=table, file=file)
+    return data, markers[0] if markers else None
 
 
-def check_names(names: list[str], markers: list[str], *, table: str, file: str) -> None:
-    """See that a file's data columns and its marker can be carried to a Delta table.
+def check_names(names: Sequence[str], *, table: str, file: str) -> None:
+    """See that a file's data columns can be carried to a Delta table.
 
     Raises:
         SchemaError: a name is missing, reserved, given twice or cannot be written.
 
     """
-    if len(markers) > 1:
-        msg = "the file has two row marker columns"
-        raise SchemaError(msg, table=table, file=file, found=", ".join(markers))
+    step = "Rename the column at its publisher."
     if len(names) > MOST_COLUMNS:
         msg, found = f"the file has more than {MOST_COLUMNS:,} columns", f"{len(names):,}"
         step = "See whether it is what was meant to be published; split the table."
@@ -116,43 +120,31 @@ def check_names(names: list[str], markers: list[str], *, table: str, file: str) 
     for name in names:
         folds = folds_of(name)
         first = next((seen[folded] for folded in folds if folded in seen), None)
+        if first == name:
+            msg = "two columns have the same name"
+            raise SchemaError(msg, table=table, file=file, column=name)
         if first is not None:
-            raise _twins(first, name, table, file)
+            msg = "two columns differ only by case, which Delta cannot hold"
+            raise SchemaError(msg, table=table, file=file, column=name, found=f"{first} and {name}")
         seen |= dict.fromkeys(folds, name)
-        if len(name) > _LONGEST_NAME or any(_cannot_be_carried(c) for c in name):
-            msg = "the column's name cannot be carried: it is too long or has a control character"
-            shown = ascii(name)[1:-1][:80]
-            step = "Rename the column at its publisher."
-            raise SchemaError(msg, table=table, file=file, column=shown, next_step=step)
-        if (
-            "`" in name
-        ):  # Delta's own MERGE does not quote it, see packedCdc in ClassicMergeExecutor
-            msg = "Delta cannot carry a backtick in a column's name"
-            step = "Rename the column at its publisher."
-            raise SchemaError(msg, table=table, file=file, column=name, next_step=step)
-        if fold_name(name) in RESERVED or fold_name(name).startswith(OURS) or not name:
-            msg = "the column's name is reserved" if name else "a column has no name"
-            raise SchemaError(
-                msg,
-                table=table,
-                file=file,
-                column=name or None,
-                next_step="Rename the column at its publisher.",
-            )
+        msg = _refusal_of(name)
+        if msg:
+            shown = ascii(name)[1:-1][:80] if msg == _UNCARRIABLE else name
+            raise SchemaError(msg, table=table, file=file, column=shown or None, next_step=step)
 
 
-def _twins(first: str, name: str, table: str, file: str) -> SchemaError:
-    """Say that Delta would take two columns for one."""
-    if first == name:
-        return SchemaError("two columns have the same name", table=table, file=file, column=name)
-    msg, found = "two columns differ only by case, which Delta cannot hold", f"{first} and {name}"
-    return SchemaError(msg, table=table, file=file, column=name, found=found)
-
-
-def _cannot_be_carried(character: str) -> bool:
-    """Say whether a character is a control character, or half of one, which JSON can write."""
-    control = character < " " and character not in "\n\t"
-    return control or "\ud800" <= character <= "\udfff"
+def _refusal_of(name: str) -> str:
+    """Say why a column's name cannot be carried; "" when it can."""
+    # A control character, or half of a character, which JSON can write.
+    if len(name) > _LONGEST_NAME or any(
+        (c < " " and c not in "\n\t") or "\ud800" <= c <= "\udfff" for c in name
+    ):
+        return _UNCARRIABLE
+    if "`" in name:  # Delta's own MERGE does not quote it, see packedCdc in ClassicMergeExecutor
+        return "Delta cannot carry a backtick in a column's name"
+    if fold_name(name) in RESERVED or fold_name(name).startswith(OURS):
+        return "the column's name is reserved"
+    return "" if name else "a column has no name"
 
 
 def show_marker(values: pa.ChunkedArray, row: int) -> str:

@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
-from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.metadata.declared import TEXT_ENDINGS
 from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import BinaryIO
 
     from mirrorlib.store import StoredFile
 
@@ -38,7 +36,7 @@ _FIRST_MOMENT = datetime(1900, 1, 1, tzinfo=UTC)
 _END = 64 << 10  # bytes of a Parquet file, or its whole footer where that is longer
 _BLOCK = 4 << 20
 _LENGTH = 8  # bytes behind a footer: how long it is, and Parquet's magic number
-END, WHOLE = "end", "whole"
+_END_OF = "end"
 
 
 def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolicy) -> FileSchema:
@@ -57,71 +55,46 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         arrow, metadata = parquet.schema_arrow, parquet.metadata
         check_rows(metadata)
     except (pa.ArrowException, OSError) as exc:
-        raise _not_parquet(file, table, first_line(exc)) from exc
-    physical = _physical_types(metadata)
-    names = [name for name in arrow.names if name.lower() != MARKER]
-    markers = [name for name in arrow.names if name.lower() == MARKER]
-    check_names(names, markers, table=table, file=file.name)
+        msg = "the change file is not whole Parquet: cut short, damaged or still being written"
+        found, step = first_line(exc), None
+        if file.name.lower().endswith(TEXT_ENDINGS):
+            msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
+            step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
+        raise ChangeFileError(
+            msg, table=table, file=file.name, found=found, next_step=step
+        ) from exc
+    leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
+    physical = {leaf.path: leaf.physical_type for leaf in leaves}
+    names, marker = split_marker(arrow.names, table=table, file=file.name)
     counted = old_calendar(metadata.metadata)
-    columns = tuple(
-        _file_column(
-            arrow.field(name),
-            physical.get(name, ""),
-            counted,
-            table=table,
-            file=file.name,
-            ntz=ntz,
+    columns: list[FileColumn] = []
+    for name in names:
+        given, storage = arrow.field(name).type, physical.get(name, "")
+        stored = pa.timestamp("ns") if storage == "INT96" else given
+        kind = mirror_type(stored, ntz, instant=storage == "INT96")
+        if kind is None:
+            msg, found = "this type has no place in the open mirroring format", str(given)
+            step = "Publish nested values as a JSON string and numbers with at most 38 digits."
+            raise SchemaError(
+                msg, table=table, file=file.name, column=name, found=found, next_step=step
+            )
+        column = FileColumn(
+            name=name,
+            stored=stored,
+            type=kind,
+            native=is_native(stored, storage),
+            moved=is_moved(counted, given, storage),
         )
-        for name in names
-    )
-    return FileSchema(
-        columns=columns,
-        marker=markers[0] if markers else None,
-        marker_type=arrow.field(markers[0]).type if markers else None,
-        rows=metadata.num_rows,
-        decoded_bytes=_decoded_bytes(arrow, metadata),
-    )
-
-
-def _decoded_bytes(schema: pa.Schema, metadata: pq.FileMetaData) -> int:
-    """Return how large a file gets in memory, at least: a dictionary or a run says often what a page says once."""
+        columns.append(column)
+    # A dictionary or a run says often what a page says once: this is how large it gets in memory, at least.
     groups = range(metadata.num_row_groups)
     encoded: int = sum(metadata.row_group(group).total_byte_size for group in groups)
-    return max(encoded, int(metadata.num_rows) * row_bytes(schema.types))
-
-
-def _not_parquet(file: StoredFile, table: str, found: str) -> ChangeFileError:
-    msg = "the change file is not whole Parquet: cut short, damaged or still being written"
-    step = None
-    if file.name.lower().endswith(TEXT_ENDINGS):
-        msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
-        step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
-    return ChangeFileError(msg, table=table, file=file.name, found=found, next_step=step)
-
-
-def _file_column(
-    field: pa.Field,
-    physical: str,
-    counted: frozenset[Counted],
-    *,
-    table: str,
-    file: str,
-    ntz: NtzPolicy,
-) -> FileColumn:
-    stored = pa.timestamp("ns") if physical == "INT96" else field.type
-    kind = mirror_type(stored, ntz, instant=physical == "INT96")
-    if kind is None:
-        msg = "this type has no place in the open mirroring format"
-        step = "Publish nested values as a JSON string and numbers with at most 38 digits."
-        raise SchemaError(
-            msg, table=table, file=file, column=field.name, found=str(field.type), next_step=step
-        )
-    return FileColumn(
-        name=field.name,
-        stored=stored,
-        type=kind,
-        native=is_native(stored, physical),
-        moved=is_moved(counted, field.type, physical),
+    return FileSchema(
+        columns=tuple(columns),
+        marker=marker,
+        marker_type=arrow.field(marker).type if marker else None,
+        rows=metadata.num_rows,
+        decoded_bytes=max(encoded, int(metadata.num_rows) * row_bytes(arrow.types)),
     )
 
 
@@ -138,11 +111,6 @@ def is_native(stored: pa.DataType, physical: str = "") -> bool:
     if pa.types.is_decimal(stored):
         return bool(stored.precision <= MAX_PRECISION)
     return not (pa.types.is_null(stored) or pa.types.is_time(stored) or pa.types.is_float16(stored))
-
-
-def _physical_types(metadata: pq.FileMetaData) -> dict[str, str]:
-    schema = metadata.schema
-    return {schema.column(i).path: schema.column(i).physical_type for i in range(len(schema))}
 
 
 def old_calendar(metadata: Mapping[bytes, bytes] | None) -> frozenset[Counted]:
@@ -174,7 +142,7 @@ def end_of(handle: BinaryIO, size: int) -> str:
     """Take the fingerprint of a Parquet file, of which that many bytes are known to be there."""
     footer = int.from_bytes(_from(handle, size - _LENGTH)[:4], "little") + _LENGTH
     end = _from(handle, size - max(_END, footer))
-    return f"{END}:{hashlib.blake2b(b'%d:%b' % (size, end), digest_size=16).hexdigest()}"
+    return f"{_END_OF}:{hashlib.blake2b(b'%d:%b' % (size, end), digest_size=16).hexdigest()}"
 
 
 def _from(handle: BinaryIO, place: int) -> bytes:
@@ -183,15 +151,10 @@ def _from(handle: BinaryIO, place: int) -> bytes:
     return b"".join(iter(lambda: bytes(handle.read(_BLOCK)), b""))
 
 
-def whole_of(handle: BinaryIO) -> str:
-    """Take the fingerprint of text."""
-    hashing = Hashing(handle)
-    return hashing.finish()
-
-
 def same_kind(handle: BinaryIO, size: int, fingerprint: str) -> str:
-    """Take a file's fingerprint as another one was taken."""
-    return end_of(handle, size) if fingerprint.startswith(END) else whole_of(handle)
+    """Take a file's fingerprint as another one was taken: of a Parquet file's end, of text as a whole."""
+    at_end = fingerprint.startswith(_END_OF)
+    return end_of(handle, size) if at_end else Hashing(handle).finish()
 
 
 class Hashing(io.RawIOBase):
@@ -234,4 +197,4 @@ class Hashing(io.RawIOBase):
         self._file.seek(self._hashed)
         while self.read(_BLOCK):
             pass
-        return f"{WHOLE}:{self._digest.hexdigest()}"
+        return f"whole:{self._digest.hexdigest()}"

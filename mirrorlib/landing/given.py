@@ -6,13 +6,14 @@ folders say. Promise: a value is read as the text beside it would be; without a 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.columns import check_names, with_given
-from mirrorlib.landing.delimited import read_values, shape_of
+from mirrorlib.landing.columns import FileColumn, check_names
+from mirrorlib.landing.delimited.values import STRING, read_values, shape_of
 from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:
@@ -26,12 +27,7 @@ def add_given(
 ) -> FileSchema:
     """Add the columns that a file's partition folders state and the file lacks.
 
-    Args:
-        schema: What the file says itself.
-        file: Its name below its table's folder.
-        dialect: How the table's text is written; None where its files are no text.
-        table: The table's name, for messages.
-        ntz: What a DateTime is.
+    *file* is its name below its table's folder; *dialect* is None where the table's files are no text.
 
     Raises:
         SchemaError: such a column's name cannot be mirrored, or its value is not of its declared type.
@@ -39,26 +35,20 @@ def add_given(
     """
     values = partition_values(file)
     lacking = {name: value for name, value in values.items() if schema.column(name) is None}
-    check_names(list(lacking), [], table=table, file=file)
-    return with_given(
-        schema,
-        {name: _read(value, name, file, dialect, table, ntz) for name, value in lacking.items()},
-    )
-
-
-def _read(
-    value: str | None, name: str, file: str, dialect: Dialect | None, table: str, ntz: NtzPolicy
-) -> pa.Scalar:
-    declared = dialect.declared(name) if dialect is not None else None
-    if declared is None:
-        return pa.scalar(value, pa.string())
-    fields = pa.chunked_array([pa.array([value], pa.string())])
-    try:
-        return read_values(fields, declared, declared.mirror_type(ntz))[0]
-    except pa.ArrowInvalid as exc:
-        msg = f"the folder's value is no {declared.name}, the type in SchemaDefinition"
-        step = f"Write it as {declared.written} in the folder's name, or correct DataType in _metadata.json."
-        found = shape_of(value or "")
-        raise SchemaError(
-            msg, table=table, file=file, column=name, found=found, next_step=step
-        ) from exc
+    check_names(list(lacking), table=table, file=file)
+    columns = list(schema.columns)
+    for name, value in lacking.items():
+        declared = STRING if dialect is None else dialect.data_type(name)
+        kind = declared.mirror_type(ntz)
+        try:
+            read = read_values(pa.chunked_array([[value]], pa.string()), declared, kind)[0]
+        except pa.ArrowInvalid as exc:
+            msg = f"the folder's value is no {declared.name}, the type in SchemaDefinition"
+            step = f"Write it as {declared.written} in the folder's name, or correct DataType in _metadata.json."
+            found = shape_of(value or "")
+            raise SchemaError(
+                msg, table=table, file=file, column=name, found=found, next_step=step
+            ) from exc
+        if read.is_valid:
+            columns.append(FileColumn(name=name, stored=kind, type=kind, native=True, given=read))
+    return replace(schema, columns=tuple(columns))

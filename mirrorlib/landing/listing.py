@@ -32,7 +32,7 @@ from mirrorlib.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from datetime import datetime
 
     from mirrorlib.store import Store, StoredFile
@@ -43,8 +43,6 @@ class TableFolder:
     """One source table of the zone.
 
     Attributes:
-        name: the table.
-        path: its folder, relative to the zone.
         refusal: why this table cannot be mirrored at all, None when it can.
         unlisted: it stands for all tables of a schema folder that could not be listed.
 
@@ -80,7 +78,6 @@ class Applied:
 
     Attributes:
         etags: what identified each file's content when it was applied, by name; "" where nobody can tell.
-        newest: when the newest of them was written.
         count: how many there are, files that are gone included.
 
     """
@@ -147,7 +144,14 @@ def list_tables(zone: Store) -> tuple[TableFolder, ...]:
             found += _in_schema(zone, folder)
         else:
             found.append(_folder(TableName(None, folder)))
-    return tuple(_without_conflicts(found))
+    # A table whose place in the target would be another's too is refused by name.
+    conflicts = find_conflicts([one.name for one in found if not one.unlisted])
+    return tuple(
+        replace(one, refusal=conflicts[one.name])
+        if one.name in conflicts and not one.unlisted
+        else one
+        for one in found
+    )
 
 
 def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
@@ -158,6 +162,14 @@ def _in_schema(zone: Store, folder: str) -> list[TableFolder]:
         return [TableFolder(name=TableName(schema, "*"), path=folder, refusal=exc, unlisted=True)]
     tables = inner.folders if inner else ()
     return [_folder(TableName(schema, table)) for table in tables if not is_ignored(table)]
+
+
+def _folder(name: TableName) -> TableFolder:
+    try:
+        refuse_uncarriable(name)
+    except TableNameError as exc:
+        return TableFolder(name=name, path=name.folder, refusal=exc)
+    return TableFolder(name=name, path=name.folder)
 
 
 def shows_tables(zone: Store) -> bool:
@@ -192,17 +204,8 @@ def see_inside(
 ) -> FolderContent:
     """Add what lies in the folders of a table's folder, at every level.
 
-    Args:
-        zone: the landing zone.
-        folder: the table's folder.
-        seen: what it shows itself.
-        enters: says by its name whether a folder is looked into; an ignored one never is.
-        follow: look into folders that are links too.
-
-    Returns:
-        the files, each known by its path below the table's folder, the links at every level, and
-        the folders that were not entered.
-
+    *enters* says by its name whether a folder is looked into; an ignored one never is, and a link where *follow*
+    says so. Files are known by their paths below the table's folder; the folders are those that were not entered.
     """
     files, links = list(seen.files), [name for name in seen.links if not is_ignored(name)]
     waiting, left = list(reversed(seen.folders)), []
@@ -229,11 +232,7 @@ def order_by_number(
 ) -> FolderListing:
     """Order files by the numbers that their names are (SequentialFileName).
 
-    Args:
-        seen: what the folder shows.
-        table: for errors.
-        extensions: those of change files, in lower case; None while nobody has said which.
-
+    *extensions* are those of change files, in lower case; None while nobody has said which.
     """
     partitions: dict[str, dict[int, StoredFile]] = {}
     foreign: list[str] = []
@@ -254,19 +253,18 @@ def order_by_number(
         first, *others = sorted(files, key=lambda file: (file.modified, file.name))
         partitions[partition][number] = first
         foreign += [file.name for file in others]
-        doubled[first.name] = _two_of(number, first, others[-1], table)
+        msg = f"two change files carry the sequence number {number}"
+        step = (
+            "Remove the one that is not meant; nothing from this number on is applied until then."
+        )
+        both = f"{first.name} and {others[-1].name}"
+        doubled[first.name] = ChangeFileError(msg, table=table, file=both, next_step=step)
     ordered = {
         partition: dict(sorted(partitions[partition].items())) for partition in sorted(partitions)
     }
     return FolderListing(
         partitions=ordered, foreign=tuple(sorted(foreign)), doubled=doubled, unread=_unread(seen)
     )
-
-
-def _two_of(number: int, first: StoredFile, second: StoredFile, table: str) -> ChangeFileError:
-    msg = f"two change files carry the sequence number {number}"
-    step = "Remove the one that is not meant; nothing from this number on is applied until then."
-    return ChangeFileError(msg, table=table, file=f"{first.name} and {second.name}", next_step=step)
 
 
 def order_by_time(seen: FolderContent, endings: tuple[str, ...], applied: Applied) -> FolderListing:
@@ -297,19 +295,3 @@ def order_by_time(seen: FolderContent, endings: tuple[str, ...], applied: Applie
 
 def _unread(seen: FolderContent) -> tuple[str, ...]:
     return tuple(path for path in seen.folders if not is_ignored(path.rpartition("/")[2]))
-
-
-def _folder(name: TableName) -> TableFolder:
-    try:
-        refuse_uncarriable(name)
-    except TableNameError as exc:
-        return TableFolder(name=name, path=name.folder, refusal=exc)
-    return TableFolder(name=name, path=name.folder)
-
-
-def _without_conflicts(folders: list[TableFolder]) -> Iterator[TableFolder]:
-    """Refuse by name every table whose place in the target would be another's too."""
-    conflicts = find_conflicts([folder.name for folder in folders if not folder.unlisted])
-    for folder in folders:
-        error = None if folder.unlisted else conflicts.get(folder.name)
-        yield (folder if error is None else replace(folder, refusal=error))

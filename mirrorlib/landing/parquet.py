@@ -19,6 +19,7 @@ _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
 _HARMLESS = 512 << 10  # bytes of a dictionary: 4 GiB at worst, with so many rows of text at a time
 _LITTLE = 1 << 16
+_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 
 
@@ -27,10 +28,8 @@ def open_parquet(
 ) -> pq.ParquetFile:
     """Open a Parquet file; INT96 is read to the microsecond, which holds the years 1 to 9999.
 
-    Args:
-        source: The file.
-        buffer: Read columns so many bytes at a time; 0 reads a row group's column at once.
-        packed: The columns that stay dictionaries: a value that all rows share takes its memory once.
+    Columns are read *buffer* bytes at a time; 0 reads a row group's column at once. *packed* are columns that
+    stay dictionaries: a value that all rows share takes its memory once.
 
     Raises:
         pa.ArrowInvalid: it is not whole Parquet.
@@ -64,12 +63,13 @@ def iter_batches(
     parquet = open_parquet(source)
     schema = parquet.schema_arrow
     names = schema.names if columns is None else list(columns)
-    kinds = [schema.field(index).type for index in _places(schema, names)]
-    texts = [name for name, kind in zip(names, kinds, strict=True) if _is_text(kind)]
+    # Of twins of one name, the first is meant.
+    kinds = [schema.field(schema.get_all_field_indices(name)[0]).type for name in names]
+    texts = [name for name, kind in zip(names, kinds, strict=True) if kind in _TEXTS]
     widest = row_bytes(kinds) + _longest_texts(source, parquet.metadata, texts)
     fitting = max(_BYTES_AT_A_TIME // max(widest, 1), 1)
-    most = ROWS_AT_A_TIME if all(map(is_fixed, kinds)) else _ROWS_OF_TEXT
-    size = min(most, fitting, ROWS_AT_A_TIME)
+    most = ROWS_AT_A_TIME if all(map(is_fixed, kinds)) else min(_ROWS_OF_TEXT, ROWS_AT_A_TIME)
+    size = min(most, fitting)
     yield from parquet.iter_batches(batch_size=size, columns=columns)
 
 
@@ -85,11 +85,6 @@ def check_rows(metadata: pq.FileMetaData) -> None:
     if largest > LONGEST_ROW:
         msg = f"a row has {largest >> 20:,} MiB, and {LONGEST_ROW >> 20} at most are read"
         raise pa.ArrowInvalid(msg)
-
-
-def _places(schema: pa.Schema, names: Sequence[str]) -> list[int]:
-    """Find columns by their exact names, of twins the first."""
-    return [schema.get_all_field_indices(name)[0] for name in names]
 
 
 def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[str]) -> int:
@@ -115,10 +110,6 @@ def _longest_value(column: pa.Array) -> int:
     if not pa.types.is_dictionary(column.type):
         return 0
     return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return kind in {pa.string(), pa.binary(), pa.large_string(), pa.large_binary()}
 
 
 def row_bytes(kinds: Sequence[pa.DataType]) -> int:

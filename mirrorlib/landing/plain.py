@@ -59,15 +59,9 @@ def order_plain(
 ) -> tuple[FolderListing, tuple[StoredFile, ...]]:
     """Order the files that count, by when they were written, ties by name.
 
-    Args:
-        seen: the files at every level, and the links.
-        applied: what has been applied.
-        passed: what identified the content of each file that is passed over, by name; "" where nobody can tell.
-        overwrites: a file whose content has changed is as new as one that has come.
-
-    Returns:
-        the listing, and the files that are passed over.
-
+    *passed* is what identified the content of each file that is passed over, by name; "" where nobody can tell.
+    Where a run *overwrites*, a file whose content has changed is as new as one that has come. Comes with the files
+    that are passed over.
     """
 
     def is_passed(file: StoredFile) -> bool:

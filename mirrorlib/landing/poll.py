@@ -35,14 +35,7 @@ _SPARE = 8  # foreign names that may lie among the numbers before a short listin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anchor:
-    """The newest applied file of a partition folder, from which its next files are counted.
-
-    Attributes:
-        number: its sequence number.
-        name: its name in the partition folder.
-        etag: the content that the last listing has seen under it.
-
-    """
+    """The newest applied file of a partition folder, from which its next files are counted, as it was last listed."""
 
     number: int
     name: str
@@ -101,14 +94,11 @@ def see_after(zone: Store, folder: TableFolder, name: str) -> FolderContent | No
 
 def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:
     """Go through partition folders: list those that hold others, ask the rest for what is next."""
-    if (
-        partition in onward.anchors
-        and partition != WHOLE_FOLDER
-        and not _has_inner(partition, onward.anchors)
-    ):
+    holds_others = any(other.startswith(f"{partition}/") for other in onward.anchors)
+    if partition in onward.anchors and partition != WHOLE_FOLDER and not holds_others:
         yield from _next(zone, table, partition, onward)
         return
-    listed = zone.list_folder(_path(table, partition))
+    listed = zone.list_folder(f"{table}/{partition}".rstrip("/"))
     if listed is None:
         return
     files = [file for file in listed.files if not is_ignored(file.name)]
@@ -118,11 +108,7 @@ def _walk(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[S
     yield from (_named(file, partition) for file in files)
     for inner in listed.folders:
         if not is_ignored(inner) and "=" in inner:
-            yield from _walk(zone, table, f"{partition}/{inner}" if partition else inner, onward)
-
-
-def _has_inner(partition: str, anchors: Mapping[str, Anchor]) -> bool:
-    return any(other.startswith(f"{partition}/") for other in anchors)
+            yield from _walk(zone, table, f"{partition}/{inner}".lstrip("/"), onward)
 
 
 def _next(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[StoredFile]:
@@ -130,7 +116,7 @@ def _next(zone: Store, table: str, partition: str, onward: Onward) -> Iterator[S
     anchor = onward.anchors.get(partition)
     if anchor is None:
         raise _Unclear
-    place = _path(table, partition)
+    place = f"{table}/{partition}".rstrip("/")
     files = _listed(zone, place, anchor, onward) if zone.seeks else None
     if files is None:
         files = _probed(zone, place, anchor, onward)
@@ -147,15 +133,13 @@ def _listed(
     if most is not None:
         count = most + 1 + _SPARE
         files = zone.files_after(place, begin, before=_AFTER_NUMBERS, count=count)
-        if files is None or len(files) < count or _counted(files, onward) > most:
+        if files is None or len(files) < count:
+            return files
+        # Surely change files: what else has a number may lie beside each of them.
+        numbered = (file.name for file in files if sequence_number(file.name))
+        if sum(1 for name in numbered if extension_of(name) in onward.extensions) > most:
             return files
     return zone.files_after(place, begin, before=_AFTER_NUMBERS)
-
-
-def _counted(files: Sequence[StoredFile], onward: Onward) -> int:
-    """Count the files that are surely change files: what else has a number may lie beside each of them."""
-    numbered = (file.name for file in files if sequence_number(file.name))
-    return sum(1 for name in numbered if extension_of(name) in onward.extensions)
 
 
 def _probed(zone: Store, place: str, anchor: Anchor, onward: Onward) -> tuple[StoredFile, ...]:
@@ -189,7 +173,3 @@ def _of_number(
 
 def _named(file: StoredFile, partition: str) -> StoredFile:
     return replace(file, below=f"{partition}/{file.name}") if partition else file
-
-
-def _path(table: str, partition: str) -> str:
-    return f"{table}/{partition}" if partition else table

@@ -24,30 +24,30 @@ _VIEWS = {
     "string_view": pa.string(),
     "binary_view": pa.binary(),
 }  # pyarrow 14 has no words for them
-_MIRROR_TYPES = (
-    (pa.types.is_null, pa.null()),
-    (pa.types.is_boolean, pa.bool_()),
-    (pa.types.is_int8, pa.int8()),
-    (pa.types.is_int16, pa.int16()),
-    (pa.types.is_int32, pa.int32()),
-    (pa.types.is_int64, pa.int64()),
-    (pa.types.is_uint8, pa.int16()),  # unsigned: the next wider signed type, as Spark reads them
-    (pa.types.is_uint16, pa.int32()),
-    (pa.types.is_uint32, pa.int64()),
-    (pa.types.is_uint64, pa.decimal128(20, 0)),
-    (pa.types.is_float16, pa.float32()),
-    (pa.types.is_float32, pa.float32()),
-    (pa.types.is_float64, pa.float64()),
-    (pa.types.is_date, pa.date32()),
+_SAME = (
+    pa.null(),
+    pa.bool_(),
+    *INTEGERS,
+    pa.float32(),
+    pa.float64(),
+    pa.date32(),
+    pa.string(),
+    pa.binary(),
+)
+_MIRROR_TYPES = {
+    **{kind: kind for kind in _SAME},
+    pa.uint8(): pa.int16(),  # unsigned: the next wider signed type, as Spark reads them
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+}
+_MIRROR_FAMILIES = (
     (pa.types.is_time, pa.string()),
-    (
-        pa.types.is_duration,
-        pa.int64(),
-    ),  # Parquet has no duration: other readers see the plain number too
-    (pa.types.is_string, pa.string()),
-    (pa.types.is_large_string, pa.string()),
-    (pa.types.is_binary, pa.binary()),
-    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_duration, pa.int64()),  # Parquet has none: other readers see the plain number too
     (pa.types.is_fixed_size_binary, pa.binary()),
 )
 
@@ -69,10 +69,8 @@ def mirror_type(
         scale = max(stored.scale, 0)
         precision = stored.precision - min(stored.scale, 0)
         return pa.decimal128(precision, scale) if precision <= MAX_PRECISION else None
-    for is_kind, kind in _MIRROR_TYPES:
-        if is_kind(stored):
-            return kind
-    return None
+    families = (kind for is_kind, kind in _MIRROR_FAMILIES if is_kind(stored))
+    return _MIRROR_TYPES.get(stored) or next(families, None)
 
 
 def widen_type(table: pa.DataType, file: pa.DataType) -> pa.DataType | None:

@@ -144,7 +144,8 @@ def clock_text(micros: pa.ChunkedArray) -> pa.ChunkedArray:
 def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     """Cast by way of a type from which pyarrow checks values, not just declared precision."""
     if pa.types.is_decimal(target) and values.type in INTEGERS:
-        return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(_roomy(target)).cast(target)
+        roomy = pa.decimal128(MAX_PRECISION, target.scale)
+        return values.cast(pa.decimal128(MAX_PRECISION, 0)).cast(roomy).cast(target)
     if pa.types.is_decimal(target) and is_binary_float(values.type):
         # The digits that it is written with: Arrow's own cast makes 751.76 a little less.
         return values.cast(pa.string()).cast(target)
@@ -164,7 +165,3 @@ def _cast(values: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
     if is_binary_float(values.type) and is_binary_float(target):
         return values.cast(target, safe=False)
     return values.cast(target)
-
-
-def _roomy(target: pa.Decimal128Type) -> pa.DataType:
-    return pa.decimal128(MAX_PRECISION, target.scale)

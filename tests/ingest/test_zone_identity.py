@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirrorlib
-from mirrorlib.landing.footer import Hashing, end_of, whole_of
+from mirrorlib.landing.footer import Hashing, end_of
 from tables import read_rows
 
 if TYPE_CHECKING:
@@ -235,10 +235,10 @@ def test_text_is_hashed_whole_however_it_is_read(tmp_path: Path) -> None:
         hashing.read(100)
         told = hashing.finish()
     with path.open("rb") as file:
-        assert whole_of(file) == told
+        assert Hashing(file).finish() == told
     path.write_bytes(b"\0" * 256 * 40)
     with path.open("rb") as file:
-        assert whole_of(file) != told
+        assert Hashing(file).finish() != told
 
 
 def test_parquet_is_told_by_its_end(tmp_path: Path) -> None:

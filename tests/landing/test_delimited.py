@@ -450,11 +450,12 @@ def test_the_header_must_be_the_one_that_was_read() -> None:
     assert "the change file has another header than before" == caught.value.reason
 
 
-def test_tables_are_no_larger_than_asked_for() -> None:
+def test_tables_have_no_more_rows_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """And come in row order."""
+    monkeypatch.setattr("mirrorlib.landing.delimited.tables.ROWS_AT_A_TIME", 64)
     data = b"id,v\n" + b"".join(b"%d,x\n" % i for i in range(1000))
 
-    found = tables(data, ID, rows_at_a_time=64)
+    found = tables(data, ID)
 
     assert 64 == max(map(len, found))
     assert list(range(1000)) == [i for table in found for i in table.column("id").to_pylist()]

@@ -176,7 +176,7 @@ def test_a_lost_connection_is_no_damaged_file() -> None:
 
     for data in (PLAIN, gzip.compress(PLAIN)):
         with pytest.raises(StoreError):
-            read_header(Lost(data), listed(data), dialect(AB), table="orders", block_bytes=16)
+            read_header(Lost(data), listed(data), dialect(AB), table="orders")
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,20 @@ make of a type is told by the same functions that apply the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.check.columns import ColumnFacts, Facts
+from mirrorlib.landing.check.parquet import misfit
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.check.findings import Findings
-    from mirrorlib.landing.check.folder import ChangeFile
-
-Misfit: TypeAlias = Callable[["ChangeFile", ColumnFacts, pa.DataType], int | None]
+    from mirrorlib.landing.check.facts import ColumnFacts, Facts, Policy
+    from mirrorlib.landing.check.report import Findings
+    from mirrorlib.store import Store
 
 
 @dataclass(slots=True)
@@ -29,7 +27,6 @@ class _Partition:
     """What the files of one partition folder had so far: only among them is one earlier than another.
 
     Attributes:
-        columns: their columns, by folded name.
         files: how many there were with columns.
         marked: one of them had a marker column.
 
@@ -45,54 +42,48 @@ class Drift:
     """The table's columns so far, by folded name, and what each of its partitions had; one a table.
 
     Attributes:
-        found: where findings go.
-        keys: the key columns, whose absence is told elsewhere.
-        misfit: finds the first row of a column that a type does not hold; None when rows are not
-            looked at.
+        zone: where its files are, whose rows are looked at where the review is deep.
         columns: the columns that files had, with the type that the table has then.
         partitions: by partition folder; files ordered by time are in one.
         rows: a file with columns had rows.
 
     """
 
+    zone: Store
+    policy: Policy
     found: Findings
-    keys: tuple[str, ...]
-    misfit: Misfit | None = None
     columns: dict[str, ColumnFacts] = field(default_factory=dict)
     partitions: dict[str, _Partition] = field(default_factory=dict)
     rows: bool = False
 
     def take(self, facts: Facts) -> None:
         """Compare one more file with those before it."""
-        name = facts.file.name
-        partition = self.partitions.setdefault(facts.file.sequence, _Partition())
-        if partition.marked and not facts.marked and facts.scan.rows:
+        name, scan = facts.file.name, facts.scan
+        partition = self.partitions.setdefault(self.policy.sequence(facts.file), _Partition())
+        if partition.marked and not facts.marked and scan.rows:
             self.found.add("marker-missing", "no row marker", file=name)
         partition.marked = partition.marked or facts.marked
-        if facts.file.text:
+        if facts.columns is None:
             return
-        if facts.scan.carries_rows:
-            self._tell_dropped(facts, partition)
+        if scan.rows > scan.deletes:  # some row is to have all columns
+            keys = (form for key in self.policy.metadata.stated_keys for form in (key, key.strip()))
+            there = {fold_name(name) for name in (*keys, *(c.name for c in facts.columns))}
+            for folded, column in partition.columns.items():
+                if folded not in there:
+                    rule = "dropped-column" if column.nullable else "dropped-required-column"
+                    self.found.add(rule, "no such column", file=name, column=column.name)
         for column in facts.columns:
             self._take_column(facts, column, partition)
         partition.files += 1
-        self.rows = self.rows or facts.scan.rows > 0
+        self.rows = self.rows or scan.rows > 0
 
     def close(self) -> None:
         """Say what no file has settled."""
-        for key in self.keys if self.rows else ():
+        for key in self.policy.metadata.stated_keys if self.rows else ():
             name = find_key(self.columns, key)
             column = None if name is None else self.columns[name]
             if column is not None and pa.types.is_null(column.type):
                 self.found.add("key-untyped", "no type in any file", column=column.name)
-
-    def _tell_dropped(self, facts: Facts, partition: _Partition) -> None:
-        keys = (form for key in self.keys for form in (key, key.strip()))
-        there = {fold_name(name) for name in (*keys, *(c.name for c in facts.columns))}
-        for folded, column in partition.columns.items():
-            if folded not in there:
-                rule = "dropped-column" if column.nullable else "dropped-required-column"
-                self.found.add(rule, "no such column", file=facts.file.name, column=column.name)
 
     def _take_column(self, facts: Facts, column: ColumnFacts, partition: _Partition) -> None:
         folded, name = fold_name(column.name), facts.file.name
@@ -112,13 +103,13 @@ class Drift:
         """Say that a column's type is another one; return the type that the table has then."""
         if pa.types.is_null(known):
             return column.type
-        wider = widen_type(known, column.type)
-        row = self.misfit(facts.file, column, known) if self.misfit else None
+        wider, deep = widen_type(known, column.type), self.policy.deep
+        row = misfit(self.zone, facts.file, column, known) if deep else None
         types = f"{column.type} here, {known} before"
         rule, what = "schema-drift", ""
-        if self.misfit and row is None:
+        if deep and row is None:
             wider, what = known, f"mirrorlib casts every value to {known}"
-        elif wider is None and (self.misfit or not comparable(column.type, known)):
+        elif wider is None and (deep or not comparable(column.type, known)):
             rule, what = "schema-conflict", "no type holds both"
         elif wider is None:
             what = f"mirrorlib takes the file only if {known} holds every value: see with --deep"

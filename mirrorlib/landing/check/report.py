@@ -6,11 +6,14 @@ Nothing here looks at a zone; the rooms beside fill these values in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
-from mirrorlib.landing.check.rules.rule import SEVERITIES, Severity
+from mirrorlib.errors import printable
+from mirrorlib.landing.check.rules import RULES, SEVERITIES, Severity
 from mirrorlib.tabular import Report
+
+ERRORS_LISTED = 100  # of one rule in one table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,57 @@ class Finding:
         return f"{self.severity} [{self.rule}] {head} ({self.found}). {self.fix}"
 
 
+class Findings:
+    """What was found in one table, or in the zone as a whole; filled by one thread."""
+
+    def __init__(self, table: str | None) -> None:
+        self._table = table
+        self._listed: dict[tuple[object, ...], list[Finding]] = {}
+        self._more: dict[tuple[object, ...], int] = {}
+
+    def add(
+        self,
+        rule: str,
+        found: str,
+        *,
+        file: str | None = None,
+        column: str | None = None,
+        row: int | None = None,
+        line: int | None = None,
+        fix: str | None = None,
+    ) -> None:
+        """Note that a rule is broken; *fix* when it is more than the rule's own advice."""
+        broken = RULES[rule]
+        finding = Finding(
+            severity=broken.severity,
+            rule=rule,
+            title=broken.title,
+            table=self._table,
+            file=None if file is None else printable(file),
+            column=None if column is None else printable(column),
+            row=row,
+            line=line,
+            found=found,
+            fix=broken.fix if fix is None else fix,
+        )
+        error = broken.severity == "error"
+        same = (rule,) if error else (rule, column, found)
+        listed = self._listed.setdefault(same, [])
+        if len(listed) < (ERRORS_LISTED if error else 1):
+            listed.append(finding)
+        elif file != listed[-1].file:
+            self._more[same] = self._more.get(same, 0) + 1
+
+    def all(self) -> tuple[Finding, ...]:
+        """Return the findings, the worst first, else in the order in which they were found."""
+        found = [
+            finding if finding is not listed[-1] else replace(finding, more=self._more.get(same, 0))
+            for same, listed in self._listed.items()
+            for finding in listed
+        ]
+        return tuple(sorted(found, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedTable:
     """One table folder: how many change files it shows, and how many findings it has."""
@@ -69,14 +123,7 @@ class CheckedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckStep:
-    """How far a review is: told once when a table is listed, and once after each of its files.
-
-    Attributes:
-        table: "dbo/orders".
-        files: how many there are.
-        checked: how many of them are done.
-
-    """
+    """How far a review of a table's files is: told once when it is listed, and once after each file."""
 
     table: str
     files: int
@@ -127,14 +174,10 @@ class CheckReport(Report):
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
         return [
-            (table.table, *(f"{n:,}" for n in (table.files, *_counts(table))))
-            for table in self.tables
+            (t.table, *(f"{count:,}" for count in (t.files, t.errors, t.warnings, t.notes)))
+            for t in self.tables
         ]
 
     def notes(self) -> list[str]:
         """Return every finding, a line each."""
         return [str(finding) for finding in self.findings] or ["Nothing was found."]
-
-
-def _counts(table: CheckedTable) -> tuple[int, int, int]:
-    return table.errors, table.warnings, table.notes

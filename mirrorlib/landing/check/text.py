@@ -7,22 +7,21 @@ as it can be read. Everything passes in pieces.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.check.columns import Facts, UnreadableError, good_names
-from mirrorlib.landing.check.faults import rule_of
-from mirrorlib.landing.check.rows import (
+from mirrorlib.landing.check.facts import (
     DELETE,
-    Policy,
+    Facts,
+    Review,
     Rows,
     Scan,
-    missing_keys,
+    UnreadableError,
+    good_names,
     scan_keys,
     scan_markers,
     scan_unmarked,
@@ -30,157 +29,142 @@ from mirrorlib.landing.check.rows import (
     tell_rows,
 )
 from mirrorlib.landing.columns import MARKER, small_markers
-from mirrorlib.landing.delimited import Survey, line_of, read_header, read_names, survey_tables
+from mirrorlib.landing.delimited import Survey, header_schema, line_of, open_header, survey_tables
+from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE
+from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.landing.check.findings import Findings
-    from mirrorlib.landing.check.folder import ChangeFile
     from mirrorlib.landing.columns import FileSchema
     from mirrorlib.landing.delimited import Dialect
-    from mirrorlib.store import Store
+
+_RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Review:
-    """What every step here needs."""
-
-    file: ChangeFile
-    handle: BinaryIO
-    dialect: Dialect
-    policy: Policy
-    found: Findings
-
-    @property
-    def name(self) -> str:
-        return self.file.name
-
-
-@dataclass(slots=True, kw_only=True)
-class _Reviewed:
-    """What the rows of a file say, as far as they have been read."""
-
-    survey: Survey = field(default_factory=Survey)
-    scan: Scan = field(default_factory=Scan)
-    nulls: dict[str, Rows] = field(default_factory=dict)
-    rows: int = 0
-
-
-def review_text(
-    zone: Store, file: ChangeFile, dialect: Dialect, policy: Policy, found: Findings
-) -> Facts | None:
-    """Read one file of delimited text.
+def review_text(review: Review, dialect: Dialect) -> Facts | None:
+    """Review one file of delimited text.
 
     Raises:
         UnreadableError: it cannot be decoded, decompressed or cut into fields.
         StoreError: the store failed.
 
     """
-    with zone.open_file(file.stored.path) as handle:
-        review = _Review(file=file, handle=handle, dialect=dialect, policy=policy, found=found)
-        try:
-            schema = _review_header(review)
-            return None if schema is None else _review_rows(review, schema)
-        except FileChangedError:
-            found.add("file-changing", "another file than was listed", file=file.name)
-        except ChangeFileError as exc:
-            raise UnreadableError(*rule_of(exc), line=exc.line) from exc
+    try:
+        schema = _review_header(review, dialect)
+        return None if schema is None else _review_rows(review, dialect, schema)
+    except FileChangedError:
+        review.tell("file-changing", "another file than was listed")
+    except ChangeFileError as exc:
+        raise _unreadable(exc) from exc
     return None
 
 
-def _review_header(review: _Review) -> FileSchema | None:
+def _unreadable(exc: ChangeFileError) -> UnreadableError:
+    """Say which rule a file breaks that its reader cannot go on with."""
+    rule = _RULES.get(exc.reason, "text-unparsable")
+    what = exc.reason if exc.found is None else f"{exc.reason}: {exc.found}"
+    if exc.reason.startswith(UNDECODABLE):
+        rule = "text-undecodable"
+        what = f"line {exc.line} is not {exc.reason.removeprefix(UNDECODABLE)}"
+    elif exc.reason.endswith(DAMAGED):
+        rule, what = "damaged", "it cannot be decompressed"
+    return UnreadableError(what, rule=rule, line=exc.line)
+
+
+def _review_header(review: Review, dialect: Dialect) -> FileSchema | None:
     """Read the header and compare it with what is declared; None where a reader stops at it."""
-    stored, dialect, table = review.file.stored, review.dialect, review.policy.table
-    names, end = read_names(review.handle, stored, dialect, table=table)
-    if review.policy.stated and end not in {"", dialect.row_separator}:
+    file, policy = review.file, review.policy
+    opened = open_header(review.handle, file, dialect, policy.table)
+    names, end = opened.names, opened.end.decode()
+    if policy.stated and end not in {"", dialect.row_separator}:
         what = f"{end!a}, declared is {dialect.row_separator!a}"
-        review.found.add("text-row-separator", what, file=review.name)
-    markers = [name for name in names if name.lower() == MARKER]
+        review.tell("text-row-separator", what)
     try:
-        schema = read_header(review.handle, stored, dialect, table=table)
+        schema = header_schema(names, dialect, table=policy.table, file=file.name)
     except SchemaError as exc:
-        _tell_refused(review, names, markers, exc)
+        _tell_refused(review, names, exc)
         return None
-    _tell_undeclared(review, schema, names)
+    _tell_undeclared(review, dialect, schema, names)
     if schema.marker:
-        tell_marker(names, schema.marker, None, review.name, review.found)
+        tell_marker(review, names, schema.marker, pa.int32())
     return schema
 
 
-def _tell_refused(
-    review: _Review, names: Sequence[str], markers: Sequence[str], exc: SchemaError
-) -> None:
+def _tell_refused(review: Review, names: Sequence[str], exc: SchemaError) -> None:
     """Name every column that a reader refuses, and not the first one alone."""
+    markers = [name for name in names if name.lower() == MARKER]
     columns = [name for name in names if name.lower() != MARKER]
-    good = good_names(columns, review.name, review.policy.table, review.found)
+    good = good_names(review, columns)
     if len(markers) > 1:
-        review.found.add("marker-twice", " and ".join(markers)[:80], file=review.name)
+        review.tell("marker-twice", " and ".join(markers)[:80])
     elif len(good) == len(columns):
-        review.found.add("text-no-header", exc.reason, file=review.name)
+        review.tell("text-no-header", exc.reason)
 
 
-def _tell_undeclared(review: _Review, schema: FileSchema, names: Sequence[str]) -> None:
+def _tell_undeclared(
+    review: Review, dialect: Dialect, schema: FileSchema, names: Sequence[str]
+) -> None:
     """Name columns that are in the header alone, or in `SchemaDefinition` alone; keys are told with the rows."""
-    for name in schema.undeclared if review.dialect.columns else ():
-        review.found.add(
-            "text-column-undeclared", "it is not declared", file=review.name, column=name
-        )
-    keys = (form for key in review.policy.keys for form in (key, key.strip()))
-    folded = {fold_name(name) for name in (*names, *partition_values(review.name), *keys)}
-    for column in review.dialect.columns:
+    for name in schema.undeclared if dialect.columns else ():
+        review.tell("text-column-undeclared", "it is not declared", column=name)
+    stated = review.policy.metadata.stated_keys
+    keys = (form for key in stated for form in (key, key.strip()))
+    folded = {fold_name(name) for name in (*names, *partition_values(review.file.name), *keys)}
+    for column in dialect.columns:
         name = column.name.strip()
         if fold_name(name) not in folded:
-            review.found.add("text-column-missing", "it is declared", file=review.name, column=name)
+            review.tell("text-column-missing", "it is declared", column=name)
 
 
-def _review_rows(review: _Review, schema: FileSchema) -> Facts:
+def _review_rows(review: Review, dialect: Dialect, schema: FileSchema) -> Facts:
     """Read the rows to their end, or to where nothing can be read any more; tell what was seen until there."""
-    given = _given(review, schema)
-    seen = _Reviewed()
+    policy, names = review.policy, [column.name for column in schema.columns]
+    names += _given(review, dialect, schema)
+    stated = policy.metadata.stated_keys
+    keys = {key: column.name for key in stated if (column := schema.key(key))}
+    required = (column.name for column in schema.columns if dialect.required(column.name))
+    nulls = {name: Rows() for name in required if name not in keys.values()}
+    survey, scan = Survey(), Scan()
+    tables = survey_tables(review.handle, review.file, dialect, schema, survey, table=policy.table)
+    stopped = None
     try:
-        _scan(review, schema, seen)
-    except ChangeFileError:
-        _tell(review, schema, seen, given)
-        raise
-    _tell(review, schema, seen, given)
-    return Facts(file=review.file, columns=(), marked=bool(schema.marker), scan=seen.scan)
+        for rows in tables:
+            start = scan.rows
+            if schema.marker:
+                scan_markers(scan, rows.column(schema.marker), policy)
+            else:
+                scan_unmarked(scan, len(rows), policy)
+            scan_keys(scan, {key: rows.column(name) for key, name in keys.items()}, start)
+            _see_nulls(nulls, rows, schema.marker, start)
+    except ChangeFileError as exc:
+        stopped = exc
+    for seen in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):
+        _shift(seen, survey)
+    _tell_misfits(review, dialect, survey, len(schema.columns) + bool(schema.marker))
+    for key in policy.missing_keys(names) if scan.rows else ():
+        review.tell("key-missing", "no such column", column=key)
+    tell_rows(review, scan, schema.marker)
+    for name, missing in nulls.items():
+        _tell_nulls(review, dialect, schema, survey, name, missing)
+    if stopped is not None:
+        raise stopped
+    return Facts(file=review.file, columns=None, marked=bool(schema.marker), scan=scan)
 
 
-def _given(review: _Review, schema: FileSchema) -> tuple[str, ...]:
+def _given(review: Review, dialect: Dialect, schema: FileSchema) -> tuple[str, ...]:
     """Name the columns that the file's partition folders give, and tell the one that a reader refuses."""
-    file, table, found = review.name, review.policy.table, review.found
-    own = [column.name for column in schema.columns]
+    file, table = review.file.name, review.policy.table
     try:
-        whole = add_given(schema, file, review.dialect, table=table)
+        whole = add_given(schema, file, dialect, table=table)
     except SchemaError as exc:
         lacking = [name for name in partition_values(file) if schema.column(name) is None]
-        good = good_names(lacking, file, table, found)
-        if len(good) == len(lacking):
-            what = f"{exc.found}; {review.dialect.data_type(exc.column or '').name} is declared"
-            found.add("text-value", what, file=file, column=exc.column)
+        if len(good_names(review, lacking)) == len(lacking):
+            _tell_misfit(review, dialect, exc)
         return tuple(lacking)
-    return tuple(column.name for column in whole.columns if column.name not in own)
-
-
-def _scan(review: _Review, schema: FileSchema, seen: _Reviewed) -> None:
-    stored, dialect, policy = review.file.stored, review.dialect, review.policy
-    keys = {key: column.name for key in policy.keys if (column := schema.key(key))}
-    required = [column.name for column in schema.columns if dialect.required(column.name)]
-    seen.nulls = {name: Rows() for name in required if name not in keys.values()}
-    tables = survey_tables(review.handle, stored, dialect, schema, seen.survey, table=policy.table)
-    for rows in tables:
-        if schema.marker:
-            scan_markers(seen.scan, rows.column(schema.marker), seen.rows, policy)
-        else:
-            plain = scan_unmarked(seen.rows + len(rows), policy)
-            plain.null_keys = seen.scan.null_keys
-            seen.scan = plain
-        scan_keys(seen.scan, {key: rows.column(name) for key, name in keys.items()}, seen.rows)
-        _see_nulls(seen.nulls, rows, schema.marker, seen.rows)
-        seen.rows += len(rows)
+    return tuple(column.name for column in whole.columns[len(schema.columns) :])
 
 
 def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start: int) -> None:
@@ -193,61 +177,34 @@ def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start
         markers = small_markers(rows.column(marker))
         kept = pc.fill_null(pc.not_equal(markers, DELETE), fill_value=True)
     for name in holes:
-        mask = pc.and_(pc.is_null(rows.column(name)), kept)
-        nulls[name].see(mask, start, rows.column(name))
+        nulls[name].see(pc.and_(pc.is_null(rows.column(name)), kept), start)
 
 
-def _tell(review: _Review, schema: FileSchema, seen: _Reviewed, given: tuple[str, ...]) -> None:
-    """Make findings of what was seen."""
-    scan, file, found = seen.scan, review.name, review.found
-    for rows in (scan.unknown, scan.unmarked, scan.changes, *scan.null_keys.values()):
-        _shift(rows, seen.survey)
-    _tell_misfits(review, seen.survey, len(schema.columns) + bool(schema.marker))
-    names = (*(column.name for column in schema.columns), *given)
-    for key in missing_keys(names, review.policy) if scan.rows else ():
-        found.add("key-missing", "no such column", file=file, column=key)
-    tell_rows(scan, review.policy, file, schema.marker, found)
-    for name, missing in seen.nulls.items():
-        _tell_nulls(review, schema, seen.survey, name, missing)
+def _tell_misfits(review: Review, dialect: Dialect, survey: Survey, width: int) -> None:
+    count = len(survey.ragged)
+    if count:
+        what = f"{count:,} row{'' if count == 1 else 's'}; the header has {width} fields"
+        line = survey.ragged_line
+        review.tell("text-ragged-row", what, row=survey.ragged[0], line=line)
+    if survey.misfit is not None and survey.misfit.column is not None:
+        _tell_misfit(review, dialect, survey.misfit)
 
 
-def _tell_misfits(review: _Review, survey: Survey, width: int) -> None:
-    if survey.ragged:
-        what = f"{len(survey.ragged):,} rows" if len(survey.ragged) > 1 else "1 row"
-        review.found.add(
-            "text-ragged-row",
-            f"{what}; the header has {width} fields",
-            file=review.name,
-            row=survey.ragged[0],
-            line=survey.ragged_line,
-        )
-    exc = survey.misfit
-    if exc is not None and exc.column is not None:
-        what = f"{exc.found}; {review.dialect.data_type(exc.column).name} is declared"
-        review.found.add(
-            "text-value", what, file=review.name, column=exc.column, row=exc.row, line=exc.line
-        )
+def _tell_misfit(review: Review, dialect: Dialect, exc: ChangeFileError | SchemaError) -> None:
+    what = f"{exc.found}; {dialect.data_type(exc.column or '').name} is declared"
+    review.tell("text-value", what, column=exc.column, row=exc.row, line=exc.line)
 
 
 def _tell_nulls(
-    review: _Review, schema: FileSchema, survey: Survey, name: str, missing: Rows
+    review: Review, dialect: Dialect, schema: FileSchema, survey: Survey, name: str, missing: Rows
 ) -> None:
     if missing.first is None:
         return
-    line = None
+    line, table = None, review.policy.table
     if not survey.ragged and not survey.misfit:
-        line = line_of(
-            review.handle,
-            review.file.stored,
-            review.dialect,
-            schema,
-            missing.first,
-            table=review.policy.table,
-        )
+        line = line_of(review.handle, review.file, dialect, schema, missing.first, table=table)
     _shift(missing, survey)
-    review.found.add(
-        "text-null", missing.summary, file=review.name, column=name, row=missing.first, line=line
-    )
+    review.tell("text-null", missing.summary, column=name, row=missing.first, line=line)
 
 
 def _shift(rows: Rows, survey: Survey) -> None:

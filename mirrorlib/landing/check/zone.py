@@ -1,35 +1,42 @@
 """Review a whole landing zone: `mirrorlib.check(landing_zone)`. Never writes, never starts Spark.
 
 In: a path or URL. Out: `CheckReport`. Tables are reviewed side by side, each for itself: trouble
-with one does not hide what is wrong with the others.
+with one does not hide what is wrong with the others. A table is listed once, a folder at a time; its files are
+opened one at a time, in the order in which they apply, and one that cannot be read does not hide the next one.
 """
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirrorlib.errors import LandingZoneError, StoreError
-from mirrorlib.landing.check.findings import Findings
-from mirrorlib.landing.check.report import CheckReport
-from mirrorlib.landing.check.table import review_table
+from mirrorlib.errors import LandingZoneError, StoreError, TableNameError
+from mirrorlib.landing.check.drift import Drift
+from mirrorlib.landing.check.facts import Facts, Policy, Review, UnreadableError
+from mirrorlib.landing.check.folder import iter_levels, review_folder
+from mirrorlib.landing.check.metadata import review_dialect, review_metadata
+from mirrorlib.landing.check.parquet import review_parquet
+from mirrorlib.landing.check.report import CheckedTable, CheckReport, CheckStep, Findings
+from mirrorlib.landing.check.text import review_text
 from mirrorlib.landing.listing import list_tables
-from mirrorlib.landing.metadata.declared import METADATA_BYTES
+from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
-from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches
+from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirrorlib.landing.check.report import CheckObserver, CheckStep, Finding
+    from mirrorlib.landing.check.report import CheckObserver, Finding
     from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.store import Folder, PathOrUrl, Store
+    from mirrorlib.store import Folder, PathOrUrl, Store, StoredFile
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _TABLES_AT_ONCE = 8
+_LOG = logging.getLogger(__name__)
 
 
 def check_zone(
@@ -63,7 +70,7 @@ def check_zone(
     folders = list_tables(zone)
     chosen = _chosen(folders, (tables,) if isinstance(tables, str) else tuple(tables))
     findings = () if tables else _review_zone(zone, folders)
-    review = partial(review_table, zone, deep=deep, observe=observe or _unobserved)
+    review = partial(_review_table, zone, deep=deep, observe=observe or (lambda _: None))
     pool = ThreadPoolExecutor(max_workers=max(1, parallelism))
     try:
         reviewed = tuple(pool.map(review, chosen))
@@ -76,10 +83,6 @@ def check_zone(
         tables=tuple(table for table, _ in reviewed),
         findings=(*findings, *(finding for _, its in reviewed for finding in its)),
     )
-
-
-def _unobserved(step: CheckStep) -> None:
-    del step
 
 
 def _chosen(folders: Sequence[TableFolder], patterns: Sequence[str]) -> tuple[TableFolder, ...]:
@@ -109,22 +112,19 @@ def _review_zone(zone: Store, folders: Sequence[TableFolder]) -> tuple[Finding, 
 
 
 def _review_levels(zone: Store, found: Findings) -> None:
-    top = zone.list_folder("")
-    _review_level(top, "", found)
-    for folder in top.folders if top else ():
-        if folder.endswith(SCHEMA_SUFFIX) and not is_ignored(folder):
-            _review_level(zone.list_folder(folder), folder, found)
-
-
-def _review_level(listed: Folder | None, folder: str, found: Findings) -> None:
     """Name the files that lie above the table folders."""
-    for file in listed.files if listed else ():
-        shown = f"{folder}/{file.name}".lstrip("/")
-        if file.name.casefold() == PARTNER_FILE.casefold():
-            if folder:
-                found.add("partner-events-place", "it lies in a schema folder", file=shown)
-        elif not is_ignored(file.name):
-            found.add("stray-file", "outside of every table folder", file=shown)
+    top = zone.list_folder("")
+    folders = top.folders if top else ()
+    schemas = [f for f in folders if f.endswith(SCHEMA_SUFFIX) and not is_ignored(f)]
+    for folder in ("", *schemas):
+        listed = zone.list_folder(folder) if folder else top
+        for file in listed.files if listed else ():
+            shown = f"{folder}/{file.name}".lstrip("/")
+            if file.name.casefold() == PARTNER_FILE.casefold():
+                if folder:
+                    found.add("partner-events-place", "it lies in a schema folder", file=shown)
+            elif not is_ignored(file.name):
+                found.add("stray-file", "outside of every table folder", file=shown)
 
 
 def _review_partner_events(zone: Store, found: Findings) -> None:
@@ -139,3 +139,109 @@ def _review_partner_events(zone: Store, found: Findings) -> None:
     what = repairs[0] if repairs else "another value" if not isinstance(value, tuple) else ""
     if what:
         found.add("partner-events-json", what, file=PARTNER_FILE)
+
+
+def _review_table(
+    zone: Store, folder: TableFolder, *, deep: bool, observe: CheckObserver
+) -> tuple[CheckedTable, tuple[Finding, ...]]:
+    """Review one table; what its store refuses is a finding too."""
+    table = folder.name.shown
+    found = Findings(table)
+    files = 0
+    if _review_name(folder, found):
+        try:
+            listed = zone.list_folder(folder.path)
+            if listed is not None:
+                files = _review_content(zone, folder, listed, found, deep=deep, observe=observe)
+        except StoreError as exc:
+            found.add("not-checked", exc.reason)
+        except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
+            _LOG.exception("%s: cannot be reviewed", table)
+            found.add("not-checked", f"an unexpected {type(exc).__name__}")
+    findings = found.all()
+    severities = [finding.severity for finding in findings]
+    checked = CheckedTable(
+        table=table,
+        files=files,
+        errors=severities.count("error"),
+        warnings=severities.count("warning"),
+        notes=severities.count("note"),
+    )
+    return checked, findings
+
+
+def _review_name(folder: TableFolder, found: Findings) -> bool:
+    """Say whether the folder can be looked into: a name that no store carries cannot even be listed."""
+    if folder.unlisted and folder.refusal is not None:
+        found.add("not-checked", folder.refusal.reason)
+        return False
+    try:
+        refuse_uncarriable(folder.name)
+    except TableNameError as exc:
+        found.add("table-name", exc.reason)
+        return False
+    if folder.refusal is not None:
+        found.add("tables-collide", folder.refusal.reason)
+    return True
+
+
+def _review_content(
+    zone: Store,
+    folder: TableFolder,
+    listed: Folder,
+    found: Findings,
+    *,
+    deep: bool,
+    observe: CheckObserver,
+) -> int:
+    """Review what is in the folder; return how many change files there are."""
+    table = folder.name.shown
+    levels = list(iter_levels(zone, folder.path, listed))
+    stated = any(file.name == METADATA_NAME for file in listed.files)
+    data = zone.read(f"{folder.path}/{METADATA_NAME}", most=METADATA_BYTES) if stated else None
+    shown = [file.name for _, level in levels for file in level.files if not is_ignored(file.name)]
+    metadata = review_metadata(data, table, found, shown)
+    dialect = review_dialect(metadata, table, found)
+    policy = Policy(table=table, metadata=metadata, dialect=dialect, deep=deep)
+    files = review_folder(levels, policy, found)
+    drift = Drift(zone, policy, found)
+    observe(CheckStep(table=table, files=len(files), checked=0))
+    for checked, file in enumerate(files, start=1):
+        facts = _review_file(zone, file, policy, found) if file.size else None
+        if facts is not None:
+            # Advice against markers in an initial load; delimited text is to have them always.
+            rows = facts.scan.rows if facts.marked and facts.columns is not None else 0
+            if checked == 1 and rows and facts.scan.inserts == rows:
+                found.add("marker-in-initial-load", "all rows are inserts", file=file.name)
+            drift.take(facts)
+        observe(CheckStep(table=table, files=len(files), checked=checked))
+    drift.close()
+    return len(files)
+
+
+def _review_file(zone: Store, file: StoredFile, policy: Policy, found: Findings) -> Facts | None:
+    """Read one file; None when it cannot be compared with others."""
+    text, dialect = policy.is_text(file), policy.dialect
+    if text and dialect is None:
+        return None
+    try:
+        with zone.open_file(file.path) as handle:
+            review = Review(file=file, handle=handle, policy=policy, found=found)
+            return review_text(review, dialect) if text and dialect else review_parquet(review)
+    except (UnreadableError, StoreError) as exc:
+        if _has_changed(zone, file):
+            found.add("file-changing", "another file than was listed", file=file.name)
+        elif isinstance(exc, UnreadableError):
+            found.add(exc.rule, exc.found, file=file.name, line=exc.line)
+        else:
+            found.add("not-checked", exc.reason, file=file.name)
+    return None
+
+
+def _has_changed(zone: Store, file: StoredFile) -> bool:
+    """Say whether a file that could not be read is no longer the one that was listed."""
+    try:
+        now = zone.stat(file.path)
+    except StoreError:
+        return False
+    return now is None or now.etag != file.etag

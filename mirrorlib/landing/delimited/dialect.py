@@ -76,27 +76,38 @@ class Dialect:
 
 
 def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
-    """Read how a table's text is written.
-
-    Args:
-        metadata: What the table's `_metadata.json` says.
-        table: The table's name, for messages.
+    """Read how a table's text is written; *table* is its name, for messages.
 
     Raises:
         MetadataError: a property is not what any publisher could mean, or not what can be read.
+
     """
     stated = metadata.format_properties
-    _check_header(stated.get("FirstRowAsHeader", ""), table)
-    separator = _separator(stated.get("ColumnSeparator", ","), table)
-    quote = _mark("QuoteCharacter", stated.get("QuoteCharacter", '"'), table)
-    escape = _mark("EscapeCharacter", stated.get("EscapeCharacter", "\\"), table)
-    for name, character in (("QuoteCharacter", quote), ("EscapeCharacter", escape)):
-        if character == separator:
-            msg = f"ColumnSeparator and {name} are the same character"
-            raise _refusal(msg, table, found=repr(separator))
+    header = stated.get("FirstRowAsHeader", "").strip()
+    if header.casefold() not in {"", "true"}:
+        msg = "FirstRowAsHeader is not true, and without a header no column has a name"
+        step = "Publish files with a header row, and say so in _metadata.json."
+        raise MetadataError(msg, table=table, file=METADATA_NAME, found=header, next_step=step)
+    separator = _character(stated.get("ColumnSeparator", ","))
+    rows = _character(stated.get("RowSeparator", "")) or "\r\n"
+    # A blank mark is none.
+    quote = _character(stated.get("QuoteCharacter", '"')).strip(" ")
+    escape = _character(stated.get("EscapeCharacter", "\\")).strip(" ")
+    claims = {
+        "ColumnSeparator is not one ASCII character": bool(separator) and _is_mark(separator),
+        "QuoteCharacter is neither empty nor one ASCII character": _is_mark(quote),
+        "EscapeCharacter is neither empty nor one ASCII character": _is_mark(escape),
+        "ColumnSeparator and QuoteCharacter are the same character": quote != separator,
+        "ColumnSeparator and EscapeCharacter are the same character": escape != separator,
+        r"RowSeparator is not \r\n, \n or \r": rows in _ROW_SEPARATORS,
+    }
+    for claim, is_so in claims.items():
+        if not is_so:
+            found = repr(stated.get(claim.split()[0], ","))
+            raise MetadataError(claim, table=table, file=METADATA_NAME, found=found)
     return Dialect(
         column_separator=separator,
-        row_separator=_row_separator(stated.get("RowSeparator", ""), table),
+        row_separator=rows,
         quote=quote,
         escape=escape,
         null_value=stated.get("NullValue"),
@@ -105,89 +116,52 @@ def dialect_of(metadata: TableMetadata, *, table: str) -> Dialect:
     )
 
 
-def _check_header(stated: str, table: str) -> None:
-    if stated.strip().casefold() not in {"", "true"}:
-        msg = "FirstRowAsHeader is not true, and without a header no column has a name"
-        step = "Publish files with a header row, and say so in _metadata.json."
-        raise _refusal(msg, table, found=stated.strip(), next_step=step)
-
-
-def _separator(stated: str, table: str) -> str:
-    separator = _character(stated)
-    if len(separator) != 1 or not separator.isascii() or separator in "\r\n\0":
-        msg = "ColumnSeparator is not one ASCII character"
-        raise _refusal(msg, table, found=repr(stated))
-    return separator
-
-
-def _mark(name: str, stated: str, table: str) -> str:
-    """Read a quote or escape character; a blank one is none."""
-    mark = _character(stated).strip(" ")
-    if len(mark) > 1 or not mark.isascii() or (mark and mark in "\r\n\0"):
-        msg = f"{name} is neither empty nor one ASCII character"
-        raise _refusal(msg, table, found=repr(stated))
-    return mark
-
-
-def _row_separator(stated: str, table: str) -> str:
-    separator = _character(stated) or "\r\n"
-    if separator not in _ROW_SEPARATORS:
-        msg = r"RowSeparator is not \r\n, \n or \r"
-        raise _refusal(msg, table, found=repr(stated))
-    return separator
-
-
 def _character(stated: str) -> str:
     """Read a character that may stand between blanks or be spelled out; a blank alone is itself."""
     bare = stated.strip(" ") or stated
     return _SPELLED.get(bare, bare)
 
 
+def _is_mark(character: str) -> bool:
+    return not character or (
+        len(character) == 1 and character.isascii() and character not in "\r\n\0"
+    )
+
+
 def _encoding(stated: str, table: str) -> str:
     try:
         return codec_of(stated)
     except LookupError as exc:
-        raise _unknown_encoding(stated, table) from exc
-
-
-def _unknown_encoding(stated: str, table: str) -> MetadataError:
-    msg = "the value of 'Encoding' is not known"
-    step = "Name an encoding such as UTF-8, UTF-16, windows-1252 or shift_jis in _metadata.json."
-    return _refusal(msg, table, found=ascii(stated)[1:-1][:80], next_step=step)
+        msg = "the value of 'Encoding' is not known"
+        step = (
+            "Name an encoding such as UTF-8, UTF-16, windows-1252 or shift_jis in _metadata.json."
+        )
+        found = ascii(stated)[1:-1][:80]
+        raise MetadataError(
+            msg, table=table, file=METADATA_NAME, found=found, next_step=step
+        ) from exc
 
 
 def _columns(defined: tuple[DefinedColumn, ...], table: str) -> tuple[DefinedColumn, ...]:
     seen: dict[str, str] = {}
-    for column in defined:
-        name, data_type = fold_name(column.name.strip()), column.data_type.strip()
-        if name == MARKER:
-            continue
-        if data_type.casefold() not in DATA_TYPES:
-            raise _unknown_type(column, table)
-        if seen.setdefault(name, data_type.casefold()) != data_type.casefold():
+    columns = tuple(column for column in defined if fold_name(column.name.strip()) != MARKER)
+    for column in columns:
+        stated = column.data_type
+        kind = stated.strip().casefold()
+        if kind not in DATA_TYPES:
+            msg = "the DataType in SchemaDefinition is " + ("not known" if stated else "missing")
+            step = f"Declare one of {', '.join(declared.name for declared in DATA_TYPES.values())}."
+            if kind.startswith(("decimal", "numeric")):
+                step = "The format has no Decimal for text: declare Double or String, or publish Parquet."
+            raise MetadataError(
+                msg,
+                table=table,
+                file=METADATA_NAME,
+                column=column.name,
+                found=stated or None,
+                next_step=step,
+            )
+        if seen.setdefault(fold_name(column.name.strip()), kind) != kind:
             msg = "SchemaDefinition declares the column twice, with different types"
-            raise _refusal(msg, table, column=column.name)
-    return tuple(column for column in defined if fold_name(column.name.strip()) != MARKER)
-
-
-def _unknown_type(column: DefinedColumn, table: str) -> MetadataError:
-    names = ", ".join(declared.name for declared in DATA_TYPES.values())
-    step = f"Declare one of {names}."
-    if column.data_type.casefold().startswith(("decimal", "numeric")):
-        step = "The format has no Decimal for text: declare Double or String, or publish Parquet."
-    msg = "the DataType in SchemaDefinition is " + ("not known" if column.data_type else "missing")
-    found = column.data_type or None
-    return _refusal(msg, table, column=column.name, found=found, next_step=step)
-
-
-def _refusal(
-    reason: str,
-    table: str,
-    *,
-    column: str | None = None,
-    found: str | None = None,
-    next_step: str | None = None,
-) -> MetadataError:
-    return MetadataError(
-        reason, table=table, file=METADATA_NAME, column=column, found=found, next_step=next_step
-    )
+            raise MetadataError(msg, table=table, file=METADATA_NAME, column=column.name)
+    return columns

@@ -26,7 +26,6 @@ _NAMES = {  # what Python does not know
     "x-x-big5": "cp950",
 }
 _PAGES = {  # .NET's numbers for what has another name than its number
-    "936": "gb18030",
     "1200": "utf-16-le",
     "1201": "utf-16-be",
     "12000": "utf-32-le",
@@ -40,7 +39,6 @@ _PAGES = {  # .NET's numbers for what has another name than its number
     "51949": "cp949",
     "54936": "gb18030",
     "65000": "utf-7",
-    "65001": "utf-8",
     **{str(28590 + part): f"iso8859-{part}" for part in (*range(1, 10), 13, 15)},
 }
 _PAGE = re.compile(r"^(?:windows|ibm|cp|dos|ms)?-?0*([0-9]{2,5})$")

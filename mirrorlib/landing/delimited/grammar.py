@@ -71,7 +71,8 @@ class Grammar:
 
     def cut(self, text: bytes, *, last: bool) -> int:
         """Return where the last whole row ends; *last* says that no more text follows."""
-        if self.line_end == b"\n" and not self._may_hide_line_ends(text):
+        mark = self.quote or self.escape
+        if self.line_end == b"\n" and not (mark and mark in text):
             return text.rfind(b"\n") + 1
         # A carriage return at the end may be half of a line end.
         limit = len(text) - (not last and text.endswith(b"\r"))
@@ -79,10 +80,6 @@ class Grammar:
         while found := self.rows.match(text, place, limit):
             place = found.end()
         return place
-
-    def _may_hide_line_ends(self, text: bytes) -> bool:
-        mark = self.quote or self.escape
-        return bool(mark) and mark in text
 
     def escapes(self, text: bytes, place: int) -> bool:
         """Say whether the line end at *place* is data: escaped, which it can be where nothing is quoted."""
@@ -131,11 +128,8 @@ class Grammar:
 def grammar_of(dialect: Dialect, line_end: bytes | None = None) -> Grammar:
     """Write a dialect as patterns.
 
-    Every text has one reading only, so that a match that fails has no second one to try.
-
-    Args:
-        dialect: How the text is written.
-        line_end: The kind of line end; None for a header, which may have any.
+    Every text has one reading only, so that a match that fails has no second one to try. *line_end* is
+    the kind of line end; None for a header, which may have any.
     """
     escape = "" if dialect.escape == dialect.quote else dialect.escape
     taken = dialect.column_separator + dialect.quote

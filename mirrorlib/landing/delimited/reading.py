@@ -20,7 +20,7 @@ from mirrorlib.errors import ChangeFileError, FileChangedError
 from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Piece
-from mirrorlib.landing.delimited.rows import Opened, open_rows, undecodable
+from mirrorlib.landing.delimited.rows import Opened, check_utf8, open_rows
 from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
 from mirrorlib.landing.delimited.values import (
     ByteNotation,
@@ -31,41 +31,48 @@ from mirrorlib.landing.delimited.values import (
 )
 from mirrorlib.store import StoredFile
 
-RAGGED = "fields than the header"  # how the complaint about such a row ends
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A file under way.
+    """A file under way: how each data column is read, and as which mirror type.
 
-    Attributes:
-        origin: Which one, for messages.
-        dialect: How its text is written.
-        opened: Its header and what follows.
-        types: How each data column is read; ByteArrays remember their notation through the file.
-        kinds: The mirror type of each data column.
-
+    ByteArrays remember their notation through the file.
     """
 
-    origin: Origin
-    dialect: Dialect
     opened: Opened
+    dialect: Dialect
     types: dict[str, DataType]
     kinds: dict[str, pa.DataType]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the header's names, the marker's among them."""
-        return self.opened.names
-
     def rows(self, piece: Piece) -> Iterator[tuple[int, bytes, int]]:
         """Give the line, the text and the number of fields of each row of a piece, as pyarrow counts rows."""
-        return self.opened.grammar.rows_of(piece, width=len(self.names))
+        return self.opened.grammar.rows_of(piece, width=len(self.opened.names))
 
     def line(self, piece: Piece, row: int) -> int:
         """Return the line of a row of a piece, both counted from the piece's first."""
         line, _, _ = next(islice(self.rows(piece), row, None))
         return line
+
+
+def open_header(
+    handle: BinaryIO,
+    file: StoredFile,
+    dialect: Dialect,
+    table: str,
+    block_bytes: int = BLOCK_BYTES,
+) -> Opened:
+    """Read the header.
+
+    Raises:
+        ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
+
+    """
+    origin = Origin(table, file.name)
+    if file.size == 0:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise origin.fault(msg, found="0 bytes")
+    text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
+    return open_rows(text, dialect, origin)
 
 
 def start_reading(
@@ -83,8 +90,7 @@ def start_reading(
         FileChangedError: the header is another one than *schema*.
 
     """
-    origin = Origin(table, file.name)
-    opened = open_header(handle, file, dialect, origin, block_bytes)
+    opened = open_header(handle, file, dialect, table, block_bytes)
     kinds = {column.name: column.type for column in schema.columns}
     if tuple(kinds) != tuple(name for name in opened.names if name != schema.marker):
         msg = "the change file has another header than before"
@@ -94,23 +100,7 @@ def start_reading(
     for name, declared in types.items():
         if pa.types.is_binary(declared.mirror):
             types[name] = replace(declared, read=ByteNotation().read)
-    return Reading(origin=origin, dialect=dialect, opened=opened, types=types, kinds=kinds)
-
-
-def open_header(
-    handle: BinaryIO, file: StoredFile, dialect: Dialect, origin: Origin, block_bytes: int
-) -> Opened:
-    """Read the header.
-
-    Raises:
-        ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
-
-    """
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise origin.fault(msg, found="0 bytes")
-    text = iter_text(handle, dialect.encoding, origin, block_bytes=block_bytes)
-    return open_rows(text, dialect, origin)
+    return Reading(opened=opened, dialect=dialect, types=types, kinds=kinds)
 
 
 def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
@@ -120,7 +110,7 @@ def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
         ChangeFileError: a row is ragged, or the bytes are no text.
 
     """
-    names, dialect = list(reading.names), reading.dialect
+    names, dialect = list(reading.opened.names), reading.dialect
     if not reading.opened.grammar.has_rows(piece.text, width=len(names)):
         return pa.table([pa.array([], pa.string())] * len(names), names=names)
     text, escape = reading.opened.grammar.for_arrow(piece.text)
@@ -151,17 +141,14 @@ def parse_rows(reading: Reading, piece: Piece, first_row: int) -> pa.Table:
 
 def _unparsed(reading: Reading, piece: Piece, first_row: int) -> ChangeFileError:
     """Find what pyarrow could not parse; its own message shows data."""
-    try:
-        piece.text.decode()
-    except UnicodeDecodeError as exc:
-        return undecodable(exc, piece, reading.opened.grammar, reading.origin)
-    expected = len(reading.names)
+    opened, expected = reading.opened, len(reading.opened.names)
+    check_utf8(piece, opened.grammar, opened.origin)
     for row, (line, _, count) in enumerate(reading.rows(piece), first_row):
         if count != expected:
-            msg = f"the row has {'fewer' if count < expected else 'more'} {RAGGED}"
+            msg = f"the row has {'fewer' if count < expected else 'more'} fields than the header"
             found = f"{count} in place of {expected}"
-            return reading.origin.fault(msg, row=row, line=line, found=found)
-    return reading.origin.fault("the rows cannot be parsed", line=piece.line)
+            return opened.origin.fault(msg, row=row, line=line, found=found)
+    return opened.origin.fault("the rows cannot be parsed", line=piece.line)
 
 
 def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) -> pa.Table:
@@ -185,20 +172,13 @@ def type_rows(reading: Reading, piece: Piece, fields: pa.Table, first_row: int) 
     if faults:
         row, name = min(faults, key=lambda fault: fault[0])  # the first column of the first row
         value = fields.column(name)[row].as_py()
-        raise _misfit(reading, piece, value, name, row, first_row)
+        msg, step = reading.types[name].complaint(value, reading.kinds[name])
+        raise reading.opened.origin.fault(
+            msg,
+            column=name,
+            row=first_row + row,
+            line=reading.line(piece, row),
+            found=shape_of(value),
+            next_step=step,
+        )
     return pa.table(columns, names=fields.column_names)
-
-
-def _misfit(
-    reading: Reading, piece: Piece, value: str, name: str, row: int, first_row: int
-) -> ChangeFileError:
-    declared = reading.types[name]
-    msg, step = declared.complaint(value, reading.kinds[name])
-    return reading.origin.fault(
-        msg,
-        column=name,
-        row=first_row + row,
-        line=reading.line(piece, row),
-        found=shape_of(value),
-        next_step=step,
-    )

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from mirrorlib.errors import ChangeFileError
 from mirrorlib.landing.columns import LONGEST_ROW, MOST_COLUMNS
 from mirrorlib.landing.delimited.dialect import Dialect
 from mirrorlib.landing.delimited.grammar import Grammar, Piece, grammar_of
@@ -29,6 +28,7 @@ class Opened:
     """A file whose header is read.
 
     Attributes:
+        origin: Which one, for messages.
         names: The header's, without blanks around them.
         end: How the header ends; empty when the file ends with it.
         grammar: As the header's end settled it.
@@ -36,6 +36,7 @@ class Opened:
         blocks: What is still to be read.
     """
 
+    origin: Origin
     names: tuple[str, ...]
     end: bytes
     grammar: Grammar
@@ -49,7 +50,7 @@ def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Open
     Raises:
         ChangeFileError: there is none, or it is not written as the metadata states.
     """
-    grammar, text, bare = grammar_of(dialect), b"", 0
+    grammar, text = grammar_of(dialect), b""
     for block in chain(blocks, (None,)):
         bare = len(text) + len(block or b"")
         text = _with_end(text) if block is None else text + block
@@ -61,10 +62,24 @@ def open_rows(blocks: Iterator[bytes], dialect: Dialect, origin: Origin) -> Open
             opened = _opened(found[0], text, blocks, dialect, origin)
             return opened if found.end() <= bare else replace(opened, end=b"")
         _check_unfinished(Piece(text, 1), grammar, origin, last=block is None)
-    raise _no_header(origin)
+    raise origin.fault(NO_HEADER)
 
 
-def iter_pieces(opened: Opened, origin: Origin) -> Iterator[Piece]:
+def _opened(
+    header: bytes, text: bytes, blocks: Iterator[bytes], dialect: Dialect, origin: Origin
+) -> Opened:
+    end = header[len(header.rstrip(b"\r\n")) :]
+    if header == end:
+        raise origin.fault(NO_HEADER)
+    grammar = grammar_of(dialect)
+    settled = grammar_of(dialect, b"\r" if header.endswith(b"\r") else b"\n")
+    check_utf8(Piece(header, 1), settled, origin)
+    names = tuple(grammar.meaning(field).decode().strip() for field in grammar.fields(header))
+    rest = Piece(text[len(header) :], 1 + header.count(settled.line_end))
+    return Opened(origin, names, end, settled, rest, blocks)
+
+
+def iter_pieces(opened: Opened) -> Iterator[Piece]:
     """Cut the rows behind the header into pieces; empty lines at the file's end are left out.
 
     Raises:
@@ -87,33 +102,23 @@ def iter_pieces(opened: Opened, origin: Origin) -> Iterator[Piece]:
             yield Piece(text[:whole], line)
         if text[cut:].strip(b"\r\n"):
             begins = line + text.count(grammar.line_end, 0, cut)
-            _check_unfinished(Piece(text[cut:], begins), grammar, origin, last=block is None)
+            unended = Piece(text[cut:], begins)
+            _check_unfinished(unended, grammar, opened.origin, last=block is None)
         line += text.count(grammar.line_end, 0, whole)
         waiting, unfinished = [text[whole:]], len(text) - whole
 
 
-def undecodable(
-    exc: UnicodeDecodeError, piece: Piece, grammar: Grammar, origin: Origin
-) -> ChangeFileError:
-    """Name the line of a piece on which UTF-8 ends."""
-    line = piece.line + piece.text.count(grammar.line_end, 0, exc.start)
-    return origin.undecodable(exc, line, "utf-8")
+def check_utf8(piece: Piece, grammar: Grammar, origin: Origin) -> None:
+    """Name the line of a piece on which UTF-8 ends.
 
-
-def _opened(
-    header: bytes, text: bytes, blocks: Iterator[bytes], dialect: Dialect, origin: Origin
-) -> Opened:
-    if not header.strip(b"\r\n"):
-        raise _no_header(origin)
-    grammar = grammar_of(dialect)
+    Raises:
+        ChangeFileError: it does.
+    """
     try:
-        names = [grammar.meaning(field).decode().strip() for field in grammar.fields(header)]
+        piece.text.decode()
     except UnicodeDecodeError as exc:
-        raise undecodable(exc, Piece(header, 1), grammar, origin) from exc
-    settled = grammar_of(dialect, b"\r" if header.endswith(b"\r") else b"\n")
-    rest = Piece(text[len(header) :], 1 + header.count(settled.line_end))
-    end = header[len(header.rstrip(b"\r\n")) :]
-    return Opened(tuple(names), end, settled, rest, blocks)
+        line = piece.line + piece.text.count(grammar.line_end, 0, exc.start)
+        raise origin.undecodable(exc, line, "utf-8") from exc
 
 
 def _before_empty_lines(text: bytes, cut: int, grammar: Grammar) -> int:
@@ -165,7 +170,3 @@ def _check_header(text: bytes, dialect: Dialect, origin: Origin) -> None:
     if msg:
         step = "See whether the file is text, and has a header row."
         raise origin.fault(msg, found=found, next_step=step)
-
-
-def _no_header(origin: Origin) -> ChangeFileError:
-    return origin.fault(NO_HEADER)

@@ -5,6 +5,8 @@ tables in row order whose columns have its mirror types, the marker as text. Pro
 the header's names; memory is bounded by the blocks, not by the file; the first row that does not
 fit fails the file with its line, its column and the value's shape, never the value. Nothing here
 asks whether the file is still the one that was listed: that is for its caller, after the last byte.
+A `Survey` goes by the same steps, and on behind rows and values that do not fit: it has a fault, or raises
+itself, exactly when `iter_tables` raises.
 
 Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type; a quoted
 `NullValue` is that text; a quoted nothing (`""`) is an empty String and NULL in other types.
@@ -12,22 +14,26 @@ Fields: nothing at all (`,,`) and an unquoted `NullValue` are NULL in every type
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import pyarrow as pa
 
-from mirrorlib.errors import SchemaError
-from mirrorlib.landing.columns import MARKER, FileColumn, FileSchema, check_names
+from mirrorlib.errors import ChangeFileError, SchemaError
+from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
 from mirrorlib.landing.delimited.dialect import Dialect
+from mirrorlib.landing.delimited.grammar import Piece
 from mirrorlib.landing.delimited.reading import (
+    Reading,
     open_header,
     parse_rows,
     start_reading,
     type_rows,
 )
 from mirrorlib.landing.delimited.rows import iter_pieces
-from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin
+from mirrorlib.landing.delimited.text import BLOCK_BYTES
 from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.store import StoredFile
 
@@ -41,39 +47,38 @@ def read_header(
     *,
     table: str,
     ntz: NtzPolicy = "utc",
-    block_bytes: int = 1 << 16,
 ) -> FileSchema:
     """Read what the header says about a file's columns; the number of rows stays unknown (-1).
 
-    Args:
-        handle: The open file; it is left open.
-        file: Its listing.
-        dialect: How its text is written.
-        table: The table's name, for messages.
-        ntz: What a DateTime is: an instant, or, with "keep", a time without zone.
-        block_bytes: How much is read at a time.
+    The handle is left open. A DateTime is an instant, or, with *ntz* "keep", a time without zone.
 
     Raises:
         ChangeFileError: the file is empty, has no header, or is not written as its metadata states.
         SchemaError: a column's name cannot be mirrored, or no declared column is in the file.
     """
-    origin = Origin(table, file.name)
-    opened = open_header(handle, file, dialect, origin, block_bytes)
-    names = [name for name in opened.names if name.lower() != MARKER]
-    markers = [name for name in opened.names if name.lower() == MARKER]
-    check_names(names, markers, table=table, file=file.name)
+    opened = open_header(handle, file, dialect, table, 1 << 16)
+    return header_schema(opened.names, dialect, table=table, file=file.name, ntz=ntz)
+
+
+def header_schema(
+    header: Sequence[str], dialect: Dialect, *, table: str, file: str, ntz: NtzPolicy = "utc"
+) -> FileSchema:
+    """Say what a header's names mean, as `read_header`."""
+    names, marker = split_marker(header, table=table, file=file)
     undeclared = tuple(name for name in names if dialect.declared(name) is None)
     if dialect.columns and len(undeclared) == len(names):
         msg = "none of the file's columns is in SchemaDefinition"
         step = "Check ColumnSeparator and SchemaDefinition in _metadata.json."
         count = f"{len(names)} column{'' if len(names) == 1 else 's'}"
-        raise SchemaError(msg, table=table, file=file.name, found=count, next_step=step)
+        raise SchemaError(msg, table=table, file=file, found=count, next_step=step)
+    kinds = {name: dialect.data_type(name).mirror_type(ntz) for name in names}
     return FileSchema(
-        columns=tuple(_column(name, dialect.data_type(name).mirror_type(ntz)) for name in names),
-        marker=markers[0] if markers else None,
-        marker_type=pa.string() if markers else None,
-        rows=-1,
-        decoded_bytes=-1,
+        columns=tuple(
+            FileColumn(name=name, stored=kind, type=kind, native=False)
+            for name, kind in kinds.items()
+        ),
+        marker=marker,
+        marker_type=pa.string() if marker else None,
         undeclared=undeclared,
     )
 
@@ -85,19 +90,12 @@ def iter_tables(
     schema: FileSchema,
     *,
     table: str,
-    rows_at_a_time: int = ROWS_AT_A_TIME,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[pa.Table]:
     """Give a file's rows as typed tables, in row order; a file without rows gives one empty table.
 
-    Args:
-        handle: The open file; it is left open.
-        file: Its listing.
-        dialect: How its text is written.
-        schema: What `read_header` said.
-        table: The table's name, for messages.
-        rows_at_a_time: The most rows of a table.
-        block_bytes: How much is read at a time; it changes nothing but memory and speed.
+    *schema* is what `read_header` said. The handle is left open; *block_bytes*, how much is read at a time,
+    changes nothing but memory and speed.
 
     Raises:
         ChangeFileError: a row is ragged, a value does not fit its declared type, or the text is cut
@@ -106,13 +104,15 @@ def iter_tables(
     """
     reading = start_reading(handle, file, dialect, schema, table, block_bytes)
     row = 0
-    for piece in iter_pieces(reading.opened, reading.origin):
+    for piece in iter_pieces(reading.opened):
         rows = type_rows(reading, piece, parse_rows(reading, piece, row), row)
-        for start in range(0, len(rows), rows_at_a_time):
-            yield rows.slice(start, rows_at_a_time)
+        for start in range(0, len(rows), ROWS_AT_A_TIME):
+            yield rows.slice(start, ROWS_AT_A_TIME)
         row += len(rows)
     if not row:
-        yield arrow_schema(reading.names, schema).empty_table()
+        names = reading.opened.names
+        fields = [(name, reading.kinds.get(name, pa.string())) for name in names]
+        yield pa.schema(fields).empty_table()
 
 
 def line_of(
@@ -128,9 +128,9 @@ def line_of(
 
     Reads the file again up to there, and raises what `iter_tables` raises.
     """
-    reading = start_reading(handle, file, dialect, schema, table, BLOCK_BYTES)
+    reading = start_reading(handle, file, dialect, schema, table)
     seen = 0
-    for piece in iter_pieces(reading.opened, reading.origin):
+    for piece in iter_pieces(reading.opened):
         count = len(parse_rows(reading, piece, seen))
         if row < seen + count:
             return reading.line(piece, row - seen)
@@ -138,11 +138,68 @@ def line_of(
     return None
 
 
-def arrow_schema(names: tuple[str, ...], schema: FileSchema) -> pa.Schema:
-    """Return the schema of a file's tables: its columns in file order, the marker among them."""
-    columns = {column.name: column.type for column in schema.columns}
-    return pa.schema([(name, columns.get(name, pa.string())) for name in names])
+@dataclass(slots=True, kw_only=True)
+class Survey:
+    """What a reader refuses of a file, as far as the file has been gone through.
+
+    Attributes:
+        ragged: the places of rows that have not as many fields as the header, counted from 0.
+        ragged_line: the line on which the first of them begins.
+        misfit: the first value that does not fit its type, None when there is none.
+
+    """
+
+    ragged: array[int] = field(default_factory=lambda: array("q"))
+    ragged_line: int | None = None
+    misfit: ChangeFileError | None = None
 
 
-def _column(name: str, kind: pa.DataType) -> FileColumn:
-    return FileColumn(name=name, stored=kind, type=kind, native=False)
+def survey_tables(
+    handle: BinaryIO,
+    file: StoredFile,
+    dialect: Dialect,
+    schema: FileSchema,
+    survey: Survey,
+    *,
+    table: str,
+) -> Iterator[pa.Table]:
+    """Give a file's sound rows, in row order, and note the others.
+
+    A piece with a value that does not fit, or a ragged row, is text.
+
+    Raises:
+        ChangeFileError: nothing can be read from here on.
+        FileChangedError: the header is another one than *schema*.
+
+    """
+    reading = start_reading(handle, file, dialect, schema, table)
+    row = 0
+    for piece in iter_pieces(reading.opened):
+        before = len(survey.ragged)
+        fields = _sound(reading, piece, row, survey)
+        ragged = len(survey.ragged) - before
+        rows = fields
+        if not ragged:
+            try:
+                rows = type_rows(reading, piece, fields, row)
+            except ChangeFileError as exc:
+                survey.misfit = survey.misfit or exc
+        yield rows
+        row += len(fields) + ragged
+
+
+def _sound(reading: Reading, piece: Piece, first_row: int, survey: Survey) -> pa.Table:
+    """Parse a piece; without its ragged rows, if it has any."""
+    try:
+        return parse_rows(reading, piece, first_row)
+    except ChangeFileError:
+        width, kept, before = len(reading.opened.names), [], len(survey.ragged)
+        for row, (line, text, count) in enumerate(reading.rows(piece), first_row):
+            if count == width:
+                kept.append(text)
+                continue
+            survey.ragged.append(row)
+            survey.ragged_line = survey.ragged_line or line
+        if len(survey.ragged) == before:
+            raise
+        return parse_rows(reading, Piece(b"".join(kept), piece.line), first_row)

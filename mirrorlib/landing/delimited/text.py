@@ -12,6 +12,7 @@ import codecs
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -21,10 +22,13 @@ from mirrorlib.landing.delimited.encodings import as_windows
 
 BLOCK_BYTES = 4 << 20
 _COMPRESSIONS = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
-_SNAPPY = "Snappy, which cannot be read piece by piece"
-_FOREIGN = (
-    (b"PAR1", "Parquet"),
-    (b"PK\x03\x04", "a zip archive"),
+_SNAPPY = (
+    "Snappy, which cannot be read piece by piece",
+    "Publish it as it is, or packed by gzip or zstd, under the same name.",
+)
+_FOREIGN = (  # what no text begins with, what that is, and what to do
+    (b"PAR1", ("Parquet", 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.')),
+    (b"PK\x03\x04", ("a zip archive", None)),
     (b"\xff\x06\x00\x00sNaPpY", _SNAPPY),
 )
 # The longer mark first: UTF-32's begins with UTF-16's.
@@ -36,11 +40,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LONGEST_MAGIC = 10
-_INSTEAD = {
-    "Parquet": 'Publish text, or declare "FileFormat": "Parquet" in _metadata.json.',
-    _SNAPPY: "Publish it as it is, or packed by gzip or zstd, under the same name.",
-}
-_LONGEST_LENGTH = 5  # bytes of a length in raw Snappy
+_LONGEST_LENGTH = 4  # bytes of a length in raw Snappy, up to 256 MiB
 _GOES_ON = 0x80  # in a byte of it: another one follows
 _SNAPPY_MORE = 32  # bytes that compressing may add, and a sixth
 _LARGEST_SNAPPY = 256 << 20  # bytes: what is tried as a whole
@@ -91,32 +91,29 @@ def iter_text(
 ) -> Iterator[bytes]:
     """Give a file's text in UTF-8, a block at a time, from its first byte.
 
-    Args:
-        handle: The open file; it is left open.
-        encoding: What the metadata states; a byte order mark knows better.
-        origin: The file, for messages.
-        block_bytes: How much is read at a time.
+    The handle is left open. *encoding* is what the metadata states; a byte order mark knows better.
 
     Raises:
         ChangeFileError: the file is cut short, damaged, of another format, or not in its encoding.
     """
     blocks = _iter_bytes(handle, origin, max(block_bytes, _LONGEST_MAGIC))
     first = next(blocks, b"")
-    mark, codec = _codec(first, encoding)
-    chained = _chain(first[mark:], blocks)
-    return chained if codec == "utf-8" else _transcode(chained, codec, origin)
+    marks = (found for found in _MARKS if first.startswith(found[0]))
+    mark, codec = next(marks, (b"", encoding))
+    if not mark and codec in {"utf-16", "utf-32"}:  # a header begins with an ASCII character
+        codec += "-be" if first.startswith(b"\0") else "-le"
+    whole = chain((first.removeprefix(mark),), blocks)
+    return whole if codec == "utf-8" else _transcode(whole, codec, origin)
 
 
 def _iter_bytes(handle: BinaryIO, origin: Origin, size: int) -> Iterator[bytes]:
     handle.seek(0)
     magic = _read_full(handle, _LONGEST_MAGIC)
     handle.seek(0)
-    foreign = next((name for prefix, name in _FOREIGN if magic.startswith(prefix)), "")
+    foreign = next((what for prefix, what in _FOREIGN if magic.startswith(prefix)), None)
     if foreign or _is_raw_snappy(handle, magic):
-        msg = "the change file is no text"
-        raise origin.fault(
-            msg, found=foreign or _SNAPPY, next_step=_INSTEAD.get(foreign or _SNAPPY)
-        )
+        msg, (found, step) = "the change file is no text", foreign or _SNAPPY
+        raise origin.fault(msg, found=found, next_step=step)
     for prefix, name in _COMPRESSIONS:
         if magic.startswith(prefix):
             yield from _decompressed(handle, name, origin, size)
@@ -131,17 +128,17 @@ def _is_raw_snappy(handle: BinaryIO, magic: bytes) -> bool:
     A length that so many bytes cannot hold rules it out, as it does for all text but the shortest. Source: Snappy's
     format_description.txt, and MaxCompressedLength.
     """
-    length, place = 0, 0
-    while place < min(len(magic), _LONGEST_LENGTH) - 1:
-        length |= (magic[place] & 0x7F) << (7 * place)
+    length = place = 0
+    for byte in magic[:-1][:_LONGEST_LENGTH]:
+        length |= (byte & 0x7F) << (7 * place)
         place += 1
-        if magic[place - 1] < _GOES_ON:
+        if byte < _GOES_ON:
             break
     size = handle.seek(0, io.SEEK_END)
     handle.seek(0)
     most = min(_LARGEST_SNAPPY, _MOST_SNAPPY * size)
-    possible = size <= _SNAPPY_MORE + length + length // 6 and length <= most
-    if not length or not possible or magic[place] & 0b11:
+    possible = size <= _SNAPPY_MORE + length + length // 6 and 0 < length <= most
+    if not possible or magic[place] & 0b11:
         return False
     try:
         pa.Codec("snappy").decompress(_read_full(handle, size), length)
@@ -175,28 +172,12 @@ def _read_full(handle: BinaryIO | pa.NativeFile, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _codec(first: bytes, encoding: str) -> tuple[int, str]:
-    """Return the byte order mark's length and the codec of what follows it."""
-    for mark, codec in _MARKS:
-        if first.startswith(mark):
-            return len(mark), codec
-    if encoding in {"utf-16", "utf-32"}:  # a header begins with an ASCII character or a mark
-        return 0, encoding + ("-be" if first.startswith(b"\0") else "-le")
-    return 0, encoding
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from rest
-
-
 def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[bytes]:
     decoder = codecs.getincrementaldecoder(codec)()
     feeds = returns = 0
-    for block, last in _marked_last(blocks):
-        try:
-            text = decoder.decode(block, last)
+    for block in chain(blocks, (None,)):
+        try:  # at last, too: the decoder may hold half a character
+            text = decoder.decode(block or b"", block is None)
         except UnicodeDecodeError as exc:
             sound = exc.object[: exc.start].decode(codec, "replace")
             line = 1 + max(feeds + sound.count("\n"), returns + sound.count("\r"))
@@ -205,12 +186,6 @@ def _transcode(blocks: Iterator[bytes], codec: str, origin: Origin) -> Iterator[
         returns += text.count("\r")
         if text:
             yield as_windows(text, codec).encode()
-
-
-def _marked_last(blocks: Iterator[bytes]) -> Iterator[tuple[bytes, bool]]:
-    for block in blocks:
-        yield block, False
-    yield b"", True  # the decoder may hold half a character
 
 
 class _LeftOpen(io.RawIOBase):

@@ -58,8 +58,6 @@ class DataType:
     """One `DataType` of a `SchemaDefinition`.
 
     Attributes:
-        name: as Microsoft spells it.
-        mirror: the mirror type of its values.
         read: reads fields, or raises `pa.ArrowInvalid` when one of them does not fit.
         written: what its values look like, for those who correct them.
 
@@ -77,7 +75,7 @@ class DataType:
     def complaint(self, value: str, kind: pa.DataType) -> tuple[str, str]:
         """Say why a value does not fit the mirror type *kind*, and what to do; never show it."""
         number = {_WHOLE: _INTEGER, _DECIMAL: _NUMBER}.get(self.written)
-        if number is not None and _matches(value.strip(), number):
+        if number and pc.match_substring_regex(pa.scalar(value.strip()), number).as_py():
             msg = f"the value is beyond the range of {self.name}, the type in SchemaDefinition"
             step = "Declare a type that holds it, or publish a corrected file under the same name."
             return msg, step
@@ -228,13 +226,11 @@ def _from_base64(value: str) -> bytes:
         raise pa.ArrowInvalid(msg) from exc
 
 
-def _matches(value: str, pattern: str) -> bool:
-    return bool(pc.match_substring_regex(pa.scalar(value), pattern).as_py())
-
-
 STRING = DataType(name="String", mirror=pa.string(), read=lambda fields, _: fields, written="text")
 _WHOLE = "digits"
 _DECIMAL = "digits with a decimal point"
+_MOMENT = "2025-06-17 14:30:00.123456"
+_BYTES = "base64, or everywhere as hexadecimal digits after 0x"
 _TYPES = (
     STRING,
     DataType(name="Int16", mirror=pa.int16(), read=_integers, written=_WHOLE),
@@ -243,19 +239,9 @@ _TYPES = (
     DataType(name="Double", mirror=pa.float64(), read=_floats, written=_DECIMAL),
     DataType(name="Single", mirror=pa.float32(), read=_floats, written=_DECIMAL),
     DataType(name="Boolean", mirror=pa.bool_(), read=_booleans, written="true, false, 1 or 0"),
-    DataType(
-        name="DateTime",
-        mirror=INSTANT,
-        read=_timestamps,
-        written="2025-06-17 14:30:00.123456",
-    ),
+    DataType(name="DateTime", mirror=INSTANT, read=_timestamps, written=_MOMENT),
     DataType(name="IDate", mirror=pa.date32(), read=_dates, written="2025-06-17"),
     DataType(name="ITime", mirror=pa.string(), read=_times, written="14:30:00.123456"),
-    DataType(
-        name="ByteArray",
-        mirror=pa.binary(),
-        read=_bytes,
-        written="base64, or everywhere as hexadecimal digits after 0x",
-    ),
+    DataType(name="ByteArray", mirror=pa.binary(), read=_bytes, written=_BYTES),
 )
 DATA_TYPES = {declared.name.casefold(): declared for declared in _TYPES}

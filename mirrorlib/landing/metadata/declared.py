@@ -118,13 +118,7 @@ class TableMetadata:
 
 
 def as_published(metadata: TableMetadata, names: Iterable[str]) -> TableMetadata:
-    """Let files decide where the metadata states no format: all are Parquet, or all are `.csv`.
-
-    Args:
-        metadata: what the publisher states.
-        names: the files that the table's folder shows.
-
-    """
+    """Let a folder's files decide where the metadata states no format: all are Parquet, or all are `.csv`."""
     if metadata.file_extension or (metadata.file_format and not metadata.assumed):
         return metadata
     data = [name.lower() for name in names if name.lower().endswith((".parquet", *TEXT_ENDINGS))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 _T = TypeVar("_T")
@@ -52,9 +52,9 @@ class _Cursor:
 
     text: str
     lone_backslash: bool
+    repairs: list[str]
     at: int = 0
     depth: int = 0
-    repairs: list[str] = field(default_factory=list)
 
 
 def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
@@ -68,30 +68,23 @@ def read_lenient(data: bytes) -> tuple[Json, tuple[str, ...]]:
     """
     text, repairs = _decoded(data)
     try:
-        value, repaired = _read(_Cursor(text, lone_backslash=False))
+        return _read(_Cursor(text, lone_backslash=False, repairs=[*repairs]))
     except NotJsonError as first:
         try:
-            value, repaired = _read(_Cursor(text, lone_backslash=True))
+            return _read(_Cursor(text, lone_backslash=True, repairs=[*repairs]))
         except NotJsonError:
             raise first from None
-    return value, repairs + repaired
 
 
 def _decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    for mark, encoding, repair in _BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            return _text(data[len(mark) :], encoding), (repair,)
-    return _text(data, "utf-8"), ()
-
-
-def _text(data: bytes, encoding: str) -> str:
+    marks = (found for found in _BYTE_ORDER_MARKS if data.startswith(found[0]))
+    mark, encoding, repair = next(marks, (b"", "utf-8", ""))
+    bare = data.removeprefix(mark)
     try:
-        return data.decode(encoding)
+        return bare.decode(encoding), (repair,) if repair else ()
     except UnicodeDecodeError as exc:
-        reason = f"it is not {encoding.upper()}"
-        raise NotJsonError(
-            reason, data.count(b"\n", 0, exc.start) + 1, 1, f"byte 0x{data[exc.start]:02x}"
-        ) from exc
+        reason, line = f"it is not {encoding.upper()}", bare.count(b"\n", 0, exc.start) + 1
+        raise NotJsonError(reason, line, 1, f"byte 0x{bare[exc.start]:02x}") from exc
 
 
 def _read(cursor: _Cursor) -> tuple[Json, tuple[str, ...]]:
@@ -142,7 +135,6 @@ def _member(cursor: _Cursor) -> tuple[str, Json]:
 
 def _word(cursor: _Cursor) -> Json:
     """Read true, false, null, a number, or a bare word as a string."""
-    _peek(cursor)
     found = _WORD.match(cursor.text, cursor.at)
     word = found[0] if found else ""
     if word in _LITERALS or _NUMBER.fullmatch(word):
@@ -220,9 +212,6 @@ def _repaired(cursor: _Cursor, what: str) -> None:
 
 def _error(cursor: _Cursor, reason: str) -> NotJsonError:
     column = cursor.at - cursor.text.rfind("\n", 0, cursor.at)
-    found = (
-        ascii(cursor.text[cursor.at : cursor.at + 1])
-        if cursor.at < len(cursor.text)
-        else "the end of the file"
-    )
+    next_one = cursor.text[cursor.at : cursor.at + 1]
+    found = ascii(next_one) if next_one else "the end of the file"
     return NotJsonError(reason, _line(cursor, cursor.at), column, found)

@@ -26,9 +26,7 @@ class Partner:
     """Who publishes a zone.
 
     Attributes:
-        name: the publisher.
         source_type: what is mirrored: "PostgreSQL".
-        source_version: its version.
         information: what else it says of the source, as it stands in `additionalInformation`.
 
     """

@@ -33,22 +33,23 @@ _FILE_FORMATS: Mapping[str, FileFormat] = {
     "csv": "delimited",
     "delimitedtext": "delimited",
 }
-_PROPERTIES = frozenset(
-    {
-        "keycolumns",
-        "filedetectionstrategy",
-        "isupsertdefaultrowmarker",
-        "fileformat",
-        "fileextension",
-        "fileformattypeproperties",
-        "schemadefinition",
-        "conditionalupdatecolumn",
-        "ispartitionenabled",
-        "partialupdates",
-    }
-)
+PROPERTIES: Mapping[str, str] = {
+    name.casefold(): name
+    for name in (
+        "keyColumns",
+        "fileDetectionStrategy",
+        "isUpsertDefaultRowMarker",
+        "FileFormat",
+        "FileExtension",
+        "FileFormatTypeProperties",
+        "SchemaDefinition",
+        "ConditionalUpdateColumn",
+        "isPartitionEnabled",
+        "partialUpdates",
+    )
+}
 _OF_TEXT = ("SchemaDefinition", "FileFormatTypeProperties")  # which Parquet has no use for
-_FORMAT_PROPERTIES: Mapping[str, str] = {
+FORMAT_PROPERTIES: Mapping[str, str] = {
     name.casefold(): name
     for name in (
         "FirstRowAsHeader",
@@ -74,22 +75,23 @@ class _Reading:
 
 
 def parse_metadata(data: bytes, table: str) -> TableMetadata:
-    """Read the bytes of `_metadata.json`.
-
-    Args:
-        data: The whole file.
-        table: The table's name, for messages.
+    """Read the bytes of a table's `_metadata.json`.
 
     Raises:
         MetadataError: it is empty, no repair makes it JSON, or a property contradicts itself or
             means nothing.
     """
-    repairs: list[str] = []
-    members = _members(data, table, repairs)
+    members, repaired = _members(data, table)
+    repairs = [*repaired]
     reading = _Reading(table, _by_name(members, table, repairs), repairs)
     properties, unknown_properties = _format_properties(reading)
     file_format, assumed = _file_format(reading)
     keys = _key_columns(reading)
+    partial = _text(reading, "partialUpdates")  # mirrorlib's own property, and no other reader's
+    if partial is not None and partial != "never" and not is_partial(partial):
+        msg = "the value of 'partialUpdates' is none of absent, nulls, listed:COLUMN, never"
+        raise _refusal(table, msg, found=partial)
+    # Written as text, isPartitionEnabled is as it was seen, and it is documented nowhere.
     return TableMetadata(
         key_columns=tuple(keys),
         blank_keys=MappingProxyType(
@@ -101,18 +103,17 @@ def parse_metadata(data: bytes, table: str) -> TableMetadata:
         file_extension=_file_extension(reading),
         format_properties=properties,
         schema_definition=_schema_definition(reading),
-        partitioned=_flag(
-            reading, "isPartitionEnabled", text=True
-        ),  # seen so, and documented nowhere
+        partitioned=_flag(reading, "isPartitionEnabled", text=True),
         conditional_update=_text(reading, "ConditionalUpdateColumn"),
-        partial_updates=_partial(reading),
+        partial_updates=None if partial == "never" else partial,
         repairs=tuple(repairs),
         assumed=assumed,
-        unknown=_unknown(members, _PROPERTIES) + unknown_properties,
+        unknown=_unknown(members, PROPERTIES) + unknown_properties,
     )
 
 
-def _members(data: bytes, table: str, repairs: list[str]) -> Members:
+def _members(data: bytes, table: str) -> tuple[Members, tuple[str, ...]]:
+    """Read the object, and name what had to be repaired."""
     if not data.strip():
         msg = "it is empty"
         raise _refusal(table, msg, next_step="Publish it whole; the next run reads it again.")
@@ -124,8 +125,7 @@ def _members(data: bytes, table: str, repairs: list[str]) -> Members:
     if not isinstance(value, tuple):
         msg = "it is not a JSON object"
         raise _refusal(table, msg, found=_kind(value))
-    repairs.extend(repaired)
-    return value
+    return value, repaired
 
 
 def _by_name(members: Members, table: str, repairs: list[str]) -> dict[str, Json]:
@@ -152,13 +152,11 @@ def _key_columns(reading: _Reading) -> dict[str, str]:
     if isinstance(value, str):
         reading.repairs.append("keyColumns is a single string")
         value = [value]
-    if value is None:
-        return {}
-    if not isinstance(value, list):
+    if value is not None and not isinstance(value, list):
         raise _wrong(reading, "keyColumns", value, "a list of column names")
     folded: set[str] = set()
     names: dict[str, str] = {}
-    for item in value:
+    for item in value or ():
         if not isinstance(item, str):
             raise _wrong(reading, "keyColumns", item, "a list of column names")
         name = item.strip()
@@ -176,23 +174,10 @@ def _key_columns(reading: _Reading) -> dict[str, str]:
 
 def _choice(reading: _Reading, name: str, choices: Mapping[str, _T]) -> _T | None:
     value = _text(reading, name)
-    if value is None:
-        return None
-    if value.casefold() not in choices:
+    if value is not None and value.casefold() not in choices:
         msg = f"the value of {name!r} is not known"
         raise _refusal(reading.table, msg, found=value)
-    return choices[value.casefold()]
-
-
-def _partial(reading: _Reading) -> str | None:
-    """Read what updates set; it is mirrorlib's own property, and no other reader's."""
-    value = _text(reading, "partialUpdates")
-    if value is None or value == "never":
-        return None
-    if not is_partial(value):
-        msg = "the value of 'partialUpdates' is none of absent, nulls, listed:COLUMN, never"
-        raise _refusal(reading.table, msg, found=value)
-    return value
+    return None if value is None else choices[value.casefold()]
 
 
 def _text(reading: _Reading, name: str) -> str | None:
@@ -240,13 +225,12 @@ def _format_properties(reading: _Reading) -> tuple[Mapping[str, str], tuple[str,
         raise _wrong(reading, "FileFormatTypeProperties", value, "an object")
     stated: dict[str, str] = {}
     for folded, item in _by_name(value, reading.table, reading.repairs).items():
-        if folded in _FORMAT_PROPERTIES and isinstance(item, str | bool):
-            stated[_FORMAT_PROPERTIES[folded]] = (
-                item if isinstance(item, str) else str(item).lower()
-            )
-        elif folded in _FORMAT_PROPERTIES and item is not None:
-            raise _wrong(reading, _FORMAT_PROPERTIES[folded], item, "a string")
-    return MappingProxyType(stated), _unknown(value, _FORMAT_PROPERTIES)
+        name = FORMAT_PROPERTIES.get(folded)
+        if name is not None and isinstance(item, str | bool):
+            stated[name] = item if isinstance(item, str) else str(item).lower()
+        elif name is not None and item is not None:
+            raise _wrong(reading, name, item, "a string")
+    return MappingProxyType(stated), _unknown(value, FORMAT_PROPERTIES)
 
 
 def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
@@ -260,20 +244,18 @@ def _schema_definition(reading: _Reading) -> tuple[DefinedColumn, ...]:
         return ()
     if not isinstance(columns, list):
         raise _wrong(reading, "SchemaDefinition.Columns", columns, "a list")
-    return tuple(_defined_column(reading, column) for column in columns)
-
-
-def _defined_column(reading: _Reading, column: Json) -> DefinedColumn:
-    if not isinstance(column, tuple):
-        raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
-    inner = _Reading(
-        reading.table, _by_name(column, reading.table, reading.repairs), reading.repairs
-    )
-    name, data_type = inner.values.get("name"), _text(inner, "DataType")
-    if not isinstance(name, str) or not name:
-        raise _wrong(reading, "SchemaDefinition.Columns.Name", name, "a column name")
-    nullable = None if inner.values.get("isnullable") is None else _flag(inner, "IsNullable")
-    return DefinedColumn(name=name, data_type=data_type or "", nullable=nullable)
+    defined: list[DefinedColumn] = []
+    for column in columns:
+        if not isinstance(column, tuple):
+            raise _wrong(reading, "SchemaDefinition.Columns", column, "a list of objects")
+        values = _by_name(column, reading.table, reading.repairs)
+        inner = _Reading(reading.table, values, reading.repairs)
+        name, data_type = values.get("name"), _text(inner, "DataType")
+        if not isinstance(name, str) or not name:
+            raise _wrong(reading, "SchemaDefinition.Columns.Name", name, "a column name")
+        nullable = None if values.get("isnullable") is None else _flag(inner, "IsNullable")
+        defined.append(DefinedColumn(name=name, data_type=data_type or "", nullable=nullable))
+    return tuple(defined)
 
 
 def _wrong(reading: _Reading, name: str, value: Json, expected: str) -> MetadataError:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import mirrorlib
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.check import zone as checked_zone
-from mirrorlib.landing.check.findings import ERRORS_LISTED, Findings
+from mirrorlib.landing.check.report import ERRORS_LISTED, Findings
 from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.store import Folder, LocalStore
 from zones import MARKER, TableWriter, ZoneWriter

@@ -1,0 +1,248 @@
+"""What the review learns of one file, whatever its format: its columns, what its row markers and keys say.
+
+In: pieces of the file, in row order, as Arrow columns. Out: `Facts`, in one pass and bounded memory, and
+findings on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlib.errors import SchemaError
+from mirrorlib.identifiers import folds_of
+from mirrorlib.landing.columns import KNOWN_MARKERS, check_names, show_marker, small_markers
+from mirrorlib.landing.metadata.declared import TableMetadata
+from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
+
+if TYPE_CHECKING:
+    from mirrorlib.landing.check.report import Findings
+    from mirrorlib.landing.delimited import Dialect
+    from mirrorlib.store import StoredFile
+
+INSERT, DELETE = 0, 2
+UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
+
+
+class UnreadableError(Exception):
+    """A file cannot be read; carries the rule that says why."""
+
+    def __init__(self, found: str, *, rule: str, line: int | None = None) -> None:
+        self.rule = rule
+        self.found = found
+        self.line = line
+        super().__init__(f"{rule}: {found}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How a table's files are read, and how closely to look.
+
+    Attributes:
+        metadata: what its publisher states; `UNSTATED` where nothing can be understood.
+        dialect: how its text is written; None where it cannot be read.
+
+    """
+
+    table: str
+    metadata: TableMetadata
+    dialect: Dialect | None
+    deep: bool
+
+    @property
+    def stated(self) -> bool:
+        """Say whether the metadata could be read, so that missing keys are really missing."""
+        return self.metadata is not UNSTATED
+
+    @property
+    def by_time(self) -> bool:
+        """Say whether times order the files, and not numbers."""
+        return self.metadata.detection == "last_update_time"
+
+    def is_text(self, file: StoredFile) -> bool:
+        """Say how a file is read: by the metadata, and by its name only where there is none."""
+        if self.stated:
+            return self.metadata.file_format == "delimited"
+        return extension_of(file.name) != "parquet"
+
+    def sequence(self, file: StoredFile) -> str:
+        """Return the folder within which files have an order; those ordered by time have one altogether."""
+        return WHOLE_FOLDER if self.by_time else partition_of(file.name)
+
+    def missing_keys(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the key columns that a file lacks; names compare without regard to case."""
+        there = tuple(names)
+        return tuple(key for key in self.metadata.stated_keys if find_key(there, key) is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """One file under review."""
+
+    file: StoredFile
+    handle: BinaryIO
+    policy: Policy
+    found: Findings
+
+    def tell(
+        self,
+        rule: str,
+        found: str,
+        *,
+        column: str | None = None,
+        row: int | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Note that the file breaks a rule."""
+        self.found.add(rule, found, file=self.file.name, column=column, row=row, line=line)
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows that have something in common: how many, and which is the first."""
+
+    count: int = 0
+    first: int | None = None
+
+    def see(self, mask: pa.Array | pa.ChunkedArray, start: int) -> None:
+        """Count the true places of *mask*; *start* is the row of its first place."""
+        count = pc.sum(mask).as_py() or 0
+        if count and self.first is None:
+            self.first = start + pc.index(mask, value=True).as_py()
+        self.count += count
+
+    @property
+    def summary(self) -> str:
+        """Say how many there are."""
+        return "1 row" if self.count == 1 else f"{self.count:,} rows"
+
+
+@dataclass(slots=True, kw_only=True)
+class Scan:
+    """What the rows of one file say.
+
+    Attributes:
+        inserts: rows of marker 0, or without a marker where that is the default.
+        deletes: rows of marker 2.
+        unknown: rows whose marker means nothing.
+        shown: the first of those markers.
+        unmarked: rows whose marker is NULL, in a file that has the column.
+        changes: rows that need keys.
+        null_keys: rows whose key column is NULL, by column.
+
+    """
+
+    rows: int = 0
+    inserts: int = 0
+    deletes: int = 0
+    unknown: Rows = field(default_factory=Rows)
+    shown: str | None = None
+    unmarked: Rows = field(default_factory=Rows)
+    changes: Rows = field(default_factory=Rows)
+    null_keys: dict[str, Rows] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFacts:
+    """One data column: its name as the file spells it, its mirror type, whether it may be NULL."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What one readable file holds, for the comparison with its neighbours.
+
+    Attributes:
+        columns: data columns; None for delimited text, whose types are declared once.
+        marked: it has a marker column.
+
+    """
+
+    file: StoredFile
+    columns: tuple[ColumnFacts, ...] | None
+    marked: bool
+    scan: Scan
+
+
+def scan_unmarked(scan: Scan, rows: int, policy: Policy) -> None:
+    """Take in rows of a file without a marker column."""
+    scan.rows += rows
+    if policy.metadata.upsert_default:
+        scan.changes = Rows(scan.rows, 0 if scan.rows else None)
+    else:
+        scan.inserts = scan.rows
+
+
+def scan_markers(scan: Scan, values: pa.ChunkedArray, policy: Policy) -> None:
+    """Take in one piece of a marker column."""
+    markers, start = small_markers(values), scan.rows
+    known = pc.is_in(markers, value_set=pa.array(KNOWN_MARKERS, pa.int8()))
+    given = pc.is_valid(values)
+    scan.rows += len(values)
+    scan.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
+    scan.deletes += pc.sum(pc.equal(markers, DELETE)).as_py() or 0
+    scan.unknown.see(pc.and_(pc.invert(known), given), start)
+    if scan.unknown.first is not None and scan.shown is None:
+        scan.shown = show_marker(values, scan.unknown.first - start)
+    scan.unmarked.see(pc.invert(given), start)
+    keyed = pc.and_(known, pc.fill_null(pc.not_equal(markers, INSERT), fill_value=False))
+    by_default = pc.and_(pc.invert(given), pa.scalar(policy.metadata.upsert_default))
+    scan.changes.see(pc.or_(keyed, by_default), start)
+
+
+def scan_keys(scan: Scan, keys: Mapping[str, pa.ChunkedArray], start: int) -> None:
+    """Take in one piece of the key columns."""
+    for name, values in keys.items():
+        scan.null_keys.setdefault(name, Rows()).see(pc.is_null(values), start)
+
+
+def tell_rows(review: Review, scan: Scan, marker: str | None) -> None:
+    """Make findings of a scan."""
+    metadata, unknown = review.policy.metadata, scan.unknown
+    if unknown.count:
+        what = f"{unknown.summary}, the first with the marker {scan.shown!a}"
+        review.tell("marker-unknown", what, column=marker, row=unknown.first)
+    if scan.unmarked.count:
+        rule = "marker-null-defaulted" if metadata.upsert_default else "marker-null"
+        review.tell(rule, scan.unmarked.summary, column=marker, row=scan.unmarked.first)
+    if scan.changes.count and review.policy.stated and not metadata.key_columns:
+        review.tell("no-keys", scan.changes.summary, row=scan.changes.first)
+    for name, rows in scan.null_keys.items():
+        if rows.count:
+            review.tell("key-null", rows.summary, column=name, row=rows.first)
+
+
+def tell_marker(review: Review, names: Sequence[str], marker: str, kind: pa.DataType) -> None:
+    """Review a marker column's place, spelling and type; text has no types, and gives an integer's."""
+    if marker != "__rowMarker__":
+        review.tell("marker-name", f"{marker!a}", column=marker)
+    if names[-1] != marker:
+        place = "the first column" if names[0] == marker else "a column in the middle"
+        review.tell("marker-not-last", place, column=marker)
+    if not pa.types.is_integer(kind):
+        review.tell("marker-type", f"the type {kind}", column=marker)
+
+
+def good_names(review: Review, names: Iterable[str]) -> frozenset[str]:
+    """Return the column names that a table can have; say of the others why it cannot."""
+    good: dict[str, str] = {}
+    for name in names:
+        folds = folds_of(name)
+        first = next((good[folded] for folded in folds if folded in good), None)
+        if first is not None:
+            review.tell("columns-collide", f"{first!a} and {name!a}"[:80], column=name)
+            continue
+        try:
+            check_names([name], table=review.policy.table, file=review.file.name)
+        except SchemaError as exc:
+            review.tell("column-name", exc.reason, column=name[:80])
+        else:
+            good |= dict.fromkeys(folds, name)
+    return frozenset(good.values())

@@ -1,0 +1,321 @@
+"""JSON lines: an object on every line, from the bytes of a file to typed Arrow tables, in the order of its lines.
+
+In: an open file and its listing. Out: a `FileSchema`, which takes a pass over the whole file as there
+is no footer, and tables whose columns have its types. Promises: no value is guessed, and
+none rounded, but that a column of numbers with a point or an exponent has the nearest doubles, as
+readers of JSON do; memory is bounded by the blocks and the longest line; what has no place in a table, is no
+object, or says one thing twice, fails the file with its line, never with its content. Blank lines are none; the
+last line needs no end. Text is UTF-8, compression is told by content.
+
+Types are JSON's own, by all values of a column in a file: `true` is a boolean, digits are a bigint
+(a decimal beyond that), a number with a point or an exponent is a double. Objects and arrays are
+JSON text, and so is every value but text in a column that no other type holds; numbers stand there
+as they were written. Text stays text.
+pyarrow.json is faster, but reads 2^53 + 1 beside 1.5 as 2^53, 2^64 as a double, text that looks like
+a date as a timestamp, and no array of several types.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, BinaryIO, NoReturn
+
+import pyarrow as pa
+
+from mirrorlib.errors import ChangeFileError, FileChangedError
+from mirrorlib.landing.columns import LONGEST_ROW, FileColumn, FileSchema, split_marker
+from mirrorlib.landing.delimited.text import BLOCK_BYTES, Origin, iter_text
+from mirrorlib.landing.types import MAX_PRECISION
+from mirrorlib.store import StoredFile
+
+_EXACT_IN_DOUBLE = 1 << 53
+_LARGE = pa.decimal128(MAX_PRECISION, 0)
+_BEYOND = "the number is beyond the range of a double"
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class _Number(float):
+    """A number with a point or an exponent: the nearest double, and how it was written."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def is_held(self) -> bool:
+        """Say whether a double is near it: neither without end, nor 0 in place of something else."""
+        if self:
+            return math.isfinite(self)
+        return not self.text.lower().partition("e")[0].strip("-0.")
+
+
+class _Written(str):
+    """A piece of JSON."""
+
+    __slots__ = ()
+
+
+_COMMA = _Written(",")
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """The objects of whole lines, and the line of each, counted from 1."""
+
+    rows: list[dict[str, Any]]
+    lines: list[int]
+
+    def values(self, name: str) -> list[Any]:
+        """Return a column's values; what a row lacks is NULL."""
+        return [row.get(name) for row in self.rows]
+
+
+@dataclass(slots=True)
+class _Kinds:
+    """Of what types a column's values are, and between which numbers its integers lie."""
+
+    types: set[type] = field(default_factory=set)
+    low: int = 0
+    high: int = 0
+
+    def add(self, values: list[Any]) -> None:
+        """Take note of more values."""
+        found = set(map(type, values))
+        self.types |= found
+        if int in found:
+            integers = [value for value in values if type(value) is int]
+            self.low, self.high = min(self.low, *integers), max(self.high, *integers)
+
+    def arrow(self) -> pa.DataType:
+        """Return the type that holds every value as it is."""
+        types = self.types - {type(None)}
+        if not types:
+            return pa.null()
+        if types == {bool}:
+            return pa.bool_()
+        largest = max(self.high, -self.low)
+        if types == {int} and largest < 10**MAX_PRECISION:
+            return pa.int64() if self.low >= -(1 << 63) and self.high < 1 << 63 else _LARGE
+        numbers = types in ({_Number}, {_Number, int})
+        return pa.float64() if numbers and largest <= _EXACT_IN_DOUBLE else pa.string()
+
+
+def read_line_schema(
+    handle: BinaryIO, file: StoredFile, *, table: str, block_bytes: int = BLOCK_BYTES
+) -> FileSchema:
+    """Read a file to its end for its columns, in the order in which they come, their types, and its rows.
+
+    Raises:
+        ChangeFileError: it is empty, cut short, or a line is no JSON object.
+        SchemaError: a column's name cannot be mirrored.
+
+    """
+    origin = Origin(table, file.name)
+    kinds: dict[str, _Kinds] = {}
+    rows = 0
+    for piece in _iter_objects(handle, file, origin, block_bytes, once=True):
+        for name in dict.fromkeys(name for row in piece.rows for name in row):
+            values = piece.values(name)
+            _check_values(piece, name, values, origin)
+            kinds.setdefault(name, _Kinds()).add(values)
+        rows += len(piece.rows)
+    types = {name: kind.arrow() for name, kind in kinds.items()}
+    names, marker = split_marker(kinds, table=table, file=file.name)
+    return FileSchema(
+        columns=tuple(
+            FileColumn(name=name, stored=types[name], type=types[name], native=False)
+            for name in names
+        ),
+        marker=marker,
+        marker_type=types[marker] if marker else None,
+        rows=rows,
+    )
+
+
+def iter_line_tables(
+    handle: BinaryIO,
+    file: StoredFile,
+    schema: FileSchema,
+    *,
+    table: str,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[pa.Table]:
+    """Give a file's rows, as *schema* types them; a file without lines gives one empty table.
+
+    The handle is left open; *block_bytes*, how much is read at a time, changes nothing but memory and speed.
+
+    Raises:
+        ChangeFileError: as `read_line_schema`.
+        FileChangedError: the values are others than *schema* says.
+
+    """
+    origin = Origin(table, file.name)
+    types = pa.schema([(column.name, column.type) for column in schema.columns])
+    some = False
+    for piece in _iter_objects(handle, file, origin, block_bytes, once=False):
+        some = True
+        try:
+            columns = [_array(piece.values(field.name), field.type) for field in types]
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as exc:
+            msg = "the change file has other values than before"
+            step = "Leave it in place; the next run reads it as it is then."
+            raise FileChangedError(msg, table=table, file=file.name, next_step=step) from exc
+        # A table without columns would forget how many rows it has.
+        counted = pa.table([pa.nulls(len(piece.rows)), *columns], names=["", *types.names])
+        yield counted.select(types.names)
+    if not some:
+        yield types.empty_table()
+
+
+def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        values = [v if v is None or type(v) is str else _json_text(v) for v in values]
+    elif pa.types.is_decimal(kind):
+        values = [None if value is None else Decimal(value) for value in values]
+    return pa.array(values, kind)
+
+
+def _check_values(piece: _Objects, name: str, values: list[Any], origin: Origin) -> None:
+    """Refuse what is JSON and has no place in a table: numbers beyond a double, text that is not Unicode."""
+    if not set(map(type, values)) & {_Number, str, dict, list}:
+        return
+    for line, value in zip(piece.lines, values, strict=True):
+        if value is None or (type(value) is _Number and value.is_held):
+            continue
+        try:
+            text = value if type(value) is str else _json_text(value)
+            text.encode()
+        except UnicodeEncodeError as exc:
+            msg = "the text has half a character, a lone surrogate"
+            raise origin.fault(msg, column=name, line=line) from exc
+        except ValueError as exc:
+            raise origin.fault(_BEYOND, column=name, line=line) from exc
+
+
+def _json_text(value: object) -> str:
+    """Write a value as JSON, however deep it is nested.
+
+    Raises:
+        ValueError: a number in it is beyond the range of a double.
+
+    """
+    written: list[str] = []
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is _Number:
+            if not item.is_held:
+                raise ValueError(_BEYOND)
+            written.append(item.text)
+        elif type(item) is list or type(item) is dict:
+            waiting += _pieces(item)
+        elif type(item) is _Written:
+            written.append(item)
+        else:
+            written.append(_encode(item))
+    return "".join(written)
+
+
+def _pieces(value: list[Any] | dict[str, Any]) -> list[Any]:
+    """Give what an object or array is written of, the last piece first."""
+    if isinstance(value, list):
+        inner = [part for one in value for part in (_COMMA, one)]
+        return [_Written("]"), *reversed(inner[1:]), _Written("[")]
+    inner = []
+    for name, one in value.items():
+        inner += (_COMMA, _Written(f"{_encode(name)}:"), one)
+    return [_Written("}"), *reversed(inner[1:]), _Written("{")]
+
+
+def _iter_objects(
+    handle: BinaryIO, file: StoredFile, origin: Origin, block_bytes: int, *, once: bool
+) -> Iterator[_Objects]:
+    """Give the objects of a file, a block of lines at a time; *once* sees that none says one thing twice."""
+    if file.size == 0:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise origin.fault(msg, found="0 bytes")
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object if once else None,
+        parse_float=_Number,
+        parse_constant=_refuse_constant,
+    )
+    first = 1
+    for lines in _iter_lines(iter_text(handle, "utf-8", origin, block_bytes=block_bytes), origin):
+        piece = _parsed(lines, first, decoder, origin)
+        if piece.rows:
+            yield piece
+        first += lines.count(b"\n")
+
+
+def _iter_lines(blocks: Iterator[bytes], origin: Origin) -> Iterator[bytes]:
+    """Cut text where lines end; the last line may lack its end."""
+    waiting: list[bytes] = []
+    line = 1
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            whole = b"".join([*waiting, block[:cut]])
+            yield whole
+            line, waiting = line + whole.count(b"\n"), []
+        waiting.append(block[cut:])
+        if sum(map(len, waiting)) > LONGEST_ROW:
+            msg = f"a line is longer than {LONGEST_ROW >> 20} MiB"
+            step = "Write one object a line; a JSON document over many lines is no JSON lines."
+            raise origin.fault(msg, line=line, next_step=step)
+    yield b"".join(waiting)
+
+
+def _parsed(text: bytes, first: int, decoder: json.JSONDecoder, origin: Origin) -> _Objects:
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError as exc:
+        place = first + text.count(b"\n", 0, exc.start)
+        found = "the byte 0x" + text[exc.start : exc.start + 1].hex()
+        msg, step = "the text is not utf-8", "Publish it in UTF-8."
+        raise origin.fault(msg, line=place, found=found, next_step=step) from exc
+    rows: list[dict[str, Any]] = []
+    lines: list[int] = []
+    for number, line in enumerate(decoded.split("\n"), start=first):
+        if line.isspace() or not line:
+            continue
+        try:
+            row = decoder.decode(line)
+        except (ValueError, RecursionError) as exc:
+            raise _no_json(exc, number, origin) from exc
+        if type(row) is not dict:
+            kinds = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+            msg, found = "the line is no JSON object", kinds.get(type(row), "a number")
+            step = "Write one object a line, without an array around them."
+            raise origin.fault(msg, line=number, found=found, next_step=step)
+        rows.append(row)
+        lines.append(number)
+    return _Objects(rows, lines)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        msg = "a name is given twice in one object"
+        raise ValueError(msg)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    msg = f"{name} is no number in JSON"
+    raise ValueError(msg)
+
+
+def _no_json(exc: ValueError | RecursionError, line: int, origin: Origin) -> ChangeFileError:
+    """Say why a line cannot be read; what the parser says of it shows no data."""
+    found = str(exc)[:80]
+    if isinstance(exc, json.JSONDecodeError):
+        found = f"{exc.msg}, character {exc.colno}"
+    elif isinstance(exc, RecursionError):
+        found = "objects or arrays nested too deep"
+    msg = "the line is not JSON; the file may be an upload under way"
+    return origin.fault(msg, line=line, found=found)
