@@ -16,8 +16,8 @@ from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
-from mirrorlib.landing.publish.allocate import newest_number, publish_next
-from mirrorlib.landing.publish.claims import Call, Content, read_claim
+from mirrorlib.landing.publish.allocate import newest_number
+from mirrorlib.landing.publish.claims import read_claim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -200,13 +200,6 @@ def is_passed(newest: Newest, batch: Batch, plan: Plan) -> bool:
         return False
     gone_on = last.stream == batch.stream and last.number > batch.number
     return gone_on or (plan.kind == "changes" and plan.until <= last.until)
-
-
-def settle(zone: Store, place: Place, claim: Claim) -> None:
-    """See that a claimed change file is visible; its content lies there since before it was claimed."""
-    call = Call(key=claim.key, batch_id=claim.batch_id, fingerprint=claim.fingerprint)
-    nothing = Content(data=b"", extension=claim.file.rpartition(".")[2], rows=0, markers={})
-    publish_next(zone, place, call, nothing, after=claim.number)
 
 
 def _read(claim: Claim | None) -> Batch | None:

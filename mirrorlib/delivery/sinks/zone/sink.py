@@ -41,7 +41,6 @@ from mirrorlib.delivery.sinks.zone.batch import (
     check_successor,
     is_passed,
     read_newest,
-    settle,
 )
 from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
 from mirrorlib.delivery.sinks.zone.counts import check_whole, tells_rows
@@ -58,6 +57,7 @@ from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import open_parquet
+from mirrorlib.landing.publish.allocate import fulfilled
 from mirrorlib.landing.publish.claims import Place
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name
@@ -112,7 +112,7 @@ class ZoneSink:
         for _ in range(_ATTEMPTS):
             newest = self._newest(place)
             if newest.claim and newest.batch and newest.batch.is_same(batch):
-                settle(self._zone, place, newest.claim)
+                fulfilled(self._zone, place, newest.claim)
                 return newest.claim.rows
             check_successor(newest, batch, place, delivery)
             if is_passed(newest, batch, plan):
