@@ -24,8 +24,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.open import open_sink
 from mirrorlib.delivery.sinks.zone import ZoneSink, known
 from mirrorlib.delivery.sinks.zone.batch import Batch
-from mirrorlib.delivery.sinks.zone.changes import change_rows
-from mirrorlib.delivery.sinks.zone.counts import COUNT, check_whole
+from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_whole
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
 from mirrorlib.journal.streams import Plan, Stream

@@ -122,18 +122,20 @@ def newest_number(zone: Store, place: Place) -> int:
     return max(visible, largest_number(zone, place.state("claims")))
 
 
-def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
-    """See to it that the newest claim is fulfilled; return its number.
+def newest_claim(zone: Store, place: Place, number: int) -> tuple[int, Claim | None]:
+    """Find the last number that is taken, and its claim where it has one.
 
-    Args:
-        zone: The landing zone.
-        place: The table or partition folder.
-        number: A number that is taken, and not long ago: claims above it are looked for one by one.
-
+    *number* is one that was taken, and not long ago: claims above it are looked for one by one.
     """
     newest = read_claim(zone, place.claim(number)) if number else None
     while (later := read_claim(zone, place.claim(number + 1))) is not None:
         number, newest = number + 1, later
+    return number, newest
+
+
+def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
+    """See to it that the newest claim is fulfilled; return its number."""
+    number, newest = newest_claim(zone, place, number)
     return number if newest is None else fulfilled(zone, place, newest).number or number
 
 

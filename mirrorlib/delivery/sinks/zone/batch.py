@@ -16,8 +16,7 @@ from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
-from mirrorlib.landing.publish.allocate import newest_number
-from mirrorlib.landing.publish.claims import read_claim
+from mirrorlib.landing.publish.allocate import newest_claim, newest_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,17 +37,14 @@ class Batch:
     """A window as a change file's batch id names it.
 
     Attributes:
-        consumer: the consumer's name.
-        table: the table's name.
         stream: the stream's uuid.
         began_at: when the stream began.
-        ordinal: its number among the consumer's; 0 where an older version has not said it.
-        columns: the source's; empty likewise.
-        physical: which physical column each name stands for; empty likewise.
         number: the window's number in it.
         table_id: the Delta table's id.
         until: the window's last version.
-        keys: the key columns.
+        ordinal: the stream's number among the consumer's; 0 where an older version has not said it.
+        columns: the source's; empty likewise.
+        physical: which physical column each name stands for; empty likewise.
 
     """
 
@@ -82,10 +78,6 @@ class Batch:
             physical=delivery.physical,
         )
 
-    def is_same(self, other: Batch) -> bool:
-        """Say whether two batches are one window, whichever version has named them."""
-        return (self.stream, self.number) == (other.stream, other.number)
-
     @property
     def id(self) -> str:
         """Return the batch id; the same for the same window, for ever."""
@@ -109,12 +101,10 @@ class Newest:
 
 
 def read_newest(zone: Store, place: Place, known: int = 0) -> Newest:
-    """Find the newest change file, going on from a number that was once the newest."""
-    claim = read_claim(zone, place.claim(known)) if known else None
-    number = known if claim is not None else newest_number(zone, place)
-    claim = claim or (read_claim(zone, place.claim(number)) if number else None)
-    while (later := read_claim(zone, place.claim(number + 1))) is not None:
-        number, claim = number + 1, later
+    """Find the newest change file, going on from a number that was once the newest; 0 for none."""
+    number, claim = newest_claim(zone, place, known) if known else (0, None)
+    if claim is None:
+        number, claim = newest_claim(zone, place, newest_number(zone, place))
     return Newest(number=number, claim=claim, batch=_read(claim))
 
 
@@ -128,7 +118,11 @@ def check_successor(newest: Newest, batch: Batch, place: Place, delivery: Delive
     """
     stream, plan = delivery.stream, delivery.plan
     if not newest.number:
-        _check_begins(place, delivery)
+        # A window whose net changes are none is no file.
+        if delivery.continues and (stream.start_at is None or not stream.net):
+            what = "the snapshot" if stream.start_at is None else "the change files"
+            what = f"lacks {what} that the changes follow on: somebody emptied it"
+            raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
         return
     last = newest.batch
     if last is None or (last.consumer, last.table) != (batch.consumer, batch.table):
@@ -145,15 +139,6 @@ def check_successor(newest: Newest, batch: Batch, place: Place, delivery: Delive
     elif not batch.keys:
         what = "cannot be told to forget what it holds, as the table has no keys to delete by"
         raise _misplaced(place, what, ANEW)
-
-
-def _check_begins(place: Place, delivery: Delivery) -> None:
-    """See that nothing was in a folder before that has nothing; a window whose net changes are none is no file."""
-    start_at, net = delivery.stream.start_at, delivery.stream.net
-    if delivery.continues and (start_at is None or not net):
-        what = "the snapshot" if start_at is None else "the change files"
-        what = f"lacks {what} that the changes follow on: somebody emptied it"
-        raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
 
 
 def _check_changes(last: Batch, batch: Batch, place: Place, delivery: Delivery) -> None:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.delivery.sinks.zone.batch import ANEW
-from mirrorlib.delivery.sinks.zone.counts import COUNT, count_rows
+from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import read_claim
@@ -65,17 +65,18 @@ class KnownKeys:
             replaces: they take the place of all that readers hold.
 
         """
-        gone = pa.chunked_array([pa.repeat(pa.scalar(value=False), rows.num_rows)])
+        keys = rows.select(self._keys)
         if MARKER_COLUMN in rows.column_names:
-            gone = pc.equal(rows[MARKER_COLUMN], DELETE)
-        keys = rows.select(self._keys).append_column(_GONE, gone)
+            keys = keys.append_column(_GONE, pc.equal(rows[MARKER_COLUMN], DELETE))
+        else:
+            keys = _with(keys, _GONE, pa.scalar(value=False))
         counts = count_rows(data, self._keys)
-        noted = pa.concat_tables([counts, keys], promote_options="permissive")
-        encoded = self._encode(self._last(noted), replaces=replaces)
+        noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
+        encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
         for path in (self._path(number), self._path(number, self._window)):
-            if self._zone.put_new(path, encoded) or (there := self._zone.read(path)) == encoded:
+            if self._zone.put_new(path, encoded):
                 return
-            marks = _marks(there)
+            marks = _marks(self._zone.read(path))
             if marks.get(_BATCH) == self._batch:
                 if _FOLDED not in marks:  # else another runner has published the window meanwhile
                     self._zone.put(path, encoded)
@@ -96,11 +97,8 @@ class KnownKeys:
 
     def count(self, published: int, data: pa.Table) -> pa.Table:
         """Return how many rows of a window's keys readers hold, as `COUNT`, as far as that was noted."""
-        first = self._keys[0]
-        wanted = pc.unique(data[first])
-        held = self._fold(published, wanted=wanted)
-        nothing = count_rows(data.slice(0, 0), self._keys)
-        return nothing if held is None else held.select(nothing.column_names)
+        held = self._fold(published, wanted=pc.unique(data[self._keys[0]]))
+        return count_rows(data.slice(0, 0), self._keys) if held is None else held
 
     def forget_earlier(self, published: int) -> None:
         """Forget what was noted below a number: its change file, or its note, has replaced all that was before."""
@@ -114,7 +112,7 @@ class KnownKeys:
             path = self._path(published)
             if _marks(self._zone.read(path)).get(_BATCH) != self._batch:
                 path = self._path(published, self._window)
-            self._zone.put(path, self._encode(held, replaces=True, folded=True))
+            self._zone.put(path, self._encode(held, _ALL, _FOLDED))
             self.forget_earlier(published)
 
     def _files(self) -> list[tuple[int, StoredFile]]:
@@ -149,8 +147,10 @@ class KnownKeys:
         tables: list[pa.Table] = []
         for number, noted in self._notes(published):
             keys, facts = noted, noted.schema.metadata or {}
-            if wanted is not None:
-                keys = keys.filter(_is_among(keys[self._keys[0]], wanted))
+            if wanted is not None:  # the column may have been widened since
+                keys = keys.filter(
+                    pc.is_in(keys[self._keys[0]].cast(wanted.type), value_set=wanted)
+                )
             if number > published:
                 if facts.get(_BATCH) == self._batch:
                     continue
@@ -174,11 +174,10 @@ class KnownKeys:
     def _path(self, number: int, window: str = "") -> str:
         return f"{self._folder}/{number:020d}{window}.parquet"
 
-    def _encode(self, keys: pa.Table, *, replaces: bool, folded: bool = False) -> bytes:
+    def _encode(self, keys: pa.Table, *marks: bytes) -> bytes:
         sink = io.BytesIO()
-        marks = {_BATCH: self._batch} | ({_ALL: b""} if replaces else {})
-        named = keys.replace_schema_metadata(marks | ({_FOLDED: b""} if folded else {}))
-        pq.write_table(named, sink, compression="zstd")
+        told = {_BATCH: self._batch} | dict.fromkeys(marks, b"")
+        pq.write_table(keys.replace_schema_metadata(told), sink, compression="zstd")
         return sink.getvalue()
 
 
@@ -192,8 +191,3 @@ def _marks(data: bytes | None) -> dict[bytes, bytes]:
 def _with(keys: pa.Table, name: str, value: pa.Scalar) -> pa.Table:
     """Add a column of one value."""
     return keys.append_column(name, pa.repeat(value, keys.num_rows))
-
-
-def _is_among(values: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
-    """Say which values are wanted; a column may have been widened since they were noted."""
-    return pc.is_in(values.cast(wanted.type), value_set=wanted)

@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
-from mirrorlib.delivery.sinks.files.parts import write_parts
-from mirrorlib.delivery.sinks.files.shape import check_plain
+from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.zone.batch import (
     Batch,
     Newest,
@@ -42,8 +41,13 @@ from mirrorlib.delivery.sinks.zone.batch import (
     is_passed,
     read_newest,
 )
-from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
-from mirrorlib.delivery.sinks.zone.counts import check_whole, tells_rows
+from mirrorlib.delivery.sinks.zone.changes import (
+    bare_rows,
+    change_rows,
+    check_whole,
+    replacing_rows,
+    tells_rows,
+)
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
 from mirrorlib.errors import (
     FileChangedError,
@@ -111,7 +115,9 @@ class ZoneSink:
         data: pa.Table | None = None
         for _ in range(_ATTEMPTS):
             newest = self._newest(place)
-            if newest.claim and newest.batch and newest.batch.is_same(batch):
+            last = newest.batch
+            same = last is not None and (last.stream, last.number) == (batch.stream, batch.number)
+            if newest.claim and same:  # whichever version has named it
                 fulfilled(self._zone, place, newest.claim)
                 return newest.claim.rows
             check_successor(newest, batch, place, delivery)
@@ -138,24 +144,30 @@ class ZoneSink:
             TableBusyError: another file follows there since.
 
         """
-        stream, plan = delivery.stream, delivery.plan
-        batch, keys = Batch.of(delivery), delivery.keys
+        stream, keys, data = delivery.stream, delivery.keys, collected
+        batch, last, changes = Batch.of(delivery), newest.batch, delivery.plan.kind == "changes"
         known = KnownKeys(self._zone, _place(stream), keys, batch)
-        data = _unpublished(collected, plan, newest)
-        if plan.kind == "changes" and data.num_rows:
-            check_columns(newest.batch, batch, delivery)
-        if keys and plan.kind == "changes" and tells_rows(data):
-            check_whole(data, keys, known.count(newest.number, data), stream.table)
-        rows = self._rows(delivery, data, newest, keys, known)
-        if plan.kind == "changes" and not rows.num_rows:
-            return 0
+        if changes:
+            if last is not None:  # leave out what an earlier stream has published
+                data = data.filter(pc.greater(data[VERSION], last.until))
+            if data.num_rows:
+                check_columns(last, batch, delivery)
+            if keys and tells_rows(data):
+                check_whole(data, keys, known.count(newest.number, data), stream.table)
+            rows = change_rows(data, keys, stream.table)
+            if not rows.num_rows:
+                return 0
+        elif newest.number:
+            rows = replacing_rows(data, known.read(newest.number))
+        else:
+            rows = bare_rows(data)
         if keys:
-            known.note(newest.number + 1, data, rows, replaces=plan.kind == "snapshot")
+            known.note(newest.number + 1, data, rows, replaces=not changes)
         published = table.write(rows, batch_id=batch.id, follows=newest.number)
-        if keys and plan.kind == "snapshot":
-            known.forget_earlier(newest.number + 1)
-        elif keys:
+        if keys and changes:
             known.compact(newest.number + 1)
+        elif keys:
+            known.forget_earlier(newest.number + 1)
         return published.rows
 
     def _table(self, stream: Stream, plan: Plan) -> LandingTable:
@@ -169,21 +181,6 @@ class ZoneSink:
         newest = read_newest(self._zone, place, self._numbers.get(place.table, 0))
         self._numbers[place.table] = newest.number
         return newest
-
-    @staticmethod
-    def _rows(
-        delivery: Delivery,
-        data: pa.Table,
-        newest: Newest,
-        keys: tuple[str, ...],
-        known: KnownKeys,
-    ) -> pa.Table:
-        """Make the rows of the change file."""
-        if delivery.plan.kind == "changes":
-            return change_rows(data, keys, delivery.stream.table)
-        if not newest.number:
-            return bare_rows(data)
-        return replacing_rows(data, known.read(newest.number))
 
 
 def open_sink(address: str, mode: str) -> ZoneSink:
@@ -205,13 +202,6 @@ def _place(stream: Stream) -> Place:
     return Place(table=stream.table, folder=parse_name(stream.table).folder)
 
 
-def _unpublished(data: pa.Table, plan: Plan, newest: Newest) -> pa.Table:
-    """Leave out what an earlier stream has published."""
-    if plan.kind == "changes" and newest.batch is not None:
-        return data.filter(pc.greater(data[VERSION], newest.batch.until))
-    return data
-
-
 def _collect(delivery: Delivery) -> pa.Table:
     """Bring a window into memory, by way of files: Spark's driver would need as much again.
 
@@ -221,22 +211,20 @@ def _collect(delivery: Delivery) -> pa.Table:
 
     """
     table = delivery.stream.table
-    check_plain(delivery.frame, table, "the open mirroring format")
+    check_types(delivery.frame, table, "the open mirroring format")
     for name in delivery.frame.columns:
         if name.lower() == MARKER:
             msg = "a column has the name of the landing zone's row marker"
             step = "Rename it in the source."
             raise SchemaError(msg, table=table, column=name, next_step=step)
     folder = f"{delivery.folder}/{new_attempt()}"
-    parts = write_parts(
-        delivery, delivery.scratch, folder, "parquet", shape=lambda rows: rows, options={}
-    )
+    parts, count = write_parts(delivery, delivery.scratch, folder, "parquet")
     tables = []
-    for part in parts.files:
+    for part in parts:
         with delivery.scratch.open_file(part.path) as file:
             tables.append(open_parquet(file).read())
     data = pa.concat_tables(tables)
-    if data.num_rows != parts.rows:
+    if data.num_rows != count:
         msg = "what was staged of the window was removed meanwhile"
         raise StoreError(msg, table=table, next_step="See that no other runner is at it.")
     return data
