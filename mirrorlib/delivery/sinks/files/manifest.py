@@ -24,6 +24,8 @@ from mirrorlib.journal.plan_log import FORMAT, json_bytes
 from mirrorlib.names import parse_name, parse_visible
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Plan, Stream
     from mirrorlib.store import Store
@@ -60,7 +62,7 @@ class Entry:
         until: its last version.
         until_at: when that was written, ISO 8601, UTC.
         file_format: parquet, jsonl or csv.
-        columns: name and Spark type of each, in order.
+        columns: `name` and Spark's `type` of each, in order.
         files: in order.
         delivered_at: ISO 8601, UTC.
 
@@ -78,7 +80,7 @@ class Entry:
     until_at: str
     keys: tuple[str, ...]
     file_format: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[Mapping[str, str], ...]
     rows: int
     files: tuple[File, ...]
     delivered_at: str
@@ -86,7 +88,6 @@ class Entry:
     def to_json(self, *, staged: bool) -> bytes:
         """Write it down, with where its files are *staged* while they are."""
         value = asdict(self)
-        value["columns"] = [{"name": name, "type": kind} for name, kind in self.columns]
         for file in () if staged else value["files"]:
             del file["staged"]
         return json_bytes({"format": FORMAT, **value})
@@ -192,10 +193,8 @@ class Receiver:
         if value is None:
             return None
         try:
-            value["keys"] = tuple(value["keys"])
-            value["columns"] = tuple((each["name"], each["type"]) for each in value["columns"])
-            value["files"] = tuple(File(**file) for file in value["files"])
-            return Entry(**{name: value[name] for name in Entry.__slots__})
+            files = tuple(File(**file) for file in value["files"])
+            return Entry(**{name: value[name] for name in Entry.__slots__} | {"files": files})
         except (KeyError, TypeError) as exc:
             raise self._unreadable(path) from exc
 

@@ -105,7 +105,10 @@ class FilesSink:
             until_at=plan.until_at,
             keys=delivery.keys,
             file_format=self._format,
-            columns=tuple((f.name, f.dataType.simpleString()) for f in delivery.frame.schema),
+            columns=tuple(
+                {"name": field.name, "type": field.dataType.simpleString()}
+                for field in delivery.frame.schema
+            ),
             rows=rows,
             files=tuple(
                 File(name=f"{name}.{self._format}", bytes=part.size, staged=part.path)

@@ -76,7 +76,7 @@ class KnownKeys:
         for path in (self._path(number), self._path(number, self._window)):
             if self._zone.put_new(path, encoded):
                 return
-            marks = _marks(self._zone.read(path))
+            marks = self._marks(path)
             if marks.get(_BATCH) == self._batch:
                 if _FOLDED not in marks:  # else another runner has published the window meanwhile
                     self._zone.put(path, encoded)
@@ -100,29 +100,27 @@ class KnownKeys:
         held = self._fold(published, wanted=pc.unique(data[self._keys[0]]))
         return count_rows(data.slice(0, 0), self._keys) if held is None else held
 
-    def forget_earlier(self, published: int) -> None:
-        """Forget what was noted below a number: its change file, or its note, has replaced all that was before."""
+    def tidy(self, published: int, *, replaces: bool) -> None:
+        """Forget what was noted below this window's number, once it is published, if it *replaces* all that was before.
+
+        Otherwise its note does so when there are many: they are folded to it, and it names the keys that are left.
+        """
+        if not replaces:
+            if len(self._files()) <= _MOST_FILES or (held := self._fold(published)) is None:
+                return
+            path = self._path(published)
+            if self._marks(path).get(_BATCH) != self._batch:
+                path = self._path(published, self._window)
+            self._zone.put(path, self._encode(held, _ALL, _FOLDED))
         for number, file in self._files():
             if number < published:
                 self._zone.delete(file.path)
-
-    def compact(self, published: int) -> None:
-        """Fold many files to the one of this window, which was published; it names the keys that are left."""
-        if len(self._files()) > _MOST_FILES and (held := self._fold(published)) is not None:
-            path = self._path(published)
-            if _marks(self._zone.read(path)).get(_BATCH) != self._batch:
-                path = self._path(published, self._window)
-            self._zone.put(path, self._encode(held, _ALL, _FOLDED))
-            self.forget_earlier(published)
 
     def _files(self) -> list[tuple[int, StoredFile]]:
         """List what was noted, with the numbers that it was noted under, in their order."""
         listed = self._zone.list_folder(self._folder)
         named = [(_NAME.fullmatch(file.name), file) for file in (listed.files if listed else ())]
-        return sorted(
-            ((int(name[1]), file) for name, file in named if name),
-            key=lambda noted: (noted[0], noted[1].name),
-        )
+        return [(int(name[1]), file) for name, file in named if name]
 
     def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:
         """Read what was noted: of numbers that are published, by the window that was published there."""
@@ -174,18 +172,16 @@ class KnownKeys:
     def _path(self, number: int, window: str = "") -> str:
         return f"{self._folder}/{number:020d}{window}.parquet"
 
+    def _marks(self, path: str) -> dict[bytes, bytes]:
+        """Read what a note says of itself."""
+        data = self._zone.read(path)
+        return {} if data is None else open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
+
     def _encode(self, keys: pa.Table, *marks: bytes) -> bytes:
         sink = io.BytesIO()
         told = {_BATCH: self._batch} | dict.fromkeys(marks, b"")
         pq.write_table(keys.replace_schema_metadata(told), sink, compression="zstd")
         return sink.getvalue()
-
-
-def _marks(data: bytes | None) -> dict[bytes, bytes]:
-    """Read what a note says of itself."""
-    if data is None:
-        return {}
-    return open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
 
 
 def _with(keys: pa.Table, name: str, value: pa.Scalar) -> pa.Table:

@@ -35,11 +35,11 @@ from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.zone.batch import (
     Batch,
-    Newest,
+    check_begins,
     check_columns,
-    check_successor,
+    check_follows,
     is_passed,
-    read_newest,
+    read_batch,
 )
 from mirrorlib.delivery.sinks.zone.changes import (
     bare_rows,
@@ -61,7 +61,7 @@ from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.publish.allocate import fulfilled
+from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
 from mirrorlib.landing.publish.claims import Place
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name
@@ -70,6 +70,7 @@ from mirrorlib.store import Store, open_store
 if TYPE_CHECKING:
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Plan, Stream
+    from mirrorlib.landing.publish.claims import Claim
     from mirrorlib.landing.publish.table import LandingTable
 
 _ATTEMPTS = 20  # runners of an earlier stream may publish until this one has
@@ -88,12 +89,11 @@ class ZoneSink:
 
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that is visible."""
-        newest = self._newest(_place(stream))
-        batch, claim = newest.batch, newest.claim
-        if batch is None or claim is None or batch.stream != stream.uuid:
+        _, claim, last = self._newest(_place(stream))
+        if claim is None or last is None or last.stream != stream.uuid:
             return 0
         visible = self._zone.stat(claim.staged) is None
-        return batch.number if visible else batch.number - 1
+        return last.number if visible else last.number - 1
 
     def deliver(self, delivery: Delivery) -> int:
         """Publish the window, once.
@@ -110,64 +110,67 @@ class ZoneSink:
 
         """
         stream, plan = delivery.stream, delivery.plan
-        place, batch = _place(stream), Batch.of(delivery)
-        table = self._table(stream, plan)
+        place, table = _place(stream), self._table(stream, plan)
         data: pa.Table | None = None
         for _ in range(_ATTEMPTS):
-            newest = self._newest(place)
-            last = newest.batch
-            same = last is not None and (last.stream, last.number) == (batch.stream, batch.number)
-            if newest.claim and same:  # whichever version has named it
-                fulfilled(self._zone, place, newest.claim)
-                return newest.claim.rows
-            check_successor(newest, batch, place, delivery)
-            if is_passed(newest, batch, plan):
+            number, claim, last = self._newest(place)
+            if claim and last and (last.stream, last.number) == (stream.uuid, plan.number):
+                fulfilled(self._zone, place, claim)  # whichever version has named it
+                return claim.rows
+            if number:
+                check_follows(last, place, delivery)
+            else:
+                check_begins(place, delivery)
+            if is_passed(last, delivery):
                 return 0
             data = _collect(delivery) if data is None else data
             try:
-                return self._publish(delivery, data, newest, table)
+                return self._publish(delivery, data, number, last, table)
             except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
                 # Another runner may have published meanwhile: then nothing that was made of the older state counts.
                 self._numbers.pop(place.table, None)
-                if self._newest(place).number == newest.number:
+                if self._newest(place)[0] == number:
                     raise
         msg = "other runners keep publishing to the landing zone"
         raise TableBusyError(msg, table=place.table, found=place.folder)
 
     def _publish(
-        self, delivery: Delivery, collected: pa.Table, newest: Newest, table: LandingTable
+        self,
+        delivery: Delivery,
+        data: pa.Table,
+        number: int,
+        last: Batch | None,
+        table: LandingTable,
     ) -> int:
-        """Publish the window as the file that follows on the newest, and as no other.
+        """Publish the window as the file that follows on a number, and as no other; *last* is the window there.
 
         Raises:
             MirrorError: as `deliver`.
             TableBusyError: another file follows there since.
 
         """
-        stream, keys, data = delivery.stream, delivery.keys, collected
-        batch, last, changes = Batch.of(delivery), newest.batch, delivery.plan.kind == "changes"
+        stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
+        changes = delivery.plan.kind == "changes"
         known = KnownKeys(self._zone, _place(stream), keys, batch)
         if changes:
             if last is not None:  # leave out what an earlier stream has published
                 data = data.filter(pc.greater(data[VERSION], last.until))
             if data.num_rows:
-                check_columns(last, batch, delivery)
+                check_columns(last, delivery)
             if keys and tells_rows(data):
-                check_whole(data, keys, known.count(newest.number, data), stream.table)
+                check_whole(data, keys, known.count(number, data), stream.table)
             rows = change_rows(data, keys, stream.table)
             if not rows.num_rows:
                 return 0
-        elif newest.number:
-            rows = replacing_rows(data, known.read(newest.number))
+        elif number:
+            rows = replacing_rows(data, known.read(number))
         else:
             rows = bare_rows(data)
         if keys:
-            known.note(newest.number + 1, data, rows, replaces=not changes)
-        published = table.write(rows, batch_id=batch.id, follows=newest.number)
-        if keys and changes:
-            known.compact(newest.number + 1)
-        elif keys:
-            known.forget_earlier(newest.number + 1)
+            known.note(number + 1, data, rows, replaces=not changes)
+        published = table.write(rows, batch_id=batch.id, follows=number)
+        if keys:
+            known.tidy(number + 1, replaces=not changes)
         return published.rows
 
     def _table(self, stream: Stream, plan: Plan) -> LandingTable:
@@ -177,10 +180,14 @@ class ZoneSink:
             self._tables[known] = self._writer.table(stream.table, keys=plan.keys)
         return self._tables[known]
 
-    def _newest(self, place: Place) -> Newest:
-        newest = read_newest(self._zone, place, self._numbers.get(place.table, 0))
-        self._numbers[place.table] = newest.number
-        return newest
+    def _newest(self, place: Place) -> tuple[int, Claim | None, Batch | None]:
+        """Find the newest change file: its number, 0 for none, its writer's claim, and which of our windows it is."""
+        known = self._numbers.get(place.table, 0)
+        number, claim = newest_claim(self._zone, place, known) if known else (0, None)
+        if claim is None:
+            number, claim = newest_claim(self._zone, place, newest_number(self._zone, place))
+        self._numbers[place.table] = number
+        return number, claim, read_batch(claim)
 
 
 def open_sink(address: str, mode: str) -> ZoneSink:
