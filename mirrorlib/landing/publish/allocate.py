@@ -58,12 +58,7 @@ def publish_next(
 ) -> PublishedFile:
     """Publish content under the next sequence number.
 
-    Args:
-        zone: The landing zone.
-        place: The table or partition folder.
-        call: Which batch it belongs to.
-        content: The whole change file.
-        after: The last number that is known to be taken; None to find it by listing.
+    *after* is the last number that is known to be taken; None to find it by listing.
 
     Raises:
         ChangeFileError: what was published is not what was sent.
@@ -200,7 +195,7 @@ def _staged(zone: Store, place: Place, call: Call, content: Content) -> Claim:
         staged=place.state("staged", f"{attempt}.{content.extension}"),
         sha256=hashlib.sha256(content.data).hexdigest(),
         size=len(content.data),
-        rows=content.rows,
+        rows=sum(content.markers.values()),
         markers=content.markers,
         written_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
     )

@@ -74,16 +74,13 @@ class Content:
     """A change file before it has a name.
 
     Attributes:
-        data: its bytes.
         extension: without the dot.
-        rows: how many there are.
-        markers: how many of each kind, by the marker's name.
+        markers: how many rows of each kind there are, by the marker's name.
 
     """
 
     data: bytes = field(repr=False)
     extension: str
-    rows: int
     markers: Mapping[str, int]
 
 
@@ -164,17 +161,13 @@ class Claim:
         number: the sequence number; None in a table ordered by time.
         ordinal: tells the records of one key apart: the number; 1 in a table ordered by time.
         file: the change file's name.
-        key: see `Call`.
-        batch_id: as the caller gave it.
-        fingerprint: see `Call`.
+        key: see `Call`, also for *batch_id* and *fingerprint*.
         attempt: random; one for each staged content.
         staged: the path of the staged content, relative to the zone.
         sha256: of the content.
         size: bytes.
-        rows: how many.
-        markers: by the marker's name.
+        markers: how many rows of each kind there are, by the marker's name.
         written_at: ISO 8601, UTC.
-        library: who wrote it.
 
     """
 
@@ -199,12 +192,7 @@ class Claim:
 
 
 def read_claim(zone: Store, path: str) -> Claim | None:
-    """Read a claim or a batch's record; None when there is none.
-
-    Raises:
-        StoreError: it cannot be read, or a newer mirrorlib wrote it.
-
-    """
+    """Read a claim or a batch's record; None when there is none. Raises what `read_own` does."""
     return read_own(zone, path, lambda value: Claim(**value), "which says whose number it is")
 
 

@@ -107,12 +107,7 @@ def partitions(
 def make_draft(
     rows: pa.Table, state: FolderState, wanted: Wanted, *, folder: str, table: str, force: bool
 ) -> Draft:
-    """Check rows and encode them.
-
-    Raises:
-        MarkerError, MetadataError, SchemaError: see `LandingTable.write`.
-
-    """
+    """Check rows, refuse what is wrong with them as `LandingTable.write` does, and encode them."""
     metadata = settle_metadata(wanted, state.metadata, table=table, force=force)
     by = partitions(wanted, state, table=table, force=force)
     given = Given(
@@ -131,7 +126,6 @@ def make_draft(
             Content(
                 data=encode_rows(part, file_format),
                 extension=file_format,
-                rows=part.num_rows,
                 markers=count_markers(part, default),
             ),
         )

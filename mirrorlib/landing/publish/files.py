@@ -33,12 +33,9 @@ _AS_UTF_8 = "Save the file as UTF-8, or read it yourself and give the rows as an
 
 
 def read_file(path: Path, *, table: str, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read a file that is to be published.
+    """Read a file that is to be published: Parquet, a folder of it, or `.csv` with any compression behind it.
 
-    Args:
-        path: `.parquet`, `.pq`, a folder of Parquet files, or `.csv` with any compression behind it.
-        table: The table's name, for messages.
-        types: The table's types by column name, for CSV.
+    *types* are the table's by column name, for CSV.
 
     Raises:
         ChangeFileError: the file cannot be read.

@@ -60,12 +60,7 @@ class KnownSchema:
 
 
 def read_known(zone: Store, folder: str, after: KnownSchema | None = None) -> KnownSchema | None:
-    """Read the newest version, going on from the one that was read last.
-
-    Raises:
-        StoreError: it cannot be read, or a newer mirrorlib wrote it.
-
-    """
+    """Read the newest version, going on from the one that was read last. Raises what `read_own` does."""
     newest = after if after is not None and after.version else None
     number = newest.version if newest else 0
     what = "where an earlier publication left the table's schema"
@@ -139,7 +134,7 @@ def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what
         zone: the landing zone.
         path: of the file.
         revive: makes of its JSON, without the format, what it stands for.
-        what: the file is, a clause for errors.
+        what: a clause for errors that says what the file is.
 
     Raises:
         StoreError: it cannot be read, or a newer mirrorlib wrote it.

@@ -43,7 +43,7 @@ def take_rows(
         data: See the module.
         marker: One marker for all rows, or the name of the column that holds them; None when they
             are in `__rowMarker__`, or nowhere.
-        table: The table's name, for messages.
+        table: For messages.
         types: The table's types by column name, for CSV input; others are inferred.
 
     Raises:
@@ -91,14 +91,8 @@ def change_key_rows(
     """Split key changes into deletes of the old keys and inserts of the new rows.
 
     All deletes stand before all inserts: keys may be swapped among the rows. In the deletes, every
-    other column is NULL, or the new row's value where NULL is not allowed.
-
-    Args:
-        old: The old keys, one for each new row.
-        new: The whole rows.
-        keys: The key columns.
-        fixed: The columns that name the partition folder, in which both have to lie.
-        table: The table's name, for messages.
+    other column is NULL, or the new row's value where NULL is not allowed. *old* has a row for each of the *new*
+    rows, which are whole; *fixed* are the columns that name the partition folder, in which both have to lie.
 
     Raises:
         MarkerError: the rows have markers.
@@ -175,13 +169,11 @@ def _as_table(data: object, table: str, types: Mapping[str, pa.DataType]) -> pa.
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
     if isinstance(data, str | Path):
         return read_file(Path(data), table=table, types=types)
     if hasattr(data, "toArrow"):  # a Spark 4 frame, classic or Connect
         return data.toArrow()
-    if hasattr(data, "__arrow_c_stream__"):  # polars, DuckDB, pandas 2.2 …
+    if hasattr(data, "__arrow_c_stream__"):  # Arrow's own reader, polars, DuckDB, pandas 2.2 …
         return pa.table(data)
     msg = (
         f"cannot take rows from {type(data).__name__}: give an Arrow table, batch or reader, a frame that hands out "

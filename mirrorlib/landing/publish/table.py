@@ -166,11 +166,9 @@ class LandingTable:
         """Publish deletes of the rows' keys; other columns are left out."""
         rows = self._take(data, DELETE)
         by = partitions(self._wanted, self._state, table=self._name)
-        for name in by:
-            if name not in rows.column_names:
-                raise missing_column(name, self._name)
         names = dict.fromkeys((*self._keys(rows), *by, MARKER_COLUMN))
-        return self._publish(rows.select(list(names)), batch_id, force=force)
+        rows = rows.select([name for name in names if name in rows.column_names])
+        return self._publish(rows, batch_id, force=force)
 
     def change_keys(
         self,

@@ -92,10 +92,7 @@ _KEYS_IN_JSON = frozenset({"string", "byte", "short", "integer", "long"})
 def check_types(frame: DataFrame, table: str, place: str) -> None:
     """See that every column is of a type that has a place where it is to go.
 
-    Args:
-        frame: the columns.
-        table: the source.
-        place: "parquet" or "jsonl", which take nested values; else what takes none, as errors call it.
+    That is "parquet" or "jsonl", which take nested values, or else what takes none, as errors call it.
 
     Raises:
         SchemaError: one has none, as it is nested or rare, at any depth.

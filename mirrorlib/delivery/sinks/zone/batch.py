@@ -94,22 +94,8 @@ def read_batch(claim: Claim | None) -> Batch | None:
         return None
 
 
-def check_begins(place: Place, delivery: Delivery) -> None:
-    """See that a table's folder that has nothing had nothing; a window whose net changes are none is no file.
-
-    Raises:
-        LandingZoneError: it had.
-
-    """
-    start_at = delivery.stream.start_at
-    if delivery.continues and (start_at is None or not delivery.stream.net):
-        what = "the snapshot" if start_at is None else "the change files"
-        what = f"lacks {what} that the changes follow on: somebody emptied it"
-        raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
-
-
-def check_follows(last: Batch | None, place: Place, delivery: Delivery) -> None:
-    """See that a window may follow on the newest change file of the table's folder.
+def check_follows(number: int, last: Batch | None, place: Place, delivery: Delivery) -> None:
+    """See that a window may follow on the newest change file of the table's folder, or be the first.
 
     Raises:
         LandingZoneError: that is somebody else's, or the window is not the next to it.
@@ -117,6 +103,13 @@ def check_follows(last: Batch | None, place: Place, delivery: Delivery) -> None:
 
     """
     stream, plan = delivery.stream, delivery.plan
+    if not number:
+        # A window whose net changes are none is no file.
+        if delivery.continues and (stream.start_at is None or not stream.net):
+            what = "the snapshot" if stream.start_at is None else "the change files"
+            what = f"lacks {what} that the changes follow on: somebody emptied it"
+            raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
+        return
     if last is None or (last.consumer, last.table) != (stream.consumer, stream.table):
         found = "another publisher" if last is None else f"{last.consumer}, {last.table}"
         raise _misplaced(place, "was filled by another publisher", ANEW, found)

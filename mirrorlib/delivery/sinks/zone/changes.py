@@ -73,13 +73,7 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
 
 
 def replacing_rows(data: pa.Table, gone: pa.Table) -> pa.Table:
-    """Delete keys, then insert a snapshot's rows: what a reader holds afterwards is the snapshot.
-
-    Args:
-        data: the snapshot.
-        gone: the keys that a reader may hold.
-
-    """
+    """Delete the keys that a reader may hold, then insert a snapshot's rows: afterwards it holds the snapshot."""
     inserts = mark_rows(bare_rows(data), INSERT)
     both = pa.concat_tables([mark_rows(gone, DELETE), inserts], promote_options="permissive")
     return both.select(inserts.column_names)
@@ -152,13 +146,9 @@ def tells_rows(data: pa.Table) -> bool:
 
 
 def check_whole(data: pa.Table, keys: Sequence[str], held: pa.Table, table: str) -> None:
-    """See that whatever was changed or deleted of a key, all of its rows were.
+    """See that whatever a window changed or deleted of a key, all of its rows were.
 
-    Args:
-        data: the window.
-        keys: its key columns.
-        held: how many rows readers hold of its keys, as `COUNT`; of a key that is not among them, none.
-        table: the table's name.
+    *held* says how many rows readers hold of its keys, as `COUNT`; of a key that is not among them, none.
 
     Raises:
         MarkerError: they were not.

@@ -56,14 +56,9 @@ class KnownKeys:
         self._window = f"-{hashlib.sha256(self._batch).hexdigest()[:16]}"
 
     def note(self, number: int, data: pa.Table, rows: pa.Table, *, replaces: bool) -> None:
-        """Note the keys of the change file that is about to be published under a number.
+        """Note the keys of the *rows* of the change file that is about to be published under a number, for a window.
 
-        Args:
-            number: of the file.
-            data: the window.
-            rows: those of the file.
-            replaces: they take the place of all that readers hold.
-
+        It says of itself whether they take the place of all that readers hold.
         """
         keys = rows.select(self._keys)
         if MARKER_COLUMN in rows.column_names:

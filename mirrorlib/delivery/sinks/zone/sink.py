@@ -35,7 +35,6 @@ from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.zone.batch import (
     Batch,
-    check_begins,
     check_columns,
     check_follows,
     is_passed,
@@ -117,10 +116,7 @@ class ZoneSink:
             if claim and last and (last.stream, last.number) == (stream.uuid, plan.number):
                 fulfilled(self._zone, place, claim)  # whichever version has named it
                 return claim.rows
-            if number:
-                check_follows(last, place, delivery)
-            else:
-                check_begins(place, delivery)
+            check_follows(number, last, place, delivery)
             if is_passed(last, delivery):
                 return 0
             data = _collect(delivery) if data is None else data
@@ -142,13 +138,7 @@ class ZoneSink:
         last: Batch | None,
         table: LandingTable,
     ) -> int:
-        """Publish the window as the file that follows on a number, and as no other; *last* is the window there.
-
-        Raises:
-            MirrorError: as `deliver`.
-            TableBusyError: another file follows there since.
-
-        """
+        """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
         stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
         changes = delivery.plan.kind == "changes"
         known = KnownKeys(self._zone, _place(stream), keys, batch)
@@ -210,13 +200,7 @@ def _place(stream: Stream) -> Place:
 
 
 def _collect(delivery: Delivery) -> pa.Table:
-    """Bring a window into memory, by way of files: Spark's driver would need as much again.
-
-    Raises:
-        SchemaError: a column is called as the format calls its marker.
-        StoreError: some of what was written is not there any more.
-
-    """
+    """Bring a window into memory, by way of files: Spark's driver would need as much again."""
     table = delivery.stream.table
     check_types(delivery.frame, table, "the open mirroring format")
     for name in delivery.frame.columns:
