@@ -150,7 +150,13 @@ def _with_column(rows: pa.Table, name: str, table: str) -> pa.Table:
     known = pc.is_in(markers, value_set=pa.array(KNOWN_MARKERS, MARKER_TYPE))
     row = pc.index(known, value=False).as_py()
     if row >= 0:
-        found = show_marker(values, row) if values[row].is_valid else "NULL"
+        found = show_marker(values, row)
+        if not values[row].is_valid:
+            found = "NULL"
+        elif found.strip(
+            "-.0123456789"
+        ):  # no number: the column may hold something else than markers
+            found = str(values.type)
         raise _unknown(table, found, column=name, row=row)
     field = pa.field(MARKER_COLUMN, MARKER_TYPE)
     return rows.drop_columns([name]).append_column(field, markers)
