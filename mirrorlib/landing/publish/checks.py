@@ -9,6 +9,7 @@ NOT NULL column, another nullability).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -93,9 +94,10 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
             do not go with what was published before.
 
     """
-    data = rows.select([name for name in rows.column_names if name != MARKER_COLUMN])
-    check_names(data.column_names, [], table=given.table, file="the data")
+    names = [name for name in rows.column_names if name != MARKER_COLUMN]
+    check_names(names, [], table=given.table, file="the data")
     _check_keys(rows, given)
+    data = rows.select(names)
     mine: dict[str, tuple[pa.Field, pa.ChunkedArray, str]] = {}
     notes: list[str] = []
     for field in data.schema:
@@ -112,20 +114,11 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     lacking = [column for name, column in known.items() if name not in mine]
     _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
     if lacking and count_markers(rows, INSERT).keys() - {"delete"}:
-        names = ", ".join(column.name for column in lacking)
-        notes.append(
-            f"the rows lack columns that were published before, which become NULL: {names}"
-        )
+        gone = ", ".join(column.name for column in lacking)
+        notes.append(f"the rows lack columns that were published before, which become NULL: {gone}")
     columns = known | {name: field for name, (field, *_) in mine.items()}
-    shown = {  # delimited text has all of them, always
-        name: field for name, field in columns.items() if name in mine or given.csv
-    }
-    values = [
-        mine[name][1] if name in mine else pa.nulls(rows.num_rows, field.type)
-        for name, field in shown.items()
-    ]
-    fitted = pa.Table.from_arrays(values, schema=pa.schema(list(shown.values())))
-    fitted = _with_markers(fitted, rows, given)
+    values = {name: column for name, (_, column, _) in mine.items()}
+    fitted = _arranged(columns, values, rows, given)
     after = replace(
         given.known,
         columns=tuple(columns.values()),
@@ -169,11 +162,23 @@ def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -
         raise given.refused(msg, new[0].name, f"Leave it out, {_OR_ANEW}")
 
 
-def _with_markers(fitted: pa.Table, rows: pa.Table, given: Given) -> pa.Table:
-    """Give rows their markers, and delimited text also where a file without them would not be read as meant.
+def _arranged(
+    columns: Mapping[str, pa.Field],
+    values: Mapping[str, pa.ChunkedArray],
+    rows: pa.Table,
+    given: Given,
+) -> pa.Table:
+    """Put columns into their order, the markers last; delimited text has all of them, always.
 
-    A table whose files had the column keeps it, and a row of one NULL would be an empty line.
+    It has markers also where a file without them would not be read as meant: a table whose files had the column
+    keeps it, and a row of one NULL would be an empty line.
     """
+    shown = {name: field for name, field in columns.items() if name in values or given.csv}
+    arrays = [
+        values[name] if name in values else pa.nulls(rows.num_rows, field.type)
+        for name, field in shown.items()
+    ]
+    fitted = pa.Table.from_arrays(arrays, schema=pa.schema(list(shown.values())))
     if MARKER_COLUMN in rows.column_names:
         return fitted.append_column(rows.schema.field(MARKER_COLUMN), rows[MARKER_COLUMN])
     blank = fitted.num_columns == 1 and fitted.column(0).null_count
