@@ -115,8 +115,7 @@ def _flat(values: pa.ChunkedArray) -> pa.Array:
 def _per_group(groups: pa.Array, values: pa.Array, what: str) -> pa.Array:
     """Aggregate per group, and give each row its group's result; groups are numbered from 0 without gaps."""
     table = pa.table({"group": groups, "value": values})
-    groupings = table.group_by("group", use_threads=False)  # in their order
-    grouped = groupings.aggregate([("value", what)]).sort_by("group")
+    grouped = table.group_by("group").aggregate([("value", what)]).sort_by("group")
     return _flat(grouped[f"value_{what}"]).take(groups)
 
 
@@ -159,17 +158,20 @@ def check_whole(data: pa.Table, keys: Sequence[str], held: pa.Table, table: str)
     told = data.select([*keys, net.VERSION])
     for name, values in ((_COMES, comes), (_GOES, pc.invert(comes)), (_SETTLES, settles)):
         told = told.append_column(name, values.cast(pa.int64()))
-    begun = held.select([*keys, COUNT]).rename_columns([*keys, _COMES])
+    sums = [(name, "sum") for name in (_COMES, _GOES, _SETTLES)]
+    counted = told.group_by([*keys, net.VERSION]).aggregate(sums)
+    begun = held.select([*keys, COUNT]).rename_columns([*keys, f"{_COMES}_sum"])
     versions = pa.repeat(pa.scalar(_BEFORE, pa.int64()), held.num_rows)
     begun = begun.append_column(net.VERSION, versions)
-    both = pa.concat_tables([told, begun], promote_options="permissive")
-    sums = [(name, "sum") for name in (_COMES, _GOES, _SETTLES)]
-    rows = both.group_by([*keys, net.VERSION]).aggregate(sums)
+    rows = pa.concat_tables([begun, counted], promote_options="permissive")
     rows = rows.sort_by([(name, "ascending") for name in (*keys, net.VERSION)])
     came, went, settled = (_flat(rows[f"{name}_sum"]).fill_null(0) for name, _ in sums)
     own = pc.subtract(came, went)
     before = pc.subtract(pc.cumulative_sum(own), own)  # of all keys up to here
-    there = pc.subtract(before, _per_group(_runs(rows, keys), before, "first"))
+    key = _runs(rows, keys)
+    first = pa.array([True] * min(len(key), 1), pa.bool_())
+    begins = pa.concat_arrays([first, pc.greater(key[1:], key[:-1])])
+    there = pc.subtract(before, before.filter(begins).take(key))
     wrong = pc.and_(pc.greater(settled, 0), pc.greater(there, went))
     if pc.any(wrong).as_py():
         version = rows.filter(wrong)[net.VERSION][0].as_py()
