@@ -92,6 +92,16 @@ def parse_name(text: str) -> TableName:
     raise TableNameError(msg, table=text, next_step="Correct the name.")
 
 
+def parse_visible(text: str) -> TableName:
+    """Read the name of a table whose folder we make: one that can be carried, and that readers do not ignore."""
+    name = parse_name(text)
+    refuse_uncarriable(name)
+    if any(map(is_ignored, text.split("/"))):
+        msg = "readers ignore folders whose name begins with _ or ."
+        raise TableNameError(msg, table=text, next_step="Give the table another name.")
+    return name
+
+
 def is_ignored(name: str) -> bool:
     """Tell whether the format ignores a file or folder: its name begins with `_` or `.`."""
     return name.startswith(("_", "."))

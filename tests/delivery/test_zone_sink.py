@@ -24,8 +24,7 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.open import open_sink
 from mirrorlib.delivery.sinks.zone import ZoneSink, known
 from mirrorlib.delivery.sinks.zone.batch import Batch
-from mirrorlib.delivery.sinks.zone.changes import change_rows
-from mirrorlib.delivery.sinks.zone.counts import COUNT, check_whole
+from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_whole
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
 from mirrorlib.journal.streams import Plan, Stream
@@ -443,7 +442,7 @@ def test_what_was_noted_is_not_written_over_by_a_late_runner(
     for number, (batch, window) in enumerate(zip(batches, windows, strict=True), 1):
         keys = note(batch, window, number)
         table.write(change_rows(window, ["id"], "t"), batch_id=batch.id, follows=number - 1)
-        keys.compact(number)
+        keys.tidy(number, replaces=False)
     listed = zone.list_folder(f"{FOLDER}/_mirrorlib/export/keys")
     assert listed is not None
     assert [f"{2:020d}.parquet"] == [file.name for file in listed.files]

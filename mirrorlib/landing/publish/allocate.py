@@ -23,9 +23,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import secrets
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,12 @@ from mirrorlib.landing.publish.claims import (
     Claim,
     Content,
     Place,
-    new_claim,
+    largest_number,
     read_claim,
     write_claim,
 )
-from mirrorlib.names import is_ignored, sequence_name, sequence_number
+from mirrorlib.landing.publish.published import PublishedFile
+from mirrorlib.names import sequence_name
 
 if TYPE_CHECKING:
     from mirrorlib.store import Store
@@ -51,31 +53,12 @@ LOG = logging.getLogger(__name__)
 _ABANDONED = timedelta(days=7)  # content without a claim for so long has no writer any more
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
-    """Where content is visible now.
-
-    Attributes:
-        claim: its number and name.
-        repeated: it was there already, or its publication had begun.
-
-    """
-
-    claim: Claim
-    repeated: bool
-
-
 def publish_next(
     zone: Store, place: Place, call: Call, content: Content, *, after: int | None = None
-) -> Landed:
+) -> PublishedFile:
     """Publish content under the next sequence number.
 
-    Args:
-        zone: The landing zone.
-        place: The table or partition folder.
-        call: Which batch it belongs to.
-        content: The whole change file.
-        after: The last number that is known to be taken; None to find it by listing.
+    *after* is the last number that is known to be taken; None to find it by listing.
 
     Raises:
         ChangeFileError: what was published is not what was sent.
@@ -93,19 +76,22 @@ def publish_next(
         if call.follows not in {None, number}:
             if claim is not None:
                 zone.delete(claim.staged)
-            raise _overtaken(place, number)
+            msg = "another batch was published since the caller looked at the table folder"
+            last = sequence_name(number) if number else "no file"
+            step = "See what follows on it, and publish that."
+            raise TableBusyError(msg, table=place.table, found=last, next_step=step)
         if claim is None:
-            claim = _staged(zone, place, call, content, number + 1)
+            claim = _staged(zone, place, call, content)
         claim = _numbered(claim, number + 1)
         if write_claim(zone, place.claim(number + 1), claim):
             return _landed(place, _fulfil(zone, place, claim, content.data))
         number = _fulfil_newest(zone, place, number)
     if claim is not None:  # the same batch, published by somebody else at the same moment
         zone.delete(claim.staged)
-    return _landed(place, _fulfilled(zone, place, found), repeated=True)
+    return _landed(place, fulfilled(zone, place, found), repeated=True)
 
 
-def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> Landed:
+def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> PublishedFile:
     """Publish content under a name of its own, for a table whose files are ordered by time.
 
     Raises:
@@ -113,13 +99,11 @@ def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> La
 
     """
     while (found := _find(zone, place, call)) is None:
-        file = f"{_timed_name()}.{content.extension}"
-        claim = new_claim(place, call, content, number=None, ordinal=1, file=file)
-        zone.put(claim.staged, content.data)
+        claim = _staged(zone, place, call, content)
         if write_claim(zone, place.record(claim.key, 1), claim):
             return _landed(place, _fulfil(zone, place, claim, content.data))
         zone.delete(claim.staged)
-    return _landed(place, _fulfilled(zone, place, found), repeated=True)
+    return _landed(place, fulfilled(zone, place, found), repeated=True)
 
 
 def newest_number(zone: Store, place: Place) -> int:
@@ -127,85 +111,64 @@ def newest_number(zone: Store, place: Place) -> int:
 
     Files are listed first: readers move them away, and keep the newest.
     """
-    visible = _newest(zone, place.files)
+    visible = largest_number(zone, place.files)
     if zone.stat(place.claim(visible + 1)) is None:
         return visible
-    return max(visible, _newest(zone, place.claims))
+    return max(visible, largest_number(zone, place.state("claims")))
 
 
-def _newest(zone: Store, folder: str) -> int:
-    listed = zone.list_folder(folder)
-    names = [file.name for file in listed.files] if listed else []
-    return max((sequence_number(name) or 0 for name in names if not is_ignored(name)), default=0)
+def newest_claim(zone: Store, place: Place, number: int) -> tuple[int, Claim | None]:
+    """Find the last number that is taken, and its claim where it has one.
 
-
-def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
-    """See to it that the newest claim is fulfilled; return its number.
-
-    Args:
-        zone: The landing zone.
-        place: The table or partition folder.
-        number: A number that is taken, and not long ago: claims above it are looked for one by one.
-
+    *number* is one that was taken, and not long ago: claims above it are looked for one by one.
     """
     newest = read_claim(zone, place.claim(number)) if number else None
     while (later := read_claim(zone, place.claim(number + 1))) is not None:
         number, newest = number + 1, later
-    return number if newest is None else _fulfilled(zone, place, newest).number or number
+    return number, newest
 
 
-def _fulfilled(zone: Store, place: Place, claim: Claim) -> Claim:
+def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
+    """See to it that the newest claim is fulfilled; return its number."""
+    number, newest = newest_claim(zone, place, number)
+    return number if newest is None else fulfilled(zone, place, newest).number or number
+
+
+def fulfilled(zone: Store, place: Place, claim: Claim) -> Claim:
     """See to it that a claim is fulfilled, whose writer may be at work this moment, or dead."""
     return claim if zone.stat(claim.staged) is None else _fulfil(zone, place, claim)
 
 
 def _fulfil(zone: Store, place: Place, claim: Claim, data: bytes | None = None) -> Claim:
-    """Make a claim's content visible; return the claim under which it is.
+    """Make a claim's content visible, which is *data* when it is at hand; return the claim under which it is.
 
     Several may do this for one claim at once: each step is done once, by whoever comes first.
-
-    Args:
-        zone: The landing zone.
-        place: The table or partition folder.
-        claim: Whose content is staged.
-        data: The content, when it is at hand.
-
     """
     while True:
         zone.put_new(place.record(claim.key, claim.ordinal), claim.to_json())
-        path = place.path(claim.file)
+        path = f"{place.files}/{claim.file}"
         if zone.move_new(claim.staged, path, data):
             break
-        ours = _is_ours(zone, path, claim)
-        if ours:
+        there = zone.read(path)
+        if there is not None and hashlib.sha256(there).hexdigest() != claim.sha256:
+            claim = _moved_on(zone, place, claim)
+        elif there is not None:
             zone.delete(claim.staged)
             break
-        if ours is None and data is None:  # another has done it, and a reader has moved it away
+        elif data is None:  # another has done it, and a reader has moved it away
             return claim
-        if ours is None and data is not None and zone.put_new(path, data):
+        elif zone.put_new(path, data):
             break
-        if ours is False:
-            claim = _moved_on(zone, place, claim)
     _verify(zone, place, claim)
     return claim
-
-
-def _is_ours(zone: Store, path: str, claim: Claim) -> bool | None:
-    """Say whether the file at *path* has the claim's content; None when there is no file."""
-    there = zone.stat(path)
-    if there is None or there.size != claim.size:
-        return None if there is None else False
-    data = zone.read(path)
-    return None if data is None else hashlib.sha256(data).hexdigest() == claim.sha256
 
 
 def _moved_on(zone: Store, place: Place, claim: Claim) -> Claim:
     """Claim the next number: a program that knows no claims has put a file under ours."""
     if claim.number is None:
         msg = "the new file's name is taken"
-        raise ChangeFileError(
-            msg, table=place.table, file=claim.file, next_step="Publish the batch again."
-        )
+        step = "Publish the batch again."
+        raise ChangeFileError(msg, table=place.table, file=claim.file, next_step=step)
     LOG.warning("%s: %s is another program's; going on above it", place.table, claim.file)
     number = claim.number + 1
     while not write_claim(zone, place.claim(number), _numbered(claim, number)):
@@ -218,16 +181,31 @@ def _numbered(claim: Claim, number: int) -> Claim:
     return replace(claim, number=number, ordinal=number, file=sequence_name(number, extension))
 
 
-def _staged(zone: Store, place: Place, call: Call, content: Content, number: int) -> Claim:
-    file = sequence_name(number, content.extension)
-    claim = new_claim(place, call, content, number=number, ordinal=number, file=file)
+def _staged(zone: Store, place: Place, call: Call, content: Content) -> Claim:
+    """Stage content, under a claim without a number that nobody has made yet."""
+    attempt = secrets.token_hex(16)
+    claim = Claim(
+        number=None,
+        ordinal=1,
+        file=f"{_timed_name()}.{content.extension}",
+        key=call.key,
+        batch_id=call.batch_id,
+        fingerprint=call.fingerprint,
+        attempt=attempt,
+        staged=place.state("staged", f"{attempt}.{content.extension}"),
+        sha256=hashlib.sha256(content.data).hexdigest(),
+        size=len(content.data),
+        rows=sum(content.markers.values()),
+        markers=content.markers,
+        written_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
     zone.put(claim.staged, content.data)
     return claim
 
 
 def _find(zone: Store, place: Place, call: Call) -> Claim | None:
     """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
-    newest = _newest(zone, place.batches(call.key))
+    newest = largest_number(zone, place.state("batches", call.key))
     found = read_claim(zone, place.record(call.key, newest)) if newest else None
     if found is not None and found.fingerprint != call.fingerprint:
         msg = "the batch id was used before, for other content"
@@ -238,24 +216,36 @@ def _find(zone: Store, place: Place, call: Call) -> Claim | None:
     return found
 
 
-def _landed(place: Place, claim: Claim, *, repeated: bool = False) -> Landed:
-    LOG.info("%s: published %s, %d rows", place.table, place.path(claim.file), claim.rows)
-    return Landed(claim=claim, repeated=repeated)
+def _landed(place: Place, claim: Claim, *, repeated: bool = False) -> PublishedFile:
+    LOG.info("%s: published %s/%s, %d rows", place.table, place.files, claim.file, claim.rows)
+    return PublishedFile(
+        file=f"{place.partition}/{claim.file}".removeprefix("/"),
+        number=claim.number,
+        rows=claim.rows,
+        markers=claim.markers,
+        size=claim.size,
+        repeated=repeated,
+    )
 
 
 def _verify(zone: Store, place: Place, claim: Claim) -> None:
     """Look at what is visible now: its size, and its footer, or all of it where there is none."""
-    path = place.path(claim.file)
+    path = f"{place.files}/{claim.file}"
     there = zone.stat(path)
     if there is None:  # a reader was quick to move it away
         return
-    if there.size == claim.size:
-        try:
-            if _is_whole(zone, path, claim):
-                return
-        except (pa.ArrowException, OSError) as exc:
-            raise _damaged(place, claim, there.size) from exc
-    raise _damaged(place, claim, there.size)
+    cause = None
+    try:
+        if there.size == claim.size and _is_whole(zone, path, claim):
+            return
+    except (pa.ArrowException, OSError) as exc:
+        cause = exc
+    msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
+    step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
+    found = f"{there.size:,} bytes"
+    raise ChangeFileError(
+        msg, table=place.table, file=claim.file, found=found, next_step=step
+    ) from cause
 
 
 def _is_whole(zone: Store, path: str, claim: Claim) -> bool:
@@ -266,24 +256,9 @@ def _is_whole(zone: Store, path: str, claim: Claim) -> bool:
         return bool(open_parquet(file).metadata.num_rows == claim.rows)
 
 
-def _damaged(place: Place, claim: Claim, size: int) -> ChangeFileError:
-    msg = f"the published file is not what was sent, {claim.size:,} bytes with {claim.rows:,} rows"
-    step = "Delete the file and publish the batch again; see whether anybody else writes to the table folder."
-    return ChangeFileError(
-        msg, table=place.table, file=claim.file, found=f"{size:,} bytes", next_step=step
-    )
-
-
-def _overtaken(place: Place, number: int) -> TableBusyError:
-    msg = "another batch was published since the caller looked at the table folder"
-    found = sequence_name(number) if number else "no file"
-    step = "See what follows on it, and publish that."
-    return TableBusyError(msg, table=place.table, found=found, next_step=step)
-
-
 def _sweep(zone: Store, place: Place) -> None:
     """Remove what writers left that died before they had a number. The newest claim is fulfilled now."""
-    listed = zone.list_folder(place.staged)
+    listed = zone.list_folder(place.state("staged"))
     for file in listed.files if listed else ():
         if datetime.now(UTC) - file.modified > _ABANDONED:
             zone.delete(file.path)

@@ -9,26 +9,62 @@ NOT NULL column, another nullability).
 
 from __future__ import annotations
 
-import io
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, SchemaError
-from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.footer import read_footer
-from mirrorlib.landing.metadata.declared import DefinedColumn
-from mirrorlib.landing.publish.columns import OR_ANEW, FittedColumn, Given, fit_column, refused
-from mirrorlib.landing.publish.known import KnownColumn, KnownSchema
-from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows, missing_column, same_marker
-from mirrorlib.store import StoredFile
+from mirrorlib.identifiers import find_name, fold_name
+from mirrorlib.landing.columns import check_names
+from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
+from mirrorlib.landing.publish.declare import format_of, published_type
+from mirrorlib.landing.publish.files import has_no_numbers, is_number
+from mirrorlib.landing.publish.known import KnownSchema
+from mirrorlib.landing.publish.rows import (
+    INSERT,
+    MARKER_COLUMN,
+    UPSERT,
+    count_markers,
+    mark_rows,
+    missing_column,
+)
+from mirrorlib.landing.values import canonical_values, first_misfit, first_refused, fit_values
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+_OR_ANEW = "or delete the table folder and publish the table anew; force publishes it as it is."
+_YEARS = (-719_162, 2_932_897)  # days since 1970: the first of year 1, and of year 10000
+_DAY = 86_400_000_000  # microseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the checks go by: what the table is, what is known of it, and whether it may be overridden."""
+
+    table: str
+    metadata: TableMetadata
+    known: KnownSchema
+    partition_by: tuple[str, ...] = ()
+    force: bool = False
+
+    @property
+    def csv(self) -> bool:
+        """Whether the table's files are delimited text."""
+        return format_of(self.metadata) == "csv"
+
+    def refused(
+        self,
+        reason: str,
+        column: str | None,
+        step: str,
+        *,
+        row: int | None = None,
+        found: str | None = None,
+    ) -> SchemaError:
+        """Say why a column is refused, and what to do."""
+        return SchemaError(
+            reason, table=self.table, column=column, row=row, found=found, next_step=step
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +79,13 @@ class Fitted:
 
     """
 
-    rows: Rows
+    rows: pa.Table
     known: KnownSchema
     definition: tuple[DefinedColumn, ...]
     notes: tuple[str, ...]
 
 
-def fit_rows(rows: Rows, given: Given) -> Fitted:
+def fit_rows(rows: pa.Table, given: Given) -> Fitted:
     """Fit rows to their table.
 
     Raises:
@@ -58,126 +94,208 @@ def fit_rows(rows: Rows, given: Given) -> Fitted:
             do not go with what was published before.
 
     """
-    _check_names(rows.data.column_names, given.table)
+    names = [name for name in rows.column_names if name != MARKER_COLUMN]
+    check_names(names, [], table=given.table, file="the data")
     _check_keys(rows, given)
-    columns = {field.name: fit_column(rows.data, field, given) for field in rows.data.schema}
-    omitted = [name for name, column in columns.items() if column is None]
-    fitted = [column for column in columns.values() if column is not None]
-    if not fitted:
+    data = rows.select(names)
+    mine: dict[str, tuple[pa.Field, pa.ChunkedArray, str]] = {}
+    notes: list[str] = []
+    for field in data.schema:
+        found = _fit_column(data[field.name], field, given)
+        if found is None:
+            notes.append(f"column {field.name} is left out: it has no values and no type yet")
+        else:
+            mine[fold_name(field.name)] = found
+    if not mine:
         msg = "the rows have no column that has a type"
         step = "Give the columns' types, also where there are no rows."
-        raise SchemaError(msg, table=given.table, next_step=step)
-    missing = _missing(fitted, given)
-    _check_new(fitted, given)
-    data = _ordered(fitted, missing, rows.data.num_rows, given)
-    after = replace(_known_after(given.known, fitted), partition_by=given.partition_by)
-    marked = _marked(replace(rows, data=data), given)
-    if marked.markers is not None and not after.markers:
-        after = replace(after, markers=True)
+        raise given.refused(msg, None, step)
+    known = {fold_name(column.name): column for column in given.known.columns}
+    lacking = [column for name, column in known.items() if name not in mine]
+    _check_columns([mine[name][0] for name in mine if name not in known], lacking, given)
+    if lacking and count_markers(rows, INSERT).keys() - {"delete"}:
+        gone = ", ".join(column.name for column in lacking)
+        notes.append(f"the rows lack columns that were published before, which become NULL: {gone}")
+    columns = known | {name: field for name, (field, *_) in mine.items()}
+    values = {name: column for name, (_, column, _) in mine.items()}
+    fitted = _arranged(columns, values, rows, given)
+    after = replace(
+        given.known,
+        columns=tuple(columns.values()),
+        markers=given.known.markers or MARKER_COLUMN in fitted.column_names,
+        partition_by=given.partition_by,
+    )
     if after != given.known or not after.version:
         after = replace(after, version=given.known.version + 1)
-    return Fitted(
-        rows=marked,
-        known=after,
-        definition=tuple(column.defined for column in fitted),
-        notes=tuple(_notes(rows, omitted, missing)),
+    definition = tuple(
+        DefinedColumn(name=field.name, data_type=word, nullable=field.nullable)
+        for field, _, word in mine.values()
     )
+    return Fitted(rows=fitted, known=after, definition=definition, notes=tuple(notes))
 
 
-def _check_names(names: Sequence[str], table: str) -> None:
-    """Let our own reader judge the names: what we publish it can read."""
-    sink = io.BytesIO()
-    pq.write_table(pa.schema([(name, pa.int32()) for name in names]).empty_table(), sink)
-    made = StoredFile(path="the data", size=sink.tell(), modified=datetime.now(UTC), etag="")
-    read_footer(sink, made, table=table, ntz="keep")
-
-
-def _check_keys(rows: Rows, given: Given) -> None:
-    if not given.keys:
-        by_key = rows.markers is not None and not pc.all(pc.equal(rows.markers, INSERT)).as_py()
-        if by_key and len(rows.markers or ()):
-            msg = "updates, deletes and upserts need keys to go by, and the table has none"
-            raise MarkerError(msg, table=given.table, next_step="Declare the table's keys.")
-    names = {fold_name(name): name for name in rows.data.column_names}
-    for key in given.keys:
-        if fold_name(key) not in names:
+def _check_keys(rows: pa.Table, given: Given) -> None:
+    keys = given.metadata.key_columns
+    if not keys and count_markers(rows, INSERT).keys() - {"insert"}:
+        msg = "updates, deletes and upserts need keys to go by, and the table has none"
+        raise MarkerError(msg, table=given.table, next_step="Declare the table's keys.")
+    for key in keys:
+        name = find_name(rows.column_names, key)
+        if name is None:
             raise missing_column(key, given.table)
-        values = rows.data[names[fold_name(key)]]
-        if values.null_count:
+        if rows[name].null_count:
+            row = _first_null(rows[name])
             msg = "a key is NULL"
-            row = pc.index(pc.is_null(values), value=True).as_py()
-            raise SchemaError(
-                msg, table=given.table, column=key, row=row, next_step="Give every row its key."
-            )
+            raise given.refused(msg, key, "Give every row its key.", row=row)
 
 
-def _missing(fitted: Sequence[FittedColumn], given: Given) -> tuple[KnownColumn, ...]:
-    """Find the known columns that the rows lack, and refuse those that must not be missing."""
-    have = {fold_name(column.known.name) for column in fitted}
-    missing = tuple(column for column in given.known.columns if fold_name(column.name) not in have)
-    for column in missing:
-        if not column.nullable and not given.force:
+def _check_columns(new: list[pa.Field], lacking: list[pa.Field], given: Given) -> None:
+    """Refuse to lack what must not be missing, and new columns of delimited text, whose types are declared once."""
+    if given.force:
+        return
+    for column in lacking:
+        if not column.nullable:
             msg = "the column was published as NOT NULL before and is missing now, which stops a Fabric table"
-            raise refused(msg, column.name, f"Add the column, {OR_ANEW}", given)
-    return missing
+            raise given.refused(msg, column.name, f"Add the column, {_OR_ANEW}")
+    if given.csv and given.known.columns and new:
+        msg = "a table of delimited text takes no new columns"
+        raise given.refused(msg, new[0].name, f"Leave it out, {_OR_ANEW}")
 
 
-def _check_new(fitted: Sequence[FittedColumn], given: Given) -> None:
-    """Refuse new columns of delimited text, whose types are declared once."""
-    if given.file_format == "csv" and given.known.columns and not given.force:
-        for column in fitted:
-            if given.known.column(column.known.name) is None:
-                msg = "a table of delimited text takes no new columns"
-                raise refused(msg, column.known.name, f"Leave it out, {OR_ANEW}", given)
-
-
-def _ordered(
-    fitted: Sequence[FittedColumn], missing: Sequence[KnownColumn], count: int, given: Given
+def _arranged(
+    columns: Mapping[str, pa.Field],
+    values: Mapping[str, pa.ChunkedArray],
+    rows: pa.Table,
+    given: Given,
 ) -> pa.Table:
-    """Put known columns first, in their order; delimited text has all of them, always."""
-    mine = {fold_name(column.known.name): column for column in fitted}
-    fields, values = [], []
-    for known in given.known.columns:
-        column = mine.pop(fold_name(known.name), None)
-        if column is not None:
-            fields.append(_field(column.known))
-            values.append(column.values)
-        elif given.file_format == "csv" and known in missing:
-            fields.append(_field(known))
-            values.append(pa.chunked_array([pa.nulls(count, known.type)], known.type))
-    for column in mine.values():
-        fields.append(_field(column.known))
-        values.append(column.values)
-    return pa.Table.from_arrays(values, schema=pa.schema(fields))
+    """Put columns into their order, the markers last; delimited text has all of them, always.
 
-
-def _field(column: KnownColumn) -> pa.Field:
-    return pa.field(column.name, column.type, nullable=column.nullable)
-
-
-def _known_after(known: KnownSchema, fitted: Sequence[FittedColumn]) -> KnownSchema:
-    mine = {fold_name(column.known.name): column.known for column in fitted}
-    kept = [mine.pop(fold_name(column.name), column) for column in known.columns]
-    return replace(known, columns=(*kept, *mine.values()))
-
-
-def _marked(rows: Rows, given: Given) -> Rows:
-    """Give delimited text its markers where a file without them would not be read as meant.
-
-    A table whose files had the column keeps it, and a row of one NULL would be an empty line.
+    It has markers also where a file without them would not be read as meant: a table whose files had the column
+    keeps it, and a row of one NULL would be an empty line.
     """
-    if rows.markers is not None or given.file_format == "parquet":
-        return rows
-    blank = rows.data.num_columns == 1 and rows.data.column(0).null_count
-    if not blank and not given.known.markers:
-        return rows
-    default = UPSERT if given.upsert_default else INSERT
-    return replace(rows, markers=same_marker(default, rows.data.num_rows, given.table))
+    shown = {name: field for name, field in columns.items() if name in values or given.csv}
+    arrays = [
+        values[name] if name in values else pa.nulls(rows.num_rows, field.type)
+        for name, field in shown.items()
+    ]
+    fitted = pa.Table.from_arrays(arrays, schema=pa.schema(list(shown.values())))
+    if MARKER_COLUMN in rows.column_names:
+        return fitted.append_column(rows.schema.field(MARKER_COLUMN), rows[MARKER_COLUMN])
+    blank = fitted.num_columns == 1 and fitted.column(0).null_count
+    if given.csv and (blank or given.known.markers):
+        return mark_rows(fitted, UPSERT if given.metadata.upsert_default else INSERT)
+    return fitted
 
 
-def _notes(rows: Rows, omitted: Sequence[str], missing: Sequence[KnownColumn]) -> Iterator[str]:
-    for name in omitted:
-        yield f"column {name} is left out: it has no values and no type yet"
-    if missing and not rows.only_deletes and rows.data.num_rows:
-        names = ", ".join(column.name for column in missing)
-        yield f"the rows lack columns that were published before, which become NULL: {names}"
+def _fit_column(
+    values: pa.ChunkedArray, field: pa.Field, given: Given
+) -> tuple[pa.Field, pa.ChunkedArray, str] | None:
+    """Give a column its table's type, and that type's name in delimited text.
+
+    None for a column of nothing but NULL that nobody has seen yet: it waits until its type is known, for which
+    delimited text, and keys, cannot wait.
+    """
+    known = given.known.column(field.name)
+    kind, word = published_type(field.type, format_of(given.metadata))
+    if kind is None:
+        where, step = (
+            ("delimited text", "Publish Parquet, or convert the column to double or string.")
+            if given.csv
+            else (
+                "the open mirroring format",
+                "Publish nested values as a JSON string and numbers with at most 38 digits.",
+            )
+        )
+        msg = f"this type has no place in {where}"
+        raise given.refused(msg, field.name, step, found=str(field.type))
+    if known is None and pa.types.is_null(kind):
+        if given.csv or find_name(given.metadata.key_columns, field.name) is not None:
+            msg = "the column has no type: all its values are NULL"
+            raise given.refused(msg, field.name, "Give it a type.")
+        return None
+    nullable = _nullable(field, known, values, given)
+    if known is None:
+        values = _as_published(values, kind, field.name, given)
+    else:
+        values = _as_known(values, kind, known.type, field, given)
+    name = field.name if known is None else known.name
+    return pa.field(name, values.type, nullable), values, word
+
+
+def _as_published(
+    values: pa.ChunkedArray, kind: pa.DataType, name: str, given: Given
+) -> pa.ChunkedArray:
+    """Cast to the type that is published; only nanoseconds can fail, and in delimited text years of not four digits."""
+    try:
+        published = canonical_values(values, kind, "keep")
+    except pa.ArrowInvalid as exc:
+        msg = f"a value is finer than {kind} can hold"
+        step = "Round the values yourself, as it suits your data."
+        raise given.refused(msg, name, step, found=str(values.type)) from exc
+    is_date = pa.types.is_date(kind)
+    if given.csv and (is_date or pa.types.is_timestamp(kind)):  # every reader stops at such years
+        ticks = published.cast(pa.int32() if is_date else pa.int64())
+        first, beyond = _YEARS if is_date else (day * _DAY for day in _YEARS)
+        fits = pc.and_(pc.greater_equal(ticks, first), pc.less(ticks, beyond))
+        row = pc.index(fits, value=False).as_py()
+        if row >= 0:
+            msg = "delimited text has a place for the years 1 to 9999 alone"
+            raise given.refused(msg, name, "Publish Parquet, or correct the value.", row=row)
+    return published
+
+
+def _as_known(
+    values: pa.ChunkedArray, kind: pa.DataType, known: pa.DataType, field: pa.Field, given: Given
+) -> pa.ChunkedArray:
+    """Cast to the type that was published before, if every value survives."""
+    if values.null_count == len(values):
+        return pa.chunked_array([pa.nulls(len(values), known)])
+    published = _as_published(values, kind, field.name, given)
+
+    def read(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+        if is_number(known) and has_no_numbers(texts):
+            msg = "text that is no number"
+            raise pa.ArrowInvalid(msg)
+        return texts.cast(known)
+
+    try:
+        return fit_values(published, known)
+    except pa.ArrowInvalid as exc:
+        if given.force:
+            return published
+        # Of text, the first that is not written like a value of the table's type.
+        row = first_refused(published, read) if pa.types.is_string(published.type) else None
+        row = first_misfit(published, known) if row is None else row
+        msg = f"the column was published as {known} before, and a type change stops a Fabric table"
+        step = f"Convert the values, {_OR_ANEW}"
+        found = str(field.type)
+        raise given.refused(msg, field.name, step, row=row, found=found) from exc
+
+
+def _nullable(
+    field: pa.Field, known: pa.Field | None, values: pa.ChunkedArray, given: Given
+) -> bool:
+    """Say whether the column may be NULL, from now on as before.
+
+    Arrow calls a column nullable when nobody says otherwise: one without a NULL goes with NOT NULL.
+    """
+    if not field.nullable and values.null_count:
+        msg = "the column is declared NOT NULL, and has a NULL"
+        raise given.refused(msg, field.name, "Correct the data.", row=_first_null(values))
+    if not given.known.columns or given.force:
+        return bool(field.nullable)
+    msg, step = "", f"Declare it nullable, {_OR_ANEW}"
+    if known is None and not field.nullable:
+        msg = "a new column is NOT NULL, which a Fabric table refuses"
+    elif known is not None and known.nullable and not field.nullable:
+        msg = "the column was published as nullable before and is NOT NULL now, which stops a Fabric table"
+    elif known is not None and not known.nullable and values.null_count:
+        msg = "the column was published as NOT NULL before and has a NULL now, which stops a Fabric table"
+        step = f"Fill the value in, {_OR_ANEW}"
+    if msg:
+        raise given.refused(msg, field.name, step)
+    return known is None or bool(known.nullable)
+
+
+def _first_null(values: pa.ChunkedArray) -> int:
+    return int(pc.index(pc.is_null(values), value=True).as_py())

@@ -21,14 +21,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import secrets
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import StoreError
-from mirrorlib.landing.publish.known import STATE
+from mirrorlib.landing.publish.known import FORMAT, STATE, json_bytes, read_own
 from mirrorlib.names import sequence_name, sequence_number
 from mirrorlib.version import VERSION
 
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirrorlib.store import Store
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,31 +56,17 @@ class Place:
         """Return the folder of the change files."""
         return _joined(self.folder, self.partition)
 
-    @property
-    def claims(self) -> str:
-        """Return the folder of the claims."""
-        return _joined(self.folder, STATE, "claims", self.partition)
-
-    @property
-    def staged(self) -> str:
-        """Return the folder of the content that has no number yet."""
-        return _joined(self.folder, STATE, "staged", self.partition)
-
-    def batches(self, key: str) -> str:
-        """Return the folder of what is known of a batch."""
-        return _joined(self.folder, STATE, "batches", self.partition, key)
+    def state(self, kind: str, *steps: str) -> str:
+        """Return the folder of claims, of staged content or of batches, or what is in it."""
+        return _joined(self.folder, STATE, kind, self.partition, *steps)
 
     def record(self, key: str, ordinal: int) -> str:
         """Return the path of a batch's record."""
-        return f"{self.batches(key)}/{sequence_name(ordinal, 'json')}"
+        return self.state("batches", key, sequence_name(ordinal, "json"))
 
     def claim(self, number: int) -> str:
         """Return the path of a number's claim."""
-        return f"{self.claims}/{sequence_name(number, 'json')}"
-
-    def path(self, file: str) -> str:
-        """Return the path of a change file."""
-        return f"{self.files}/{file}"
+        return self.state("claims", sequence_name(number, "json"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,22 +74,14 @@ class Content:
     """A change file before it has a name.
 
     Attributes:
-        data: its bytes.
         extension: without the dot.
-        rows: how many there are.
-        markers: how many of each kind, by the marker's name.
+        markers: how many rows of each kind there are, by the marker's name.
 
     """
 
     data: bytes = field(repr=False)
     extension: str
-    rows: int
     markers: Mapping[str, int]
-
-    @property
-    def sha256(self) -> str:
-        """Return the content's fingerprint."""
-        return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +118,7 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
         key = f"id-{hashlib.sha256(batch_id.encode()).hexdigest()}"
         return Call(key=key, batch_id=batch_id, fingerprint=fingerprint)
     calls = _joined(folder, STATE, "calls", fingerprint)
-    listed = zone.list_folder(calls)
-    numbers = [sequence_number(file.name) or 0 for file in listed.files] if listed else []
-    count = 1 + max(numbers, default=0)
+    count = 1 + largest_number(zone, calls)
     return Call(
         key=f"content-{fingerprint}-{count}",
         batch_id=None,
@@ -154,6 +126,13 @@ def recognize_call(zone: Store, folder: str, fingerprint: str, batch_id: str | N
         note=f"{calls}/{sequence_name(count, 'done')}",
         token=secrets.token_hex(16),
     )
+
+
+def largest_number(zone: Store, folder: str) -> int:
+    """Return the largest number that a file of a folder is named by; 0 when none is."""
+    listed = zone.list_folder(folder)
+    names = [file.name for file in listed.files] if listed else []
+    return max((sequence_number(name) or 0 for name in names), default=0)
 
 
 def note_return(zone: Store, call: Call) -> bool:
@@ -182,17 +161,13 @@ class Claim:
         number: the sequence number; None in a table ordered by time.
         ordinal: tells the records of one key apart: the number; 1 in a table ordered by time.
         file: the change file's name.
-        key: see `Call`.
-        batch_id: as the caller gave it.
-        fingerprint: see `Call`.
+        key: see `Call`, also for *batch_id* and *fingerprint*.
         attempt: random; one for each staged content.
         staged: the path of the staged content, relative to the zone.
         sha256: of the content.
         size: bytes.
-        rows: how many.
-        markers: by the marker's name.
+        markers: how many rows of each kind there are, by the marker's name.
         written_at: ISO 8601, UTC.
-        library: who wrote it.
 
     """
 
@@ -213,50 +188,12 @@ class Claim:
 
     def to_json(self) -> bytes:
         """Write it down."""
-        return (
-            json.dumps({"format": FORMAT, **asdict(self)}, indent=2, ensure_ascii=False) + "\n"
-        ).encode()
-
-
-def new_claim(
-    place: Place, call: Call, content: Content, *, number: int | None, ordinal: int, file: str
-) -> Claim:
-    """Make a claim for content that is not staged yet."""
-    attempt = secrets.token_hex(16)
-    return Claim(
-        number=number,
-        ordinal=ordinal,
-        file=file,
-        key=call.key,
-        batch_id=call.batch_id,
-        fingerprint=call.fingerprint,
-        attempt=attempt,
-        staged=f"{place.staged}/{attempt}.{content.extension}",
-        sha256=content.sha256,
-        size=len(content.data),
-        rows=content.rows,
-        markers=content.markers,
-        written_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-    )
+        return json_bytes({"format": FORMAT, **asdict(self)})
 
 
 def read_claim(zone: Store, path: str) -> Claim | None:
-    """Read a claim or a batch's record; None when there is none.
-
-    Raises:
-        StoreError: it cannot be read, or a newer mirrorlib wrote it.
-
-    """
-    data = zone.read(path)
-    if data is None:
-        return None
-    try:
-        value = json.loads(data)
-        if value.pop("format") != FORMAT:
-            raise _unreadable(zone, path)
-        return Claim(**value)
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise _unreadable(zone, path) from exc
+    """Read a claim or a batch's record; None when there is none. Raises what `read_own` does."""
+    return read_own(zone, path, lambda value: Claim(**value), "which says whose number it is")
 
 
 def write_claim(zone: Store, path: str, claim: Claim) -> bool:
@@ -272,9 +209,3 @@ def write_claim(zone: Store, path: str, claim: Claim) -> bool:
 
 def _joined(*parts: str) -> str:
     return "/".join(part for part in parts if part)
-
-
-def _unreadable(zone: Store, path: str) -> StoreError:
-    msg = f"cannot understand {zone.url}/{path}, which says whose number it is"
-    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies in _mirrorlib."
-    return StoreError(msg, next_step=step)

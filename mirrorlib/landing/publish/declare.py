@@ -8,7 +8,6 @@ doubled inside quotes, `\n`, UTF-8, an empty unquoted field for NULL, `0x` and d
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -17,7 +16,9 @@ import pyarrow as pa
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import Detection, TableMetadata
+from mirrorlib.landing.publish.known import json_bytes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
 
 if TYPE_CHECKING:
@@ -36,25 +37,6 @@ CSV_PROPERTIES: Mapping[str, str] = MappingProxyType(
         "Encoding": "UTF-8",
     }
 )
-# How delimited text spells each type; it has no word for decimals. A zone has no place in it: instants are UTC.
-_DATA_TYPES: Mapping[pa.DataType, tuple[str, pa.DataType]] = {
-    pa.bool_(): ("Boolean", pa.bool_()),
-    pa.int8(): ("Int16", pa.int16()),
-    pa.int16(): ("Int16", pa.int16()),
-    pa.int32(): ("Int32", pa.int32()),
-    pa.int64(): ("Int64", pa.int64()),
-    pa.float32(): ("Single", pa.float32()),
-    pa.float64(): ("Double", pa.float64()),
-    pa.string(): ("String", pa.string()),
-    pa.binary(): ("ByteArray", pa.binary()),
-    pa.date32(): ("IDate", pa.date32()),
-    INSTANT: ("DateTime", WALL_CLOCK),
-    WALL_CLOCK: ("DateTime", WALL_CLOCK),
-}
-ARROW_TYPES: Mapping[str, pa.DataType] = {
-    **{name.casefold(): kind for name, kind in _DATA_TYPES.values()},
-    "itime": pa.string(),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +58,12 @@ def published_type(
     if file_format == "parquet" or kind is None or pa.types.is_null(kind):
         return kind, ""
     if pa.types.is_time(stored):
-        return pa.string(), "ITime"
-    name, kind = _DATA_TYPES.get(kind, ("", None))
-    return kind, name
+        return kind, "ITime"
+    # Delimited text has no word for bytes, nor a place for a zone: instants are UTC.
+    kind = {pa.int8(): pa.int16(), INSTANT: WALL_CLOCK}.get(kind, kind)
+    words = (known.name for known in DATA_TYPES.values() if known.mirror_type("keep") == kind)
+    word = next(words, "")
+    return kind if word else None, word
 
 
 def format_of(metadata: TableMetadata) -> PublishFormat:
@@ -116,8 +101,16 @@ def metadata_bytes(metadata: TableMetadata) -> bytes:
     if metadata.conditional_update:
         value["ConditionalUpdateColumn"] = metadata.conditional_update
     if metadata.file_format == "delimited":
-        value |= _delimited(metadata)
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+        columns = [
+            {"Name": column.name, "DataType": column.data_type, "IsNullable": column.nullable}
+            for column in metadata.schema_definition
+        ]
+        value["SchemaDefinition"] = {"Columns": columns}
+        value["FileFormat"] = "CSV"
+        value["FileExtension"] = metadata.file_extension
+        properties = {**metadata.format_properties, "FirstRowAsHeader": True}
+        value["FileFormatTypeProperties"] = properties
+    return json_bytes(value)
 
 
 def partner_bytes(
@@ -129,23 +122,7 @@ def partner_bytes(
         info["sourceVersion"] = version
     if information:
         info["additionalInformation"] = dict(information)
-    value = {"partnerName": partner, "sourceInfo": info}
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _delimited(metadata: TableMetadata) -> dict[str, object]:
-    columns = [
-        {"Name": column.name, "DataType": column.data_type, "IsNullable": column.nullable}
-        for column in metadata.schema_definition
-    ]
-    properties: dict[str, object] = dict(metadata.format_properties)
-    properties["FirstRowAsHeader"] = True
-    return {
-        "SchemaDefinition": {"Columns": columns},
-        "FileFormat": "CSV",
-        "FileExtension": metadata.file_extension,
-        "FileFormatTypeProperties": properties,
-    }
+    return json_bytes({"partnerName": partner, "sourceInfo": info})
 
 
 def _new(wanted: Wanted) -> TableMetadata:
@@ -163,56 +140,35 @@ def _new(wanted: Wanted) -> TableMetadata:
 
 def _kept(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> TableMetadata:
     """Keep what is stated; keys may be added to a table that had none."""
+    anew = "or delete the table folder and publish the table anew; force writes it as it is."
+    partitioned = None if wanted.partition_by is None else bool(wanted.partition_by)
     differing = [
         (name, old, new)
         for name, old, new in (
             ("file format", format_of(stated), wanted.file_format),
             ("file detection", stated.detection, wanted.detection),
             ("upsert default", stated.upsert_default, wanted.upsert_default),
-            (
-                "partitioning",
-                stated.partitioned,
-                None if wanted.partition_by is None else bool(wanted.partition_by),
-            ),
+            ("partitioning", stated.partitioned, partitioned),
         )
         if new not in {None, old}
     ]
     if differing and not force:
-        name, old, new = differing[0]
-        msg = f"the table's {name} is {_shown(old)} already and cannot become {_shown(new)}"
-        raise MetadataError(msg, table=table, next_step=_begin_anew("Leave it out"))
+        name, *values = differing[0]
+        old, new = (str(value).lower() for value in values)  # of true and false, JSON's words
+        msg = f"the table's {name} is {old} already and cannot become {new}"
+        raise MetadataError(msg, table=table, next_step=f"Leave it out, {anew}")
     if format_of(stated) == "csv" and dict(stated.format_properties) != dict(CSV_PROPERTIES):
         msg = "another publisher declared this table's delimited text in another way than mirrorlib writes it"
         raise MetadataError(msg, table=table, next_step="Publish to a table of your own.")
-    made = replace(stated, key_columns=_keys(wanted, stated, table=table, force=force))
+    keys, wished = stated.key_columns, wanted.keys or stated.key_columns
+    if set(map(fold_name, keys)) != set(map(fold_name, wished)):
+        if keys and not force:
+            found = f"{', '.join(wished)} instead of {', '.join(keys)}"
+            step = f"Use the keys that are declared, {anew}"
+            msg = "the table's keys cannot change"
+            raise SchemaError(msg, table=table, found=found, next_step=step)
+        keys = wished
     if not differing:
-        return made
-    forced = _new(replace(wanted, keys=made.key_columns))
+        return replace(stated, key_columns=keys)
+    forced = _new(replace(wanted, keys=keys))
     return replace(forced, conditional_update=stated.conditional_update)
-
-
-def _keys(wanted: Wanted, stated: TableMetadata, *, table: str, force: bool) -> tuple[str, ...]:
-    old, new = stated.key_columns, wanted.keys
-    if not new or _folded(old) == _folded(new):
-        return old
-    if old and not force:
-        msg = "the table's keys cannot change"
-        found = f"{', '.join(new)} instead of {', '.join(old)}"
-        raise SchemaError(
-            msg, table=table, found=found, next_step=_begin_anew("Use the keys that are declared")
-        )
-    return new
-
-
-def _folded(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(fold_name(name) for name in names)
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _begin_anew(first: str) -> str:
-    return (
-        f"{first}, or delete the table folder and publish the table anew; force writes it as it is."
-    )

@@ -8,35 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.errors import MetadataError, SchemaError
-from mirrorlib.identifiers import fold_name
-from mirrorlib.landing.metadata.declared import METADATA_NAME, DefinedColumn, TableMetadata
+from mirrorlib.identifiers import find_name, fold_name
+from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
-from mirrorlib.landing.publish.checks import Fitted, fit_rows
+from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
 from mirrorlib.landing.publish.claims import Content, Place
-from mirrorlib.landing.publish.columns import Given
-from mirrorlib.landing.publish.declare import (
-    Wanted,
-    format_of,
-    metadata_bytes,
-    settle_metadata,
-)
+from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
 from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
-from mirrorlib.landing.publish.rows import INSERT, UPSERT, Rows, encode_rows, missing_column
-from mirrorlib.names import NO_VALUE, is_ignored
+from mirrorlib.landing.publish.rows import (
+    INSERT,
+    UPSERT,
+    count_markers,
+    encode_rows,
+    missing_column,
+)
+from mirrorlib.names import LONGEST_PART, NO_VALUE
 from mirrorlib.store import Store
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32)}
-_LONGEST = 255  # bytes: what every file system takes as one name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +57,9 @@ class Draft:
     """Everything that is to be written: metadata, schema, and the change files by their places."""
 
     metadata: TableMetadata
-    fitted: Fitted
+    known: KnownSchema
     contents: tuple[tuple[Place, Content], ...]
+    notes: tuple[str, ...]
 
 
 def read_state(zone: Store, folder: str, state: FolderState, *, table: str) -> FolderState:
@@ -109,33 +105,20 @@ def partitions(
 
 
 def make_draft(
-    rows: Rows,
-    state: FolderState,
-    wanted: Wanted,
-    *,
-    folder: str,
-    table: str,
-    force: bool,
+    rows: pa.Table, state: FolderState, wanted: Wanted, *, folder: str, table: str, force: bool
 ) -> Draft:
-    """Check rows and encode them.
-
-    Raises:
-        MarkerError, MetadataError, SchemaError: see `LandingTable.write`.
-
-    """
+    """Check rows, refuse what is wrong with them as `LandingTable.write` does, and encode them."""
     metadata = settle_metadata(wanted, state.metadata, table=table, force=force)
     by = partitions(wanted, state, table=table, force=force)
-    file_format = format_of(metadata)
     given = Given(
         table=table,
-        keys=metadata.key_columns,
-        file_format=file_format,
-        upsert_default=metadata.upsert_default,
+        metadata=metadata,
         known=state.known or KnownSchema(),
         partition_by=by,
         force=force,
     )
     fitted = fit_rows(rows, given)
+    file_format = format_of(metadata)
     default = UPSERT if metadata.upsert_default else INSERT
     contents = [
         (
@@ -143,14 +126,17 @@ def make_draft(
             Content(
                 data=encode_rows(part, file_format),
                 extension=file_format,
-                rows=part.data.num_rows,
-                markers=part.counts(default),
+                markers=count_markers(part, default),
             ),
         )
         for partition, part in split_partitions(fitted.rows, by, table=table)
     ]
-    spelled = _spelled(metadata, fitted, state, force=force)
-    return Draft(metadata=spelled, fitted=fitted, contents=tuple(contents))
+    return Draft(
+        metadata=_spelled(metadata, fitted, state.metadata, force=force),
+        known=fitted.known,
+        contents=tuple(contents),
+        notes=fitted.notes,
+    )
 
 
 def declare(
@@ -162,9 +148,7 @@ def declare(
     """
     if partner is not None and zone.stat(PARTNER_FILE) is None:
         zone.put_new(PARTNER_FILE, partner)
-    known = draft.fitted.known
-    new = state.known is None or known != state.known
-    if new and not write_known(zone, folder, known):
+    if draft.known != state.known and not write_known(zone, folder, draft.known):
         return False
     if draft.metadata == state.metadata:
         return True
@@ -176,31 +160,27 @@ def declare(
 
 
 def _spelled(
-    metadata: TableMetadata, fitted: Fitted, state: FolderState, *, force: bool
+    metadata: TableMetadata, fitted: Fitted, stated: TableMetadata | None, *, force: bool
 ) -> TableMetadata:
-    """Spell new keys as the columns are, and declare the types of delimited text."""
-    if state.metadata is None or state.metadata.key_columns != metadata.key_columns:
-        names = {fold_name(column.name): column.name for column in fitted.known.columns}
-        keys = tuple(names[fold_name(key)] for key in metadata.key_columns)
+    """Spell new keys as the columns are, and declare the types of delimited text.
+
+    What is declared is kept, unless the columns were forced to be others.
+    """
+    if stated is None or stated.key_columns != metadata.key_columns:
+        names = [column.name for column in fitted.known.columns]
+        keys = tuple(find_name(names, key) or key for key in metadata.key_columns)
         metadata = replace(metadata, key_columns=keys)
     if format_of(metadata) == "csv":
-        columns = _definition(metadata.schema_definition, fitted.definition, force=force)
-        metadata = replace(metadata, schema_definition=columns)
+        mine = {fold_name(column.name): column for column in fitted.definition}
+        columns = {fold_name(column.name): column for column in metadata.schema_definition}
+        columns = {**columns, **mine} if force else {**columns, **mine, **columns}
+        metadata = replace(metadata, schema_definition=tuple(columns.values()))
     return metadata
 
 
-def _definition(
-    stated: Sequence[DefinedColumn], fitted: Sequence[DefinedColumn], *, force: bool
-) -> tuple[DefinedColumn, ...]:
-    """Keep what is declared, unless the columns were forced to be others; add what is new."""
-    mine = {fold_name(column.name): column for column in fitted}
-    kept = [(mine.pop(fold_name(old.name), old), old) for old in stated]
-    return (*(new if force else old for new, old in kept), *mine.values())
-
-
 def split_partitions(
-    rows: Rows, columns: Sequence[str], *, table: str
-) -> tuple[tuple[str, Rows], ...]:
+    rows: pa.Table, columns: Sequence[str], *, table: str
+) -> list[tuple[str, pa.Table]]:
     """Split rows by the values of some columns, each partition's rows in their order; sorted by path.
 
     Without columns there is one partition, `""`. Rows that are none have no partition to lie in then.
@@ -210,83 +190,47 @@ def split_partitions(
 
     """
     if not columns:
-        return (("", rows),)
-    steps = [_steps(rows.data, name, table) for name in columns]
-    paths = pc.binary_join_element_wise(*steps, "/").combine_chunks().dictionary_encode()
-    if isinstance(paths, pa.ChunkedArray):  # pyarrow 14 combines to a chunked array of one chunk
-        paths = paths.combine_chunks()
+        return [("", rows)]
+    steps = [_steps(rows, name, table) for name in columns]
+    paths = _encoded(pc.binary_join_element_wise(*steps, "/"))
     order = pc.sort_indices(paths.indices)  # stable
-    names = paths.dictionary.to_pylist()
-    data, codes = rows.data.take(order), paths.indices.take(order)
-    markers = None if rows.markers is None else rows.markers.take(order)
-    partitions = [
-        (
-            names[code],
-            Rows(
-                data=data.slice(start, count),
-                markers=None if markers is None else markers.slice(start, count),
-            ),
-        )
-        for code, start, count in _runs(codes)
-    ]
-    return tuple(sorted(partitions, key=lambda partition: partition[0]))
+    names, rows = paths.dictionary.to_pylist(), rows.take(order)
+    partitions, start = [], 0
+    # In the order of first appearance: each partition's rows are one run.
+    for item in pc.value_counts(paths.indices.take(order)).to_pylist():
+        partitions.append((names[item["values"]], rows.slice(start, item["counts"])))
+        start += item["counts"]
+    return sorted(partitions, key=lambda partition: partition[0])
 
 
-def check_partition_names(columns: Sequence[str], *, table: str) -> None:
-    """Refuse a partition column whose folder every reader would ignore.
-
-    Raises:
-        SchemaError: its name begins with `_` or `.`.
-
-    """
-    for name in columns:
-        if is_ignored(name):
-            msg = "readers ignore folders whose name begins with _ or ."
-            step = "Rename the column, or partition by another."
-            raise SchemaError(msg, table=table, column=name, next_step=step)
-
-
-def _steps(data: pa.Table, name: str, table: str) -> pa.ChunkedArray:
+def _steps(rows: pa.Table, name: str, table: str) -> pa.ChunkedArray:
     """Give each row's step of the path: `name=value`."""
-    if name not in data.column_names:
+    if name not in rows.column_names:
         raise missing_column(name, table)
-    kind = data.schema.field(name).type
-    if not _has_plain_text(kind):
+    kind = rows.schema.field(name).type
+    plain = (pa.types.is_string, pa.types.is_integer, pa.types.is_date32, pa.types.is_boolean)
+    if not any(is_kind(kind) for is_kind in plain):
         msg = "values of this type cannot name a partition folder"
         step = "Partition by text, whole numbers, dates or booleans."
         raise SchemaError(msg, table=table, column=name, found=str(kind), next_step=step)
-    texts = data[name].cast(pa.string()).combine_chunks().dictionary_encode(null_encoding="encode")
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
+    texts = _encoded(rows[name].cast(pa.string()))
     steps = [
         f"{_escaped(name)}={_escaped(text or '') or NO_VALUE}"
         for text in texts.dictionary.to_pylist()
     ]
-    for step in steps:
-        if len(step.encode()) > _LONGEST:
-            msg = f"a value is too long for a partition folder of {_LONGEST} bytes"
-            advice = "Partition by another column."
-            raise SchemaError(msg, table=table, column=name, next_step=advice)
+    if any(len(step.encode()) > LONGEST_PART for step in steps):
+        msg = f"a value is too long for a partition folder of {LONGEST_PART} bytes"
+        advice = "Partition by another column."
+        raise SchemaError(msg, table=table, column=name, next_step=advice)
     return pa.chunked_array([pa.array(steps, pa.string()).take(texts.indices)], pa.string())
 
 
-def _has_plain_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_integer(kind)
-        or types.is_date32(kind)
-        or types.is_boolean(kind)
-    )
+def _encoded(texts: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Give texts as places in a list of those that are different, NULL among them."""
+    encoded = texts.combine_chunks().dictionary_encode(null_encoding="encode")
+    # pyarrow 14 combines to a chunked array of one chunk
+    return encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
 
 
 def _escaped(text: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
-
-
-def _runs(codes: pa.Array) -> Iterator[tuple[int, int, int]]:
-    """Give value, start and length of each run of equal values; the values are sorted."""
-    start = 0
-    for item in pc.value_counts(codes).to_pylist():  # in the order of first appearance: run by run
-        yield item["values"], start, item["counts"]
-        start += item["counts"]

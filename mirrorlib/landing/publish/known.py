@@ -4,53 +4,37 @@ In: a store and a table folder. Out: `KnownSchema` values, one a version, in
 `_mirrorlib/schema/<version>.json`. A version is written with put-if-absent before the first file
 that needs it: of two writers that bring different columns, one is the first, and the other is
 checked against it. A zone that another publisher began is known by its newest files' footers, or by
-the types in its `_metadata.json`.
+the types in its `_metadata.json`. Also how any file in `_mirrorlib/` is written and read back.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from mirrorlib.errors import MirrorError, StoreError
+from mirrorlib.errors import StoreError
 from mirrorlib.identifiers import find_named, fold_name
+from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
+from mirrorlib.landing.listing import TableFolder, see_folder, see_partitions
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.publish.declare import ARROW_TYPES
-from mirrorlib.landing.types import INSTANT, WALL_CLOCK
-from mirrorlib.names import is_ignored, sequence_name
+from mirrorlib.landing.types import INSTANT
+from mirrorlib.names import parse_name, sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
-
     from mirrorlib.landing.metadata.declared import TableMetadata
-    from mirrorlib.store import Store, StoredFile
+    from mirrorlib.store import Store
 
 STATE = "_mirrorlib"
 FORMAT = 1
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
-_TYPES = {
-    str(kind): kind
-    for kind in (
-        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(),
-        pa.string(), pa.binary(), pa.date32(), INSTANT, WALL_CLOCK,
-    )
-}  # fmt: skip
 _LOOKED_AT = 10  # newest files of another publisher: deletes alone say nothing about most columns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownColumn:
-    """A column as it was published."""
-
-    name: str
-    type: pa.DataType
-    nullable: bool
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,41 +43,42 @@ class KnownSchema:
 
     Attributes:
         version: counted from 1; 0 for a schema that is not written down yet.
-        columns: in the order in which they appeared, without the marker.
+        columns: name, type and whether it may be NULL, in the order in which they appeared; without the marker.
         markers: whether a file had the marker column.
         partition_by: the columns that name the partition folders.
 
     """
 
     version: int = 0
-    columns: tuple[KnownColumn, ...] = ()
+    columns: tuple[pa.Field, ...] = ()
     markers: bool = False
     partition_by: tuple[str, ...] | None = None
 
-    def column(self, name: str) -> KnownColumn | None:
+    def column(self, name: str) -> pa.Field | None:
         """Find a column as Delta does, without regard to case."""
         return find_named(self.columns, name)
 
 
 def read_known(zone: Store, folder: str, after: KnownSchema | None = None) -> KnownSchema | None:
-    """Read the newest version, going on from the one that was read last.
-
-    Raises:
-        StoreError: it cannot be read, or a newer mirrorlib wrote it.
-
-    """
+    """Read the newest version, going on from the one that was read last. Raises what `read_own` does."""
     newest = after if after is not None and after.version else None
     number = newest.version if newest else 0
-    while (data := zone.read(_path(folder, number + 1))) is not None:
+    what = "where an earlier publication left the table's schema"
+    while (later := read_own(zone, _path(folder, number + 1), _revived, what)) is not None:
         number += 1
-        newest = _from_json(data, number, f"{zone.url}/{_path(folder, number)}")
+        newest = replace(later, version=number)
     return newest
 
 
 def write_known(zone: Store, folder: str, schema: KnownSchema) -> bool:
     """Write a version; False when another writer was first with that number."""
-    data = _to_json(schema)
-    path = _path(folder, schema.version)
+    columns = [
+        {"name": column.name, "type": str(column.type), "nullable": column.nullable}
+        for column in schema.columns
+    ]
+    by = list(schema.partition_by or ())
+    value = {"format": FORMAT, "columns": columns, "markers": schema.markers, "partitionBy": by}
+    path, data = _path(folder, schema.version), json_bytes(value)
     return zone.put_new(path, data) or zone.read(path) == data
 
 
@@ -109,93 +94,85 @@ def adopt_known(
     """
     if metadata is not None and metadata.schema_definition:
         defined = [
-            KnownColumn(
-                name=column.name,
-                type=ARROW_TYPES.get(column.data_type.casefold(), pa.string()),
-                nullable=column.nullable is not False,
+            pa.field(
+                column.name,
+                DATA_TYPES.get(column.data_type.casefold(), STRING).mirror_type("keep"),
+                column.nullable is not False,
             )
             for column in metadata.schema_definition
         ]
         return KnownSchema(columns=tuple(defined), markers=True)
-    columns: dict[str, KnownColumn] = {}
+    place = TableFolder(name=parse_name(table), path=folder)
+    seen = see_partitions(zone, place, see_folder(zone, place)).files
+    files = [file for file in seen if file.name.endswith(".parquet") and file.size]
+    files.sort(key=lambda file: (file.modified, file.path))
+    columns: dict[str, pa.Field] = {}
     markers = False
-    for file in _newest(zone, folder):
+    for file in files[: -_LOOKED_AT - 1 : -1]:
         with zone.open_file(file.path) as source:
             schema = read_footer(source, file, table=table, ntz="keep")
-            fields = _nullability(source)
+            source.seek(0)
+            stored = open_parquet(source).schema_arrow  # `FileSchema` has no word for NOT NULL
         markers = markers or schema.marker is not None
         for column in schema.columns:
             if not pa.types.is_null(column.type):
-                nullable = fields.get(column.name, True)
-                learnt = KnownColumn(name=column.name, type=column.type, nullable=nullable)
+                nullable = stored.field(column.name).nullable
+                learnt = pa.field(column.name, column.type, nullable)
                 columns.setdefault(fold_name(column.name), learnt)
     return KnownSchema(columns=tuple(columns.values()), markers=markers) if columns else None
 
 
-def _newest(zone: Store, folder: str) -> list[StoredFile]:
-    """Give the newest Parquet files, newest first, partition folders included."""
-    found = sorted(_parquet_files(zone, folder), key=lambda file: (file.modified, file.path))
-    return found[: -_LOOKED_AT - 1 : -1]
+def json_bytes(value: Mapping[str, object]) -> bytes:
+    """Write JSON as it lies in a landing zone, for people too."""
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _parquet_files(zone: Store, folder: str) -> Iterator[StoredFile]:
-    listed = zone.list_folder(folder)
-    for file in listed.files if listed else ():
-        if file.name.endswith(".parquet") and not is_ignored(file.name) and file.size:
-            yield file
-    for inner in listed.folders if listed else ():
-        if "=" in inner and not is_ignored(inner):
-            yield from _parquet_files(zone, f"{folder}/{inner}")
+def read_own(zone: Store, path: str, revive: Callable[[dict[str, Any]], T], what: str) -> T | None:
+    """Read back a file in `_mirrorlib/`; None when there is none.
 
+    Args:
+        zone: the landing zone.
+        path: of the file.
+        revive: makes of its JSON, without the format, what it stands for.
+        what: a clause for errors that says what the file is.
 
-def _nullability(source: BinaryIO) -> dict[str, bool]:
-    """Say which columns may be NULL, for which `read_footer` has no word."""
-    source.seek(0)
-    return {field.name: field.nullable for field in open_parquet(source).schema_arrow}
+    Raises:
+        StoreError: it cannot be read, or a newer mirrorlib wrote it.
+
+    """
+    data = zone.read(path)
+    if data is None:
+        return None
+    cause = None
+    try:
+        value = json.loads(data)
+        number = value.pop("format")
+        if number == FORMAT:
+            return revive(value)
+        found = f"format {number}"
+    except (ValueError, KeyError, TypeError, AttributeError) as exc:
+        cause, found = exc, type(exc).__name__
+    msg = f"cannot understand {zone.url}/{path}, {what}"
+    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies in _mirrorlib."
+    raise StoreError(msg, found=found, next_step=step) from cause
 
 
 def _path(folder: str, version: int) -> str:
     return f"{folder}/{STATE}/schema/{sequence_name(version, 'json')}"
 
 
-def _to_json(schema: KnownSchema) -> bytes:
-    value = {
-        "format": FORMAT,
-        "columns": [
-            {"name": column.name, "type": str(column.type), "nullable": column.nullable}
-            for column in schema.columns
-        ],
-        "markers": schema.markers,
-        "partitionBy": list(schema.partition_by or ()),
-    }
-    return json.dumps(value, indent=2, ensure_ascii=False).encode()
-
-
-def _from_json(data: bytes, version: int, place: str) -> KnownSchema:
-    try:
-        value = json.loads(data)
-        if value["format"] != FORMAT:
-            raise _unreadable(place, f"format {value['format']}")
-        columns = [
-            KnownColumn(name=item["name"], type=_type(item["type"]), nullable=item["nullable"])
-            for item in value["columns"]
-        ]
-        return KnownSchema(
-            version=version,
-            columns=tuple(columns),
-            markers=value["markers"],
-            partition_by=tuple(value["partitionBy"]),
-        )
-    except (ValueError, KeyError, TypeError) as exc:
-        raise _unreadable(place, type(exc).__name__) from exc
+def _revived(value: dict[str, Any]) -> KnownSchema:
+    columns = [
+        pa.field(item["name"], _type(item["type"]), item["nullable"]) for item in value["columns"]
+    ]
+    by = tuple(value["partitionBy"])
+    return KnownSchema(columns=tuple(columns), markers=value["markers"], partition_by=by)
 
 
 def _type(text: str) -> pa.DataType:
+    if text == str(INSTANT):  # for which Arrow has no alias, nor for decimals
+        return INSTANT
     decimal = _DECIMAL.fullmatch(text)
-    return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _TYPES[text]
-
-
-def _unreadable(place: str, found: str) -> MirrorError:
-    msg = f"cannot understand {place}, where an earlier publication left the table's schema"
-    step = "Use the mirrorlib version that wrote it, or a newer one; never edit what lies in _mirrorlib."
-    return StoreError(msg, found=found, next_step=step)
+    if decimal is None:
+        return pa.type_for_alias(text)
+    return pa.decimal128(int(decimal[1]), int(decimal[2]))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
-from mirrorlib.identifiers import fold_name
+from mirrorlib.identifiers import find_name
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
-from mirrorlib.landing.publish.claims import Call, Content, Place, note_return, recognize_call
+from mirrorlib.landing.publish.claims import Call, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
 from mirrorlib.landing.publish.draft import (
     Draft,
@@ -21,13 +21,13 @@ from mirrorlib.landing.publish.draft import (
     partitions,
     read_state,
 )
-from mirrorlib.landing.publish.published import Published, PublishedFile
+from mirrorlib.landing.publish.published import Published
 from mirrorlib.landing.publish.rows import (
     DELETE,
     INSERT,
+    MARKER_COLUMN,
     UPDATE,
     UPSERT,
-    Rows,
     change_key_rows,
     fingerprint_rows,
     missing_column,
@@ -134,7 +134,13 @@ class LandingTable:
             first = first or last
             yield self._landed(draft, last)
         if first is not None and not self._returns(first):
-            raise _taken(self._name, Path(paths[0]).name)
+            msg = "the same rows were published by somebody else at the same moment, and count as theirs"
+            step = (
+                "All the files are there, once: see whether they are all that was meant, and give files that "
+                "several publish at once a batch id."
+            )
+            file = Path(paths[0]).name
+            raise TableBusyError(msg, table=self._name, file=file, next_step=step)
 
     def insert(
         self, data: object, batch_id: str | None = None, *, force: bool = False
@@ -158,7 +164,10 @@ class LandingTable:
         self, data: object, batch_id: str | None = None, *, force: bool = False
     ) -> Published:
         """Publish deletes of the rows' keys; other columns are left out."""
-        rows = self._keys_alone(self._take(data, DELETE))
+        rows = self._take(data, DELETE)
+        by = partitions(self._wanted, self._state, table=self._name)
+        names = dict.fromkeys((*self._keys(rows), *by, MARKER_COLUMN))
+        rows = rows.select([name for name in names if name in rows.column_names])
         return self._publish(rows, batch_id, force=force)
 
     def change_keys(
@@ -180,12 +189,11 @@ class LandingTable:
         """
         before, after = self._take(old, None), self._take(new, None)
         by = partitions(self._wanted, self._state, table=self._name)
-        rows = change_key_rows(
-            before, after, keys=self._keys(after.data), fixed=by, table=self._name
-        )
+        keys = self._keys(after)
+        rows = change_key_rows(before, after, keys=keys, fixed=by, table=self._name)
         return self._publish(rows, batch_id, force=force)
 
-    def _take(self, data: object, marker: int | str | None) -> Rows:
+    def _take(self, data: object, marker: int | str | None) -> pa.Table:
         known = self._refresh().known
         types = {column.name: column.type for column in known.columns} if known else {}
         return take_rows(data, marker, table=self._name, types=types)
@@ -195,30 +203,21 @@ class LandingTable:
         self._state = read_state(self._zone, self._folder, self._state, table=self._name)
         return self._state
 
-    def _keys(self, data: pa.Table) -> tuple[str, ...]:
-        """Give the key columns as the data spells them."""
+    def _keys(self, rows: pa.Table) -> tuple[str, ...]:
+        """Give the key columns as the rows spell them."""
         metadata = self._state.metadata
         keys = (metadata.key_columns if metadata else ()) or self._wanted.keys or ()
         if not keys:
             msg = "deletes need keys to go by, and the table has none"
             raise MarkerError(msg, table=self._name, next_step="Declare the table's keys.")
-        spelled = {fold_name(name): name for name in data.column_names}
-        for key in keys:
-            if fold_name(key) not in spelled:
+        spelled = {key: find_name(rows.column_names, key) for key in keys}
+        for key, name in spelled.items():
+            if name is None:
                 raise missing_column(key, self._name)
-        return tuple(spelled[fold_name(key)] for key in keys)
-
-    def _keys_alone(self, rows: Rows) -> Rows:
-        """Leave out what a delete does not need: all but keys and partition columns."""
-        by = partitions(self._wanted, self._state, table=self._name)
-        for name in by:
-            if name not in rows.data.column_names:
-                raise missing_column(name, self._name)
-        names = dict.fromkeys((*self._keys(rows.data), *by))
-        return replace(rows, data=rows.data.select(list(names)))
+        return tuple(name or key for key, name in spelled.items())
 
     def _publish(
-        self, rows: Rows, batch_id: str | None, *, force: bool, follows: int | None = None
+        self, rows: pa.Table, batch_id: str | None, *, force: bool, follows: int | None = None
     ) -> Published:
         """Check and encode everything, declare the table, then publish partition by partition."""
         draft = self._declared(rows, force=force)
@@ -231,12 +230,12 @@ class LandingTable:
 
     def _call(self, fingerprint: str, batch_id: str | None) -> Call:
         """Say which call this is; one without an id that has failed here before is gone on with."""
-        if batch_id is not None:
-            return recognize_call(self._zone, self._folder, fingerprint, batch_id)
-        if fingerprint not in self._begun:
-            call = recognize_call(self._zone, self._folder, fingerprint, None)
+        if batch_id is None and fingerprint in self._begun:
+            return self._begun[fingerprint]
+        call = recognize_call(self._zone, self._folder, fingerprint, batch_id)
+        if batch_id is None:
             self._begun[fingerprint] = call
-        return self._begun[fingerprint]
+        return call
 
     def _returns(self, call: Call) -> bool:
         """Have it noted that a call returns; False when its files are another's, and it has to publish anew."""
@@ -245,14 +244,7 @@ class LandingTable:
             self._begun.pop(call.fingerprint, None)
         return mine
 
-    def _landed(self, draft: Draft, call: Call) -> Published:
-        files = [self._land(draft, place, call, content) for place, content in draft.contents]
-        notes = draft.fitted.notes
-        if not files:
-            notes = (*notes, "without rows there is no partition folder to publish into")
-        return Published(table=self._name, files=tuple(files), notes=notes)
-
-    def _declared(self, rows: Rows, *, force: bool) -> Draft:
+    def _declared(self, rows: pa.Table, *, force: bool) -> Draft:
         """Make the draft, and have the table declared as it says; another writer may be first."""
         for _ in range(_ATTEMPTS):
             state = self._state
@@ -260,31 +252,27 @@ class LandingTable:
                 rows, state, self._wanted, folder=self._folder, table=self._name, force=force
             )
             done = declare(self._zone, self._folder, draft, state, self._partner)
-            if not done or draft.metadata != state.metadata or draft.fitted.known != state.known:
+            if not done or draft.metadata != state.metadata or draft.known != state.known:
                 self._refresh()
             if done:
                 return draft
         msg = "other writers keep changing the table's schema"
         raise TableBusyError(msg, table=self._name, next_step="Publish again when they are done.")
 
-    def _land(self, draft: Draft, place: Place, call: Call, content: Content) -> PublishedFile:
-        if draft.metadata.detection == "last_update_time":
-            landed = publish_timed(self._zone, place, call, content)
-        else:
-            taken = self._state.taken
-            landed = publish_next(
-                self._zone, place, call, content, after=taken.get(place.partition)
-            )
-            taken[place.partition] = max(taken.get(place.partition, 0), landed.claim.number or 0)
-        claim = landed.claim
-        return PublishedFile(
-            file=f"{place.partition}/{claim.file}" if place.partition else claim.file,
-            number=claim.number,
-            rows=claim.rows,
-            markers=claim.markers,
-            size=claim.size,
-            repeated=landed.repeated,
-        )
+    def _landed(self, draft: Draft, call: Call) -> Published:
+        files, notes = [], draft.notes
+        for place, content in draft.contents:
+            if draft.metadata.detection == "last_update_time":
+                file = publish_timed(self._zone, place, call, content)
+            else:
+                taken = self._state.taken
+                after = taken.get(place.partition)
+                file = publish_next(self._zone, place, call, content, after=after)
+                taken[place.partition] = max(after or 0, file.number or 0)
+            files.append(file)
+        if not files:
+            notes = (*notes, "without rows there is no partition folder to publish into")
+        return Published(table=self._name, files=tuple(files), notes=notes)
 
 
 @contextlib.contextmanager
@@ -296,12 +284,3 @@ def _naming(data: object) -> Iterator[None]:
         if isinstance(data, str | Path) and exc.file is None:
             raise exc.but(file=Path(data).name) from exc
         raise
-
-
-def _taken(table: str, file: str) -> TableBusyError:
-    msg = "the same rows were published by somebody else at the same moment, and count as theirs"
-    step = (
-        "All the files are there, once: see whether they are all that was meant, and give files that "
-        "several publish at once a batch id."
-    )
-    return TableBusyError(msg, table=table, file=file, next_step=step)

@@ -18,19 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from mirrorlib.errors import SchemaError, TableNameError, printable
+from mirrorlib.errors import SchemaError, TableNameError
 from mirrorlib.landing.metadata.declared import Detection
 from mirrorlib.landing.publish.declare import PublishFormat, Wanted, partner_bytes
-from mirrorlib.landing.publish.draft import check_partition_names
 from mirrorlib.landing.publish.table import LandingTable
-from mirrorlib.names import (
-    SCHEMA_SUFFIX,
-    TableName,
-    is_ignored,
-    named_twice,
-    parse_name,
-    refuse_uncarriable,
-)
+from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, named_twice, parse_visible
 from mirrorlib.store import Store, open_store
 
 
@@ -63,12 +55,14 @@ class LandingZoneWriter:
             StoreError: the place cannot be opened.
 
         """
-        self._zone = _open(landing_zone, storage_options)
-        self._partner = (
-            None
-            if source is None
-            else partner_bytes(partner, source, source_version, source_information)
+        self._zone = (
+            open_store(landing_zone, storage_options)
+            if isinstance(landing_zone, str | Path)
+            else landing_zone
         )
+        self._partner = None
+        if source is not None:
+            self._partner = partner_bytes(partner, source, source_version, source_information)
 
     def table(
         self,
@@ -96,55 +90,40 @@ class LandingZoneWriter:
             ValueError: a choice is not one of its words.
 
         """
-        found = _checked_name(name)
-        _check_words("file_format", file_format, get_args(PublishFormat))
-        _check_words("detection", detection, get_args(Detection))
-        _check_words("upsert_default", upsert_default, (True, False))
-        for columns in (_names(keys), _names(partition_by)):
-            _check_once(columns, table=str(found))
+        found = parse_visible(name)
+        if found.schema is None and found.table.endswith(SCHEMA_SUFFIX):
+            msg = "a folder whose name ends in .schema holds tables, and is none"
+            raise TableNameError(msg, table=name, next_step="Choose another name.")
+        # A word that is not known would be taken for the default, and stay so for the table's life.
+        for option, word, words in (
+            ("file_format", file_format, get_args(PublishFormat)),
+            ("detection", detection, get_args(Detection)),
+            ("upsert_default", upsert_default, (True, False)),
+        ):
+            if word is not None and word not in words:
+                msg = f"{option} is {word!r}; it has to be one of {', '.join(map(str, words))}"
+                raise ValueError(msg)
+        keys, by = _names(keys), _names(partition_by)
+        _check_columns(keys, by, table=name)
         wanted = Wanted(
-            keys=_names(keys) or None,
+            keys=keys or None,
             file_format=file_format,
-            partition_by=_names(partition_by) or None,
+            partition_by=by or None,
             upsert_default=upsert_default,
             detection=detection,
         )
-        check_partition_names(wanted.partition_by or (), table=str(found))
         return LandingTable(self._zone, found, wanted, self._partner)
 
 
-def _open(landing_zone: str | Path | Store, options: Mapping[str, str] | None) -> Store:
-    if not isinstance(landing_zone, str | Path):
-        return landing_zone
-    return open_store(landing_zone, options)
-
-
-def _checked_name(text: str) -> TableName:
-    """Read a table's name; refuse one whose folder no reader takes for a table's."""
-    name = parse_name(text)
-    refuse_uncarriable(name)
-    for part in (name.table,) if name.schema is None else (name.schema, name.table):
-        if is_ignored(part):
-            msg = "readers ignore folders whose name begins with _ or ."
-            raise TableNameError(msg, table=printable(text), next_step="Choose another name.")
-    if name.schema is None and name.table.endswith(SCHEMA_SUFFIX):
-        msg = "a folder whose name ends in .schema holds tables, and is none"
-        raise TableNameError(msg, table=printable(text), next_step="Choose another name.")
-    return name
-
-
-def _check_words(name: str, word: object, words: tuple[object, ...]) -> None:
-    """Refuse a word that would be taken for the default, and stay so for the table's life."""
-    if word is not None and word not in words:
-        msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
-        raise ValueError(msg)
-
-
-def _check_once(columns: Sequence[str], *, table: str) -> None:
-    twice = named_twice(columns)
-    if twice is not None:
+def _check_columns(keys: Sequence[str], partition_by: Sequence[str], *, table: str) -> None:
+    """Refuse columns that are named twice, and a partition column whose folder every reader would ignore."""
+    for twice in filter(None, map(named_twice, (keys, partition_by))):
         msg = "the column is named twice"
         raise SchemaError(msg, table=table, column=twice, next_step="Name it once.")
+    for name in filter(is_ignored, partition_by):
+        msg = "readers ignore folders whose name begins with _ or ."
+        step = "Rename the column, or partition by another."
+        raise SchemaError(msg, table=table, column=name, next_step=step)
 
 
 def _names(given: Sequence[str] | str) -> tuple[str, ...]:

@@ -12,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.publish.draft import NO_VALUE, check_partition_names, split_partitions
-from mirrorlib.landing.publish.rows import Rows, same_marker
+from mirrorlib.landing.publish.draft import NO_VALUE, split_partitions
+from mirrorlib.landing.publish.rows import MARKER_COLUMN, mark_rows
+from mirrorlib.landing.publish.writer import LandingZoneWriter
 
 
 def split(data: pa.Table, *columns: str) -> dict[str, list[dict[str, Any]]]:
     """Split rows without markers."""
     return {
-        partition: rows.data.to_pylist()
-        for partition, rows in split_partitions(Rows(data=data, markers=None), columns, table="t")
+        partition: rows.to_pylist()
+        for partition, rows in split_partitions(data, columns, table="t")
     }
 
 
@@ -55,22 +56,22 @@ def test_every_row_lies_in_its_folder_once(values: list[tuple[str | None, int]])
             "n": pa.array(numbers, pa.int64()),
         }
     )
-    marks = pa.chunked_array([pa.array([row % 2 for row in range(len(values))], pa.int32())])
+    marks = pa.array([row % 2 for row in range(len(values))], pa.int32())
 
-    partitions = split_partitions(Rows(data=data, markers=marks), ("t", "n"), table="t")
+    partitions = split_partitions(data.append_column(MARKER_COLUMN, marks), ("t", "n"), table="t")
 
     assert sorted(partition for partition, _ in partitions) == [
         partition for partition, _ in partitions
     ]
-    found = [row for _, rows in partitions for row in rows.data["row"].to_pylist()]
+    found = [row for _, rows in partitions for row in rows["row"].to_pylist()]
     assert sorted(found) == list(range(len(values)))
     for partition, rows in partitions:
-        places = rows.data["row"].to_pylist()
+        places = rows["row"].to_pylist()
         assert sorted(places) == places
-        assert [place % 2 for place in places] == (rows.markers or marks).to_pylist()
+        assert [place % 2 for place in places] == rows[MARKER_COLUMN].to_pylist()
         text, _, number = (part.partition("=")[2] for part in (partition + "/").partition("/n="))
         del number
-        for row in rows.data.to_pylist():
+        for row in rows.to_pylist():
             assert partition.endswith(f"/n={row['n']}")
             assert (row["t"] or NO_VALUE) == unquote(text)
 
@@ -107,15 +108,12 @@ def test_a_partition_column_is_there() -> None:
 def test_folders_that_readers_ignore_are_refused(name: str) -> None:
     """`_day=1` would be no data."""
     with pytest.raises(SchemaError, match="readers ignore"):
-        check_partition_names(("a", name), table="t")
+        LandingZoneWriter("anywhere").table("t", partition_by=("a", name))
 
 
 def test_a_marker_goes_with_its_row() -> None:
     """Even when all are alike."""
-    rows = Rows(data=pa.table({"p": [1, 2]}), markers=same_marker(4, 2, "t"))
+    rows = mark_rows(pa.table({"p": [1, 2]}), 4)
 
-    assert [[4], [4]] == [
-        part.markers.to_pylist()
-        for _, part in split_partitions(rows, ("p",), table="t")
-        if part.markers is not None
-    ]
+    parts = split_partitions(rows, ("p",), table="t")
+    assert [[4], [4]] == [part[MARKER_COLUMN].to_pylist() for _, part in parts]

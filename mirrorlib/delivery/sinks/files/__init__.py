@@ -1,4 +1,4 @@
-"""Receive windows as files; see `sink` for what lies where, and `shape` for what a format makes of a value."""
+"""Receive windows as files; see `sink` for what lies where, and `parts` for what a format makes of a value."""
 
 from __future__ import annotations
 

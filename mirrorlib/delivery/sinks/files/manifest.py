@@ -14,16 +14,18 @@ were delivered, as the stream's place comes first and the window's number next.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
-from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError, TableNameError
+from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.journal.plan_log import FORMAT, json_bytes
-from mirrorlib.names import TableName, is_ignored, parse_name, refuse_uncarriable
+from mirrorlib.names import parse_name, parse_visible
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Plan, Stream
     from mirrorlib.store import Store
@@ -37,7 +39,6 @@ class File:
 
     Attributes:
         name: in the table's folder.
-        bytes: its size.
         staged: where the attempt that counts has left it; "" in a manifest.
 
     """
@@ -53,8 +54,6 @@ class Entry:
 
     Attributes:
         window: its name.
-        table: the table's name.
-        consumer: the consumer's name.
         stream: the stream's uuid.
         number: the window's number in its stream.
         kind: "changes", or "snapshot": all rows as of *until*, which take the place of all that came before.
@@ -62,10 +61,8 @@ class Entry:
         after: the last version before it; -1 for a snapshot.
         until: its last version.
         until_at: when that was written, ISO 8601, UTC.
-        keys: the table's key columns.
         file_format: parquet, jsonl or csv.
-        columns: name and Spark type of each, in order.
-        rows: how many there are.
+        columns: `name` and Spark's `type` of each, in order.
         files: in order.
         delivered_at: ISO 8601, UTC.
 
@@ -83,23 +80,17 @@ class Entry:
     until_at: str
     keys: tuple[str, ...]
     file_format: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[Mapping[str, str], ...]
     rows: int
     files: tuple[File, ...]
     delivered_at: str
 
-    def to_json(self) -> bytes:
-        """Write it down; a file that is not staged any more has no such place."""
-        files = [
-            {name: value for name, value in asdict(file).items() if value or name != "staged"}
-            for file in self.files
-        ]
-        columns = [{"name": name, "type": kind} for name, kind in self.columns]
-        return json_bytes({"format": FORMAT, **asdict(self), "columns": columns, "files": files})
-
-    def unstaged(self) -> Entry:
-        """Leave out where files were staged."""
-        return replace(self, files=tuple(replace(file, staged="") for file in self.files))
+    def to_json(self, *, staged: bool) -> bytes:
+        """Write it down, with where its files are *staged* while they are."""
+        value = asdict(self)
+        for file in () if staged else value["files"]:
+            del file["staged"]
+        return json_bytes({"format": FORMAT, **value})
 
 
 class Receiver:
@@ -114,7 +105,7 @@ class Receiver:
         """
         self.store = store
         self.table = table
-        self.folder = _checked(parse_name(table)).path
+        self.folder = parse_visible(table).path
         self._staging = f"_staging/{parse_name(table).segment}"
         self._manifest = f"{self.folder}/_manifest"
 
@@ -129,14 +120,17 @@ class Receiver:
         """
         stream = delivery.stream
         while True:
-            number, newest = self._newest_stream()
+            listed = self.store.list_folder(f"{self._manifest}/streams")
+            said = [file for file in listed.files if file.name.endswith(".json")] if listed else []
+            number = int(said[-1].name.removesuffix(".json")) if said else 0
+            newest = (self._read(said[-1].path) if said else None) or {}
             if newest.get("stream") == stream.uuid:
                 return number
             self._check_successor(delivery, newest)
-            names = ("consumer", "table", "ordinal", "began_at")
-            said = {name: getattr(stream, name) for name in names}
+            value = {"format": FORMAT, "stream": stream.uuid}
+            for name in ("consumer", "table", "ordinal", "began_at"):
+                value[name] = getattr(stream, name)
             path = f"{self._manifest}/streams/{number + 1:06d}.json"
-            value = {"format": FORMAT, "stream": stream.uuid, **said}
             self.store.put_new(path, json_bytes(value))
 
     def last(self, stream: Stream) -> int:
@@ -158,11 +152,11 @@ class Receiver:
 
     def write_claim(self, entry: Entry) -> None:
         """Let an attempt count unless another one does."""
-        self.store.put_new(self._claim(entry.window), entry.to_json())
+        self.store.put_new(self._claim(entry.window), entry.to_json(staged=True))
 
     def write_entry(self, entry: Entry) -> None:
         """Say that a window is here."""
-        self.store.put_new(f"{self._manifest}/{entry.window}.json", entry.to_json())
+        self.store.put_new(f"{self._manifest}/{entry.window}.json", entry.to_json(staged=False))
 
     def tidy(self, entry: Entry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
@@ -175,13 +169,6 @@ class Receiver:
 
     def _claim(self, window: str) -> str:
         return f"{self._staging}/{window}/claim.json"
-
-    def _newest_stream(self) -> tuple[int, dict[str, Any]]:
-        listed = self.store.list_folder(f"{self._manifest}/streams")
-        names = [file for file in listed.files if file.name.endswith(".json")] if listed else []
-        if not names:
-            return 0, {}
-        return int(names[-1].name.removesuffix(".json")), self._read(names[-1].path) or {}
 
     def _check_successor(self, delivery: Delivery, newest: dict[str, Any]) -> None:
         """See that a stream may begin to write behind the one that did so last."""
@@ -206,10 +193,8 @@ class Receiver:
         if value is None:
             return None
         try:
-            value["keys"] = tuple(value["keys"])
-            value["columns"] = tuple((each["name"], each["type"]) for each in value["columns"])
-            value["files"] = tuple(File(**file) for file in value["files"])
-            return Entry(**{name: value[name] for name in Entry.__slots__})
+            files = tuple(File(**file) for file in value["files"])
+            return Entry(**{name: value[name] for name in Entry.__slots__} | {"files": files})
         except (KeyError, TypeError) as exc:
             raise self._unreadable(path) from exc
 
@@ -237,20 +222,3 @@ def window_name(ordinal: int, plan: Plan) -> str:
     """Name a window: 20 digits that sort as windows were delivered, and what it is unless it is changes."""
     mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
     return f"{ordinal:06d}{plan.number:014d}{mark}"
-
-
-def file_names(window: str, count: int, extension: str) -> list[str]:
-    """Name a window's files: one has the window's name, several say how many there are."""
-    if count == 1:
-        return [f"{window}.{extension}"]
-    numbers = range(1, count + 1)
-    return [f"{window}.part-{number:05d}-of-{count:05d}.{extension}" for number in numbers]
-
-
-def _checked(name: TableName) -> TableName:
-    refuse_uncarriable(name)
-    for part in (name.table,) if name.schema is None else (name.schema, name.table):
-        if is_ignored(part):
-            msg = "readers ignore folders whose name begins with _ or ."
-            raise TableNameError(msg, table=str(name), next_step="Give the table another name.")
-    return name

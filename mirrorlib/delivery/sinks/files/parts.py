@@ -1,29 +1,41 @@
-"""Write a window by Spark: a few files whose rows stand in the order of the changes.
+"""Write a window by Spark: a few files whose rows stand in the order of the changes, in the shape of a format.
 
-In: a delivery. Out: `Parts`, files in a folder that nobody else knows yet, and their number of rows.
+In: a delivery. Out: files in a folder that nobody else knows yet, and their number of rows.
 Promises: read one after another, the parts of changes are in order of the commit version, then of the
 key; of one key in one version what is removed stands before what takes its place. A snapshot has no
 order. Nothing passes through this process. A small window is one file; how many a large one becomes
-is left to Spark.
+is left to Spark. What each format makes of a value, without a loss:
+
+    Parquet     its own types; instants and wall clocks in microseconds.
+    JSON lines  NULL is null. Instants are ISO 8601 with six digits and `Z`, wall clocks the same without
+                `Z`. Decimals are strings, as most readers take a number for a double. Bytes are base64.
+                NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
+    CSV         RFC 4180 with a header, UTF-8, lines that end in LF. NULL is nothing at all between two
+                commas, empty text is `""`. The rest as in JSON, without quotes. No nested values.
+
+A type that has no place in the format is refused by the column's name.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mirrorlib.delta.sessions import configured
+from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
 from mirrorlib.identifiers import quote
+from mirrorlib.nested import map_keys_in, name_of, types_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
 
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.store import Store, StoredFile
+
+FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
 
 _ROWS_PER_FILE = 5_000_000  # at most, where Spark has fewer partitions than the window needs
 _FASTER = {
@@ -39,55 +51,84 @@ _CONF = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
 }
-_NUMBERS = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?\.[^-]*")
-_ROWS = "rows"
+_TEXT = {
+    "compression": "none",  # whatever the cluster's default is, the name says nothing of it
+    "encoding": "UTF-8",
+    "lineSep": "\n",
+    "timeZone": "UTC",
+    "dateFormat": "yyyy-MM-dd",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+_WRITERS: Mapping[
+    FileFormat, tuple[str, Mapping[str, str]]
+] = {  # Spark's name of each, and its options
+    "parquet": ("parquet", {}),
+    "jsonl": ("json", {**_TEXT, "ignoreNullFields": "false"}),
+    "csv": (
+        "csv",
+        {
+            **_TEXT,
+            "header": "true",
+            "quote": '"',
+            "escape": '"',  # Spark's default is a backslash
+            "nullValue": "",
+            "emptyValue": '""',
+            "ignoreLeadingWhiteSpace": "false",  # otherwise Spark strips what it writes
+            "ignoreTrailingWhiteSpace": "false",
+        },
+    ),
+}
+_PLAIN = frozenset(
+    {
+        "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string",
+        "char", "varchar", "binary", "date", "timestamp", "timestamp_ntz",
+    }
+)  # fmt: skip
+_NESTED = frozenset({"struct", "array", "map"})
+_KEYS_IN_JSON = frozenset({"string", "byte", "short", "integer", "long"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What Spark wrote.
+def check_types(frame: DataFrame, table: str, place: str) -> None:
+    """See that every column is of a type that has a place where it is to go.
 
-    Attributes:
-        files: in order.
-        rows: how many there are in all of them.
+    That is "parquet" or "jsonl", which take nested values, or else what takes none, as errors call it.
+
+    Raises:
+        SchemaError: one has none, as it is nested or rare, at any depth.
 
     """
-
-    files: tuple[StoredFile, ...]
-    rows: int
+    taken = _PLAIN | _NESTED if place in {"parquet", "jsonl"} else _PLAIN
+    for field in frame.schema.fields:
+        odd = [one.simpleString() for one in types_in(field.dataType) if name_of(one) not in taken]
+        if (
+            place == "jsonl"
+        ):  # Spark writes a map's keys as it holds them: a date would be a count of days
+            keys = [key for key in map_keys_in(field.dataType) if name_of(key) not in _KEYS_IN_JSON]
+            odd = [*(f"a map by {key.simpleString()}" for key in keys), *odd]
+        if odd:
+            msg = f"this type has no place in {place}"
+            step = "Make the column text, or export to another kind of receiver."
+            raise SchemaError(msg, table=table, column=field.name, found=odd[0], next_step=step)
 
 
 def write_parts(
-    delivery: Delivery,
-    store: Store,
-    folder: str,
-    file_format: str,
-    *,
-    shape: Callable[[DataFrame], DataFrame],
-    options: Mapping[str, str],
-) -> Parts:
-    """Write a window into a new folder.
-
-    Args:
-        delivery: the window.
-        store: where to.
-        folder: there; nobody else's.
-        file_format: as Spark names it.
-        shape: what is made of the rows, one by one, once they are in order.
-        options: more options of Spark's writer.
-
-    """
+    delivery: Delivery, store: Store, folder: str, file_format: FileFormat
+) -> tuple[tuple[StoredFile, ...], int]:
+    """Write a window into a new folder, nobody else's; return the files in order, and how many rows they hold."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
     counted = Observation()
     with configured(delivery.frame.sparkSession, _CONF, _FASTER):
-        rows = shape(_in_order(delivery)).observe(counted, f.count(f.lit(1)).alias(_ROWS))
-        writer = rows.write.format(file_format).options(**options)
+        rows = _shaped(_in_order(delivery), file_format)
+        rows = rows.observe(counted, f.count(f.lit(1)).alias("rows"))
+        name, options = _WRITERS[file_format]
+        writer = rows.write.format(name).options(**options)
         writer.option("maxRecordsPerFile", _ROWS_PER_FILE).save(store.uri(folder))
     listed = store.list_folder(folder)
-    found = [file for file in listed.files if file.name.startswith("part-")] if listed else []
-    return Parts(files=tuple(sorted(found, key=_place)), rows=int(counted.get[_ROWS]))
+    files = listed.files if listed else ()  # Spark's names sort as their rows do
+    return tuple(file for file in files if file.name.startswith("part-")), int(counted.get["rows"])
 
 
 def _in_order(delivery: Delivery) -> DataFrame:
@@ -102,7 +143,31 @@ def _in_order(delivery: Delivery) -> DataFrame:
     return frame.orderBy(VERSION, *map(quote, delivery.keys), place)
 
 
-def _place(file: StoredFile) -> tuple[int, int, str]:
-    """Read a part's place: the partition, and the file of it where it was too large for one."""
-    found = _NUMBERS.fullmatch(file.name)
-    return (int(found[1]), int(found[2] or 0), file.name) if found else (0, 0, file.name)
+def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
+    """Cast what the format's writer would lose or spell otherwise: decimals, at any depth, and bytes in CSV."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    if file_format == "parquet":
+        return frame
+    columns = []
+    wanted = StructType.fromJson(json.loads(frame.schema.json(), object_hook=_without_decimals))
+    for field, kind in zip(frame.schema.fields, wanted.fields, strict=True):
+        column = f.col(quote(field.name))
+        if kind.dataType != field.dataType:
+            column = column.cast(kind.dataType)
+        elif file_format == "csv" and field.dataType.typeName() == "binary":
+            column = f.translate(
+                f.base64(column), "\r\n", ""
+            )  # some versions of Spark break the line
+        columns.append(column.alias(field.name))
+    return frame.select(*columns)
+
+
+def _without_decimals(told: dict[str, Any]) -> dict[str, Any]:
+    """Put text in the place of a decimal in what Spark's JSON tells of a field, an array or a map."""
+    kinds = ("type", "elementType", "valueType")
+    return {
+        name: "string" if name in kinds and str(value).startswith("decimal(") else value
+        for name, value in told.items()
+    }

@@ -25,15 +25,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, get_args
 
-from mirrorlib.delivery.sinks.files.manifest import Entry, File, Receiver, file_names, window_name
-from mirrorlib.delivery.sinks.files.parts import write_parts
-from mirrorlib.delivery.sinks.files.shape import (
-    OPTIONS,
-    SPARK_NAMES,
-    FileFormat,
-    check_columns,
-    shape_rows,
-)
+from mirrorlib.delivery.sinks.files.manifest import Entry, File, Receiver, window_name
+from mirrorlib.delivery.sinks.files.parts import FileFormat, check_types, write_parts
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.store import Store, open_store
@@ -69,7 +62,8 @@ class FilesSink:
 
         """
         receiver = Receiver(self._store, delivery.stream.table)
-        check_columns(delivery.frame, delivery.stream.table, self._format)
+        place = "CSV" if self._format == "csv" else self._format
+        check_types(delivery.frame, delivery.stream.table, place)
         ordinal = receiver.admit(delivery)
         window = window_name(ordinal, delivery.plan)
         if receiver.last(delivery.stream) > delivery.plan.number:
@@ -86,21 +80,17 @@ class FilesSink:
         with ThreadPoolExecutor(min(_AT_ONCE, len(claim.files))) as pool:
             for _ in pool.map(lambda file: _show(receiver, window, file), claim.files):
                 pass
-        entry = claim.unstaged()
-        receiver.write_entry(entry)
-        return entry
+        receiver.write_entry(claim)
+        return claim
 
     def _attempt(self, receiver: Receiver, window: str, delivery: Delivery) -> Entry:
         """Write a window's files where nobody looks; return the claim that counts, this one or another's."""
-        parts = write_parts(
-            delivery,
-            self._store,
-            receiver.staged(window, new_attempt()),
-            SPARK_NAMES[self._format],
-            shape=lambda rows: shape_rows(rows, self._format),
-            options=OPTIONS[self._format],
-        )
-        names = file_names(window, len(parts.files), self._format)
+        folder = receiver.staged(window, new_attempt())
+        parts, rows = write_parts(delivery, self._store, folder, self._format)
+        count = len(parts)
+        # One file has the window's name, several say how many there are.
+        names = [f"{window}.part-{number:05d}-of-{count:05d}" for number in range(1, count + 1)]
+        names = [window] if count == 1 else names
         stream, plan = delivery.stream, delivery.plan
         claim = Entry(
             window=window,
@@ -115,11 +105,14 @@ class FilesSink:
             until_at=plan.until_at,
             keys=delivery.keys,
             file_format=self._format,
-            columns=tuple((f.name, f.dataType.simpleString()) for f in delivery.frame.schema),
-            rows=parts.rows,
+            columns=tuple(
+                {"name": field.name, "type": field.dataType.simpleString()}
+                for field in delivery.frame.schema
+            ),
+            rows=rows,
             files=tuple(
-                File(name=name, bytes=part.size, staged=part.path)
-                for name, part in zip(names, parts.files, strict=True)
+                File(name=f"{name}.{self._format}", bytes=part.size, staged=part.path)
+                for name, part in zip(names, parts, strict=True)
             ),
             delivered_at=now(),
         )
@@ -136,16 +129,15 @@ def open_sink(address: str, mode: str) -> FilesSink:
     """
     del mode
     url, _, options = address.partition("?")
-    name, _, value = options.partition("=")
-    if options and (name != "format" or value not in get_args(FileFormat)):
+    formats: dict[str, FileFormat] = {f"format={each}": each for each in get_args(FileFormat)}
+    step = "Give files:URL?format=parquet, jsonl or csv."
+    if options and options not in formats:
         msg = "files are exported with one option, the format"
-        step = "Give files:URL?format=parquet, jsonl or csv."
-        raise LandingZoneError(msg, found=name, next_step=step)
+        raise LandingZoneError(msg, found=options.partition("=")[0], next_step=step)
     if not url:
         msg = "files are exported to a folder or a URL"
-        raise LandingZoneError(msg, next_step="Give files:URL?format=parquet, jsonl or csv.")
-    formats: dict[str, FileFormat] = {each: each for each in get_args(FileFormat)}
-    return FilesSink(open_store(url), formats[value or "parquet"])
+        raise LandingZoneError(msg, next_step=step)
+    return FilesSink(open_store(url), formats.get(options, "parquet"))
 
 
 def _show(receiver: Receiver, window: str, file: File) -> None:

@@ -16,16 +16,12 @@ from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
-from mirrorlib.landing.publish.allocate import newest_number, publish_next
-from mirrorlib.landing.publish.claims import Call, Content, read_claim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.journal.streams import Plan
     from mirrorlib.landing.publish.claims import Claim, Place
-    from mirrorlib.store import Store
 
 ANEW = (
     "Delete the table's folder there, let its readers see that it is gone, and rewind the consumer to a snapshot; "
@@ -38,17 +34,14 @@ class Batch:
     """A window as a change file's batch id names it.
 
     Attributes:
-        consumer: the consumer's name.
-        table: the table's name.
         stream: the stream's uuid.
         began_at: when the stream began.
-        ordinal: its number among the consumer's; 0 where an older version has not said it.
-        columns: the source's; empty likewise.
-        physical: which physical column each name stands for; empty likewise.
         number: the window's number in it.
         table_id: the Delta table's id.
         until: the window's last version.
-        keys: the key columns.
+        ordinal: the stream's number among the consumer's; 0 where an older version has not said it.
+        columns: the source's; empty likewise.
+        physical: which physical column each name stands for; empty likewise.
 
     """
 
@@ -82,135 +75,14 @@ class Batch:
             physical=delivery.physical,
         )
 
-    def is_same(self, other: Batch) -> bool:
-        """Say whether two batches are one window, whichever version has named them."""
-        return (self.stream, self.number) == (other.stream, other.number)
-
     @property
     def id(self) -> str:
         """Return the batch id; the same for the same window, for ever."""
         return json.dumps({"mirrorlib_export": 1, **asdict(self)}, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Newest:
-    """The newest change file of a table's folder.
-
-    Attributes:
-        number: its sequence number; 0 when there is none.
-        claim: its writer's claim; None when it has none.
-        batch: the window that it is; None when it is none of ours.
-
-    """
-
-    number: int
-    claim: Claim | None = None
-    batch: Batch | None = None
-
-
-def read_newest(zone: Store, place: Place, known: int = 0) -> Newest:
-    """Find the newest change file, going on from a number that was once the newest."""
-    claim = read_claim(zone, place.claim(known)) if known else None
-    number = known if claim is not None else newest_number(zone, place)
-    claim = claim or (read_claim(zone, place.claim(number)) if number else None)
-    while (later := read_claim(zone, place.claim(number + 1))) is not None:
-        number, claim = number + 1, later
-    return Newest(number=number, claim=claim, batch=_read(claim))
-
-
-def check_successor(newest: Newest, batch: Batch, place: Place, delivery: Delivery) -> None:
-    """See that a window may follow on what the table's folder holds.
-
-    Raises:
-        LandingZoneError: that is somebody else's, or the window is not the next to it.
-        TableBusyError: a later stream of the consumer writes there.
-
-    """
-    stream, plan = delivery.stream, delivery.plan
-    if not newest.number:
-        _check_begins(place, delivery)
-        return
-    last = newest.batch
-    if last is None or (last.consumer, last.table) != (batch.consumer, batch.table):
-        found = "another publisher" if last is None else f"{last.consumer}, {last.table}"
-        raise _misplaced(place, "was filled by another publisher", ANEW, found)
-    if last.stream != batch.stream and not comes_after(stream, last.ordinal, last.began_at):
-        msg = f"a stream of {stream.consumer} that began later writes to the landing zone"
-        raise TableBusyError(msg, table=place.table, next_step="Leave the table to it.")
-    if _folded(last.keys) != _folded(batch.keys):
-        found = f"{', '.join(batch.keys) or 'none'} instead of {', '.join(last.keys) or 'none'}"
-        raise _misplaced(place, "was filled by other keys", ANEW, found)
-    if plan.kind == "changes":
-        _check_changes(last, batch, place, delivery)
-    elif not batch.keys:
-        what = "cannot be told to forget what it holds, as the table has no keys to delete by"
-        raise _misplaced(place, what, ANEW)
-
-
-def _check_begins(place: Place, delivery: Delivery) -> None:
-    """See that nothing was in a folder before that has nothing; a window whose net changes are none is no file."""
-    start_at, net = delivery.stream.start_at, delivery.stream.net
-    if delivery.continues and (start_at is None or not net):
-        what = "the snapshot" if start_at is None else "the change files"
-        what = f"lacks {what} that the changes follow on: somebody emptied it"
-        raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
-
-
-def _check_changes(last: Batch, batch: Batch, place: Place, delivery: Delivery) -> None:
-    """See that changes follow on what is there, all of it or a part that they repeat."""
-    stream, plan = delivery.stream, delivery.plan
-    step = f"Rewind the consumer to version {last.until}, or to a snapshot."
-    if last.table_id != batch.table_id:
-        step = "Rewind the consumer to a snapshot."
-        raise _misplaced(place, "holds the rows of a table that was made anew since", step)
-    if last.stream == batch.stream:
-        return
-    begins = plan.after if stream.start_at is None else stream.start_at
-    if begins > last.until and not delivery.unchanged_since(last.until):
-        what = f"ends with version {last.until}, and the stream begins later"
-        raise _misplaced(place, what, step, begins)
-    if stream.net and plan.after < last.until < plan.until:
-        what = f"ends with version {last.until}, in the midst of a window that is folded to its net changes"
-        raise _misplaced(place, what, step)
-
-
-def check_columns(last: Batch | None, batch: Batch, delivery: Delivery) -> None:
-    """See that changes have the columns that readers hold rows of: those that stay are not told again.
-
-    Raises:
-        SchemaError: one may have been renamed, or stands for another one under its name.
-
-    """
-    if last is None or not last.columns:  # an older version did not say
-        return
-    before, now = _folded(last.columns), _folded(batch.columns)
-    gone = [name for name in last.columns if fold_name(name) not in now]
-    new = [name for name in batch.columns if fold_name(name) not in before]
-    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(batch.consumer)}"
-    step = rewind if batch.keys else ANEW
-    check_renamed(gone, new, batch.table, step)
-    if delivery.mapped:
-        check_physical(last.physical, batch.physical, batch.table, step, delivery.renewed)
-
-
-def is_passed(newest: Newest, batch: Batch, plan: Plan) -> bool:
-    """Say whether what a window brings was published before: by its stream, which has gone on, or by an earlier one."""
-    last = newest.batch
-    if last is None:
-        return False
-    gone_on = last.stream == batch.stream and last.number > batch.number
-    return gone_on or (plan.kind == "changes" and plan.until <= last.until)
-
-
-def settle(zone: Store, place: Place, claim: Claim) -> None:
-    """See that a claimed change file is visible; its content lies there since before it was claimed."""
-    call = Call(key=claim.key, batch_id=claim.batch_id, fingerprint=claim.fingerprint)
-    nothing = Content(data=b"", extension=claim.file.rpartition(".")[2], rows=0, markers={})
-    publish_next(zone, place, call, nothing, after=claim.number)
-
-
-def _read(claim: Claim | None) -> Batch | None:
-    """Read a batch id back; None for one of another publisher."""
+def read_batch(claim: Claim | None) -> Batch | None:
+    """Read in a change file's claim which window it is; None for one of another publisher."""
     try:
         value = json.loads(claim.batch_id or "") if claim is not None else None
         if not isinstance(value, dict) or value.pop("mirrorlib_export", None) != 1:
@@ -222,12 +94,87 @@ def _read(claim: Claim | None) -> Batch | None:
         return None
 
 
+def check_follows(number: int, last: Batch | None, place: Place, delivery: Delivery) -> None:
+    """See that a window may follow on the newest change file of the table's folder, or be the first.
+
+    Raises:
+        LandingZoneError: that is somebody else's, or the window is not the next to it.
+        TableBusyError: a later stream of the consumer writes there.
+
+    """
+    stream, plan = delivery.stream, delivery.plan
+    if not number:
+        # A window whose net changes are none is no file.
+        if delivery.continues and (stream.start_at is None or not stream.net):
+            what = "the snapshot" if stream.start_at is None else "the change files"
+            what = f"lacks {what} that the changes follow on: somebody emptied it"
+            raise _misplaced(place, what, "Rewind the consumer to a snapshot.")
+        return
+    if last is None or (last.consumer, last.table) != (stream.consumer, stream.table):
+        found = "another publisher" if last is None else f"{last.consumer}, {last.table}"
+        raise _misplaced(place, "was filled by another publisher", ANEW, found)
+    if last.stream != stream.uuid and not comes_after(stream, last.ordinal, last.began_at):
+        msg = f"a stream of {stream.consumer} that began later writes to the landing zone"
+        raise TableBusyError(msg, table=place.table, next_step="Leave the table to it.")
+    if {*map(fold_name, last.keys)} != {*map(fold_name, plan.keys)}:
+        found = f"{', '.join(plan.keys) or 'none'} instead of {', '.join(last.keys) or 'none'}"
+        raise _misplaced(place, "was filled by other keys", ANEW, found)
+    if plan.kind == "changes":
+        _check_changes(last, place, delivery)
+    elif not plan.keys:
+        what = "cannot be told to forget what it holds, as the table has no keys to delete by"
+        raise _misplaced(place, what, ANEW)
+
+
+def _check_changes(last: Batch, place: Place, delivery: Delivery) -> None:
+    """See that changes follow on what is there, all of it or a part that they repeat."""
+    stream, plan = delivery.stream, delivery.plan
+    step = f"Rewind the consumer to version {last.until}, or to a snapshot."
+    if last.table_id != plan.table_id:
+        step = "Rewind the consumer to a snapshot."
+        raise _misplaced(place, "holds the rows of a table that was made anew since", step)
+    if last.stream == stream.uuid:
+        return
+    begins = plan.after if stream.start_at is None else stream.start_at
+    if begins > last.until and not delivery.unchanged_since(last.until):
+        what = f"ends with version {last.until}, and the stream begins later"
+        raise _misplaced(place, what, step, begins)
+    if stream.net and plan.after < last.until < plan.until:
+        what = f"ends with version {last.until}, in the midst of a window that is folded to its net changes"
+        raise _misplaced(place, what, step)
+
+
+def check_columns(last: Batch | None, delivery: Delivery) -> None:
+    """See that changes have the columns that readers hold rows of: those that stay are not told again.
+
+    Raises:
+        SchemaError: one may have been renamed, or stands for another one under its name.
+
+    """
+    if last is None or not last.columns:  # an older version did not say
+        return
+    columns, stream = delivery.columns, delivery.stream
+    before, now = ({*map(fold_name, names)} for names in (last.columns, columns))
+    gone = [name for name in last.columns if fold_name(name) not in now]
+    new = [name for name in columns if fold_name(name) not in before]
+    rewind = f"Rewind the consumer to a snapshot: {snapshot_command(stream.consumer)}"
+    step = rewind if delivery.plan.keys else ANEW
+    check_renamed(gone, new, stream.table, step)
+    if delivery.mapped:
+        check_physical(last.physical, delivery.physical, stream.table, step, delivery.renewed)
+
+
+def is_passed(last: Batch | None, delivery: Delivery) -> bool:
+    """Say whether what a window brings was published before: by its stream, which has gone on, or by an earlier one."""
+    stream, plan = delivery.stream, delivery.plan
+    if last is None:
+        return False
+    gone_on = last.stream == stream.uuid and last.number > plan.number
+    return gone_on or (plan.kind == "changes" and plan.until <= last.until)
+
+
 def _misplaced(
     place: Place, what: str, step: str, found: str | int | None = None
 ) -> LandingZoneError:
     msg = f"the landing zone's folder {place.folder} {what}"
     return LandingZoneError(msg, table=place.table, found=found, next_step=step)
-
-
-def _folded(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(fold_name(name) for name in names)

@@ -10,8 +10,12 @@ has keys, with `__rowMarker__`, in the order in which a reader applies them:
     insert              0, so that keys that occur several times in the source do so in the mirror
 
 Markers go by key, so rows of one key that become different rows in one version (the key was deleted
-and inserted several times) are a delete and inserts; `counts` refuses what changes only some of a key's
-rows. Without keys there are inserts alone, and no markers.
+and inserted several times) are a delete and inserts. Without keys there are inserts alone, and no markers.
+
+A mirror whose keys repeat, as inserts by marker 0 let them, changes and deletes all rows of a key at once,
+and so do its markers. Where only some of them were changed, in a table whose key does not tell its rows
+apart, no marker says so: `check_whole` refuses that, by how many rows readers hold of each key. Neither can
+be told from it what a mirror with `quiet_updates` or a net window leaves out of repeated keys.
 """
 
 from __future__ import annotations
@@ -21,12 +25,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.errors import MarkerError
 from mirrorlib.feed import net
-from mirrorlib.landing.publish.rows import DELETE, INSERT, MARKER_COLUMN, MARKER_TYPE, UPSERT
+from mirrorlib.landing.publish.rows import (
+    DELETE,
+    INSERT,
+    MARKER_COLUMN,
+    MARKER_TYPE,
+    UPSERT,
+    mark_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+COUNT = "_mirror_count"
+_COMES, _GOES, _SETTLES = "_mirror_comes", "_mirror_goes", "_mirror_settles"
+_BEFORE = -1  # what readers hold before a window stands before all versions
 
 
 def bare_rows(data: pa.Table) -> pa.Table:
@@ -42,9 +58,8 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
         MarkerError: rows were updated or deleted, and the table has no keys.
 
     """
-    kinds = flat(data[net.KIND])
     if not keys:
-        if pc.all(pc.equal(kinds, net.INSERT)).as_py() is False:
+        if tells_rows(data):
             msg = "rows were updated or deleted, and the table has no keys by which a landing zone could say so"
             step = (
                 "Give its keys (--key TABLE=COLUMN,…, or keys={table: [columns]}), "
@@ -52,62 +67,47 @@ def change_rows(data: pa.Table, keys: Sequence[str], table: str) -> pa.Table:
             )
             raise MarkerError(msg, table=table, next_step=step)
         return bare_rows(data)
-    markers = _markers(data, kinds, keys)
+    markers = _markers(data, keys)
     rows = bare_rows(data).append_column(pa.field(MARKER_COLUMN, MARKER_TYPE), markers)
     return rows.filter(pc.is_valid(markers))
 
 
 def replacing_rows(data: pa.Table, gone: pa.Table) -> pa.Table:
-    """Delete keys, then insert a snapshot's rows: what a reader holds afterwards is the snapshot.
-
-    Args:
-        data: the snapshot.
-        gone: the keys that a reader may hold.
-
-    """
-    rows = bare_rows(data)
-    deletes = _marked(gone, DELETE)
-    inserts = _marked(rows, INSERT)
-    names = inserts.schema.names
-    both = pa.concat_tables([deletes, inserts], promote_options="permissive")
-    return both.select(names)
+    """Delete the keys that a reader may hold, then insert a snapshot's rows: afterwards it holds the snapshot."""
+    inserts = mark_rows(bare_rows(data), INSERT)
+    both = pa.concat_tables([mark_rows(gone, DELETE), inserts], promote_options="permissive")
+    return both.select(inserts.column_names)
 
 
-def _marked(rows: pa.Table, marker: int) -> pa.Table:
-    markers = pa.repeat(pa.scalar(marker, MARKER_TYPE), rows.num_rows)
-    return rows.append_column(pa.field(MARKER_COLUMN, MARKER_TYPE), markers)
-
-
-def _markers(data: pa.Table, kinds: pa.Array, keys: Sequence[str]) -> pa.Array:
+def _markers(data: pa.Table, keys: Sequence[str]) -> pa.Array:
     """Give each row its marker; NULL to those that are left out."""
-    groups = runs(data, (net.VERSION, *keys))
-    post, delete = pc.equal(kinds, net.POST), pc.equal(kinds, net.DELETE)
+    groups, kinds = _runs(data, (net.VERSION, *keys)), _flat(data[net.KIND])
+    pre, post, delete = (pc.equal(kinds, kind) for kind in (net.PRE, net.POST, net.DELETE))
     posts = _per_group(groups, post.cast(pa.int64()), "sum")
-    pres = _per_group(groups, pc.equal(kinds, net.PRE).cast(pa.int64()), "sum")
+    pres = _per_group(groups, pre.cast(pa.int64()), "sum")
     several = pc.and_(pc.greater(posts, 0), pc.greater(pres, posts))
     if pc.any(pc.greater(posts, 1)).as_py():
         others = pc.or_(_per_group(groups, delete, "max"), pc.not_equal(pres, posts))
         several = pc.or_(several, _several(data, groups, post, posts, others))
     kept = pc.or_(pc.equal(posts, 0), several)
-    removes = pc.or_(delete, pc.and_(pc.equal(kinds, net.PRE), kept))
+    removes = pc.or_(delete, pc.and_(pre, kept))
     adds = pc.if_else(pc.and_(post, pc.invert(several)), UPSERT, INSERT)
-    left_out = pc.equal(kinds, net.PRE)
-    others = pc.if_else(left_out, pa.scalar(None, pa.int64()), adds.cast(pa.int64()))
-    return pc.if_else(removes, pa.scalar(DELETE, pa.int64()), others).cast(MARKER_TYPE)
+    stays = pc.if_else(pre, pa.scalar(None, adds.type), adds)
+    return pc.if_else(removes, pa.scalar(DELETE, adds.type), stays).cast(MARKER_TYPE)
 
 
-def runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
+def _runs(data: pa.Table, columns: Sequence[str]) -> pa.Array:
     """Number the runs of rows that are equal in some columns."""
     begins = pa.repeat(pa.scalar(value=False), max(data.num_rows - 1, 0))
     for name in columns:
-        values = flat(data[name])
+        values = _flat(data[name])
         same = pc.equal(values[1:], values[:-1]).fill_null(False)  # noqa: FBT003  # its only parameter
         begins = pc.or_(begins, pc.invert(same))
     first = pa.repeat(pa.scalar(0, pa.int64()), min(data.num_rows, 1))
     return pc.cumulative_sum(pa.concat_arrays([first, begins.cast(pa.int64())]))
 
 
-def flat(values: pa.ChunkedArray) -> pa.Array:
+def _flat(values: pa.ChunkedArray) -> pa.Array:
     """Give a column in one piece."""
     return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
 
@@ -116,7 +116,7 @@ def _per_group(groups: pa.Array, values: pa.Array, what: str) -> pa.Array:
     """Aggregate per group, and give each row its group's result; groups are numbered from 0 without gaps."""
     table = pa.table({"group": groups, "value": values})
     grouped = table.group_by("group").aggregate([("value", what)]).sort_by("group")
-    return flat(grouped[f"value_{what}"]).take(groups)
+    return _flat(grouped[f"value_{what}"]).take(groups)
 
 
 def _several(
@@ -132,3 +132,58 @@ def _several(
     different = pa.array([n for n, found in values.items() if len(found) > 1], pa.int64())
     among = pc.and_(pc.greater(posts, 1), others)
     return pc.or_(pc.is_in(groups, value_set=different), among)
+
+
+def count_rows(data: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Give each row's key, and whether there is one row more of it (1) or less (-1)."""
+    return data.select(keys).append_column(COUNT, pc.if_else(_comes(data), 1, -1))
+
+
+def tells_rows(data: pa.Table) -> bool:
+    """Say whether rows were changed or deleted, which markers tell by key."""
+    return pc.all(pc.equal(data[net.KIND], net.INSERT)).as_py() is False
+
+
+def check_whole(data: pa.Table, keys: Sequence[str], held: pa.Table, table: str) -> None:
+    """See that whatever a window changed or deleted of a key, all of its rows were.
+
+    *held* says how many rows readers hold of its keys, as `COUNT`; of a key that is not among them, none.
+
+    Raises:
+        MarkerError: they were not.
+
+    """
+    comes = _comes(data)
+    settles = pc.not_equal(data[net.KIND], net.INSERT)
+    told = data.select([*keys, net.VERSION])
+    for name, values in ((_COMES, comes), (_GOES, pc.invert(comes)), (_SETTLES, settles)):
+        told = told.append_column(name, values.cast(pa.int64()))
+    sums = [(name, "sum") for name in (_COMES, _GOES, _SETTLES)]
+    counted = told.group_by([*keys, net.VERSION]).aggregate(sums)
+    begun = held.select([*keys, COUNT]).rename_columns([*keys, f"{_COMES}_sum"])
+    versions = pa.repeat(pa.scalar(_BEFORE, pa.int64()), held.num_rows)
+    begun = begun.append_column(net.VERSION, versions)
+    rows = pa.concat_tables([begun, counted], promote_options="permissive")
+    rows = rows.sort_by([(name, "ascending") for name in (*keys, net.VERSION)])
+    came, went, settled = (_flat(rows[f"{name}_sum"]).fill_null(0) for name, _ in sums)
+    own = pc.subtract(came, went)
+    before = pc.subtract(pc.cumulative_sum(own), own)  # of all keys up to here
+    key = _runs(rows, keys)
+    first = pa.array([True] * min(len(key), 1), pa.bool_())
+    begins = pa.concat_arrays([first, pc.greater(key[1:], key[:-1])])
+    there = pc.subtract(before, before.filter(begins).take(key))
+    wrong = pc.and_(pc.greater(settled, 0), pc.greater(there, went))
+    if pc.any(wrong).as_py():
+        version = rows.filter(wrong)[net.VERSION][0].as_py()
+        msg = "some rows of a key were changed and others not, and a landing zone can only tell of all of them"
+        step = (
+            "Name the columns that tell its rows apart (--key TABLE=COLUMN,…, or keys={table: [columns]}), and begin "
+            f"anew; a mirror whose keys repeat is exported without net, and applied without quiet updates. {ANEW}"
+        )
+        found = f"in version {version}"
+        raise MarkerError(msg, table=table, column=", ".join(keys), found=found, next_step=step)
+
+
+def _comes(data: pa.Table) -> pa.ChunkedArray:
+    """Say of each row whether it is there after its version, and was not before."""
+    return pc.is_in(data[net.KIND], value_set=pa.array([net.INSERT, net.POST]))

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.delivery.sinks.zone.batch import ANEW
-from mirrorlib.delivery.sinks.zone.counts import COUNT, count_rows
+from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import read_claim
@@ -56,26 +56,22 @@ class KnownKeys:
         self._window = f"-{hashlib.sha256(self._batch).hexdigest()[:16]}"
 
     def note(self, number: int, data: pa.Table, rows: pa.Table, *, replaces: bool) -> None:
-        """Note the keys of the change file that is about to be published under a number.
+        """Note the keys of the *rows* of the change file that is about to be published under a number, for a window.
 
-        Args:
-            number: of the file.
-            data: the window.
-            rows: those of the file.
-            replaces: they take the place of all that readers hold.
-
+        It says of itself whether they take the place of all that readers hold.
         """
-        gone = pa.chunked_array([pa.repeat(pa.scalar(value=False), rows.num_rows)])
+        keys = rows.select(self._keys)
         if MARKER_COLUMN in rows.column_names:
-            gone = pc.equal(rows[MARKER_COLUMN], DELETE)
-        keys = rows.select(self._keys).append_column(_GONE, gone)
+            keys = keys.append_column(_GONE, pc.equal(rows[MARKER_COLUMN], DELETE))
+        else:
+            keys = _with(keys, _GONE, pa.scalar(value=False))
         counts = count_rows(data, self._keys)
-        noted = pa.concat_tables([counts, keys], promote_options="permissive")
-        encoded = self._encode(self._last(noted), replaces=replaces)
+        noted = self._last(pa.concat_tables([counts, keys], promote_options="permissive"))
+        encoded = self._encode(noted, _ALL) if replaces else self._encode(noted)
         for path in (self._path(number), self._path(number, self._window)):
-            if self._zone.put_new(path, encoded) or (there := self._zone.read(path)) == encoded:
+            if self._zone.put_new(path, encoded):
                 return
-            marks = _marks(there)
+            marks = self._marks(path)
             if marks.get(_BATCH) == self._batch:
                 if _FOLDED not in marks:  # else another runner has published the window meanwhile
                     self._zone.put(path, encoded)
@@ -96,35 +92,30 @@ class KnownKeys:
 
     def count(self, published: int, data: pa.Table) -> pa.Table:
         """Return how many rows of a window's keys readers hold, as `COUNT`, as far as that was noted."""
-        first = self._keys[0]
-        wanted = pc.unique(data[first])
-        held = self._fold(published, wanted=wanted)
-        nothing = count_rows(data.slice(0, 0), self._keys)
-        return nothing if held is None else held.select(nothing.column_names)
+        held = self._fold(published, wanted=pc.unique(data[self._keys[0]]))
+        return count_rows(data.slice(0, 0), self._keys) if held is None else held
 
-    def forget_earlier(self, published: int) -> None:
-        """Forget what was noted below a number: its change file, or its note, has replaced all that was before."""
+    def tidy(self, published: int, *, replaces: bool) -> None:
+        """Forget what was noted below this window's number, once it is published, if it *replaces* all that was before.
+
+        Otherwise its note does so when there are many: they are folded to it, and it names the keys that are left.
+        """
+        if not replaces:
+            if len(self._files()) <= _MOST_FILES or (held := self._fold(published)) is None:
+                return
+            path = self._path(published)
+            if self._marks(path).get(_BATCH) != self._batch:
+                path = self._path(published, self._window)
+            self._zone.put(path, self._encode(held, _ALL, _FOLDED))
         for number, file in self._files():
             if number < published:
                 self._zone.delete(file.path)
-
-    def compact(self, published: int) -> None:
-        """Fold many files to the one of this window, which was published; it names the keys that are left."""
-        if len(self._files()) > _MOST_FILES and (held := self._fold(published)) is not None:
-            path = self._path(published)
-            if _marks(self._zone.read(path)).get(_BATCH) != self._batch:
-                path = self._path(published, self._window)
-            self._zone.put(path, self._encode(held, replaces=True, folded=True))
-            self.forget_earlier(published)
 
     def _files(self) -> list[tuple[int, StoredFile]]:
         """List what was noted, with the numbers that it was noted under, in their order."""
         listed = self._zone.list_folder(self._folder)
         named = [(_NAME.fullmatch(file.name), file) for file in (listed.files if listed else ())]
-        return sorted(
-            ((int(name[1]), file) for name, file in named if name),
-            key=lambda noted: (noted[0], noted[1].name),
-        )
+        return [(int(name[1]), file) for name, file in named if name]
 
     def _notes(self, published: int) -> Iterator[tuple[int, pa.Table]]:
         """Read what was noted: of numbers that are published, by the window that was published there."""
@@ -149,8 +140,10 @@ class KnownKeys:
         tables: list[pa.Table] = []
         for number, noted in self._notes(published):
             keys, facts = noted, noted.schema.metadata or {}
-            if wanted is not None:
-                keys = keys.filter(_is_among(keys[self._keys[0]], wanted))
+            if wanted is not None:  # the column may have been widened since
+                keys = keys.filter(
+                    pc.is_in(keys[self._keys[0]].cast(wanted.type), value_set=wanted)
+                )
             if number > published:
                 if facts.get(_BATCH) == self._batch:
                     continue
@@ -174,26 +167,18 @@ class KnownKeys:
     def _path(self, number: int, window: str = "") -> str:
         return f"{self._folder}/{number:020d}{window}.parquet"
 
-    def _encode(self, keys: pa.Table, *, replaces: bool, folded: bool = False) -> bytes:
+    def _marks(self, path: str) -> dict[bytes, bytes]:
+        """Read what a note says of itself."""
+        data = self._zone.read(path)
+        return {} if data is None else open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
+
+    def _encode(self, keys: pa.Table, *marks: bytes) -> bytes:
         sink = io.BytesIO()
-        marks = {_BATCH: self._batch} | ({_ALL: b""} if replaces else {})
-        named = keys.replace_schema_metadata(marks | ({_FOLDED: b""} if folded else {}))
-        pq.write_table(named, sink, compression="zstd")
+        told = {_BATCH: self._batch} | dict.fromkeys(marks, b"")
+        pq.write_table(keys.replace_schema_metadata(told), sink, compression="zstd")
         return sink.getvalue()
-
-
-def _marks(data: bytes | None) -> dict[bytes, bytes]:
-    """Read what a note says of itself."""
-    if data is None:
-        return {}
-    return open_parquet(io.BytesIO(data)).schema_arrow.metadata or {}
 
 
 def _with(keys: pa.Table, name: str, value: pa.Scalar) -> pa.Table:
     """Add a column of one value."""
     return keys.append_column(name, pa.repeat(value, keys.num_rows))
-
-
-def _is_among(values: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
-    """Say which values are wanted; a column may have been widened since they were noted."""
-    return pc.is_in(values.cast(wanted.type), value_set=wanted)

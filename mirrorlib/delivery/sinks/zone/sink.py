@@ -32,19 +32,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
-from mirrorlib.delivery.sinks.files.parts import write_parts
-from mirrorlib.delivery.sinks.files.shape import check_plain
+from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.zone.batch import (
     Batch,
-    Newest,
     check_columns,
-    check_successor,
+    check_follows,
     is_passed,
-    read_newest,
-    settle,
+    read_batch,
 )
-from mirrorlib.delivery.sinks.zone.changes import bare_rows, change_rows, replacing_rows
-from mirrorlib.delivery.sinks.zone.counts import check_whole, tells_rows
+from mirrorlib.delivery.sinks.zone.changes import (
+    bare_rows,
+    change_rows,
+    check_whole,
+    replacing_rows,
+    tells_rows,
+)
 from mirrorlib.delivery.sinks.zone.known import KnownKeys
 from mirrorlib.errors import (
     FileChangedError,
@@ -58,6 +60,7 @@ from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import open_parquet
+from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
 from mirrorlib.landing.publish.claims import Place
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name
@@ -66,6 +69,7 @@ from mirrorlib.store import Store, open_store
 if TYPE_CHECKING:
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Plan, Stream
+    from mirrorlib.landing.publish.claims import Claim
     from mirrorlib.landing.publish.table import LandingTable
 
 _ATTEMPTS = 20  # runners of an earlier stream may publish until this one has
@@ -84,12 +88,11 @@ class ZoneSink:
 
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that is visible."""
-        newest = self._newest(_place(stream))
-        batch, claim = newest.batch, newest.claim
-        if batch is None or claim is None or batch.stream != stream.uuid:
+        _, claim, last = self._newest(_place(stream))
+        if claim is None or last is None or last.stream != stream.uuid:
             return 0
         visible = self._zone.stat(claim.staged) is None
-        return batch.number if visible else batch.number - 1
+        return last.number if visible else last.number - 1
 
     def deliver(self, delivery: Delivery) -> int:
         """Publish the window, once.
@@ -106,56 +109,58 @@ class ZoneSink:
 
         """
         stream, plan = delivery.stream, delivery.plan
-        place, batch = _place(stream), Batch.of(delivery)
-        table = self._table(stream, plan)
+        place, table = _place(stream), self._table(stream, plan)
         data: pa.Table | None = None
         for _ in range(_ATTEMPTS):
-            newest = self._newest(place)
-            if newest.claim and newest.batch and newest.batch.is_same(batch):
-                settle(self._zone, place, newest.claim)
-                return newest.claim.rows
-            check_successor(newest, batch, place, delivery)
-            if is_passed(newest, batch, plan):
+            number, claim, last = self._newest(place)
+            if claim and last and (last.stream, last.number) == (stream.uuid, plan.number):
+                fulfilled(self._zone, place, claim)  # whichever version has named it
+                return claim.rows
+            check_follows(number, last, place, delivery)
+            if is_passed(last, delivery):
                 return 0
             data = _collect(delivery) if data is None else data
             try:
-                return self._publish(delivery, data, newest, table)
+                return self._publish(delivery, data, number, last, table)
             except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
                 # Another runner may have published meanwhile: then nothing that was made of the older state counts.
                 self._numbers.pop(place.table, None)
-                if self._newest(place).number == newest.number:
+                if self._newest(place)[0] == number:
                     raise
         msg = "other runners keep publishing to the landing zone"
         raise TableBusyError(msg, table=place.table, found=place.folder)
 
     def _publish(
-        self, delivery: Delivery, collected: pa.Table, newest: Newest, table: LandingTable
+        self,
+        delivery: Delivery,
+        data: pa.Table,
+        number: int,
+        last: Batch | None,
+        table: LandingTable,
     ) -> int:
-        """Publish the window as the file that follows on the newest, and as no other.
-
-        Raises:
-            MirrorError: as `deliver`.
-            TableBusyError: another file follows there since.
-
-        """
-        stream, plan = delivery.stream, delivery.plan
-        batch, keys = Batch.of(delivery), delivery.keys
+        """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
+        stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
+        changes = delivery.plan.kind == "changes"
         known = KnownKeys(self._zone, _place(stream), keys, batch)
-        data = _unpublished(collected, plan, newest)
-        if plan.kind == "changes" and data.num_rows:
-            check_columns(newest.batch, batch, delivery)
-        if keys and plan.kind == "changes" and tells_rows(data):
-            check_whole(data, keys, known.count(newest.number, data), stream.table)
-        rows = self._rows(delivery, data, newest, keys, known)
-        if plan.kind == "changes" and not rows.num_rows:
-            return 0
+        if changes:
+            if last is not None:  # leave out what an earlier stream has published
+                data = data.filter(pc.greater(data[VERSION], last.until))
+            if data.num_rows:
+                check_columns(last, delivery)
+            if keys and tells_rows(data):
+                check_whole(data, keys, known.count(number, data), stream.table)
+            rows = change_rows(data, keys, stream.table)
+            if not rows.num_rows:
+                return 0
+        elif number:
+            rows = replacing_rows(data, known.read(number))
+        else:
+            rows = bare_rows(data)
         if keys:
-            known.note(newest.number + 1, data, rows, replaces=plan.kind == "snapshot")
-        published = table.write(rows, batch_id=batch.id, follows=newest.number)
-        if keys and plan.kind == "snapshot":
-            known.forget_earlier(newest.number + 1)
-        elif keys:
-            known.compact(newest.number + 1)
+            known.note(number + 1, data, rows, replaces=not changes)
+        published = table.write(rows, batch_id=batch.id, follows=number)
+        if keys:
+            known.tidy(number + 1, replaces=not changes)
         return published.rows
 
     def _table(self, stream: Stream, plan: Plan) -> LandingTable:
@@ -165,25 +170,14 @@ class ZoneSink:
             self._tables[known] = self._writer.table(stream.table, keys=plan.keys)
         return self._tables[known]
 
-    def _newest(self, place: Place) -> Newest:
-        newest = read_newest(self._zone, place, self._numbers.get(place.table, 0))
-        self._numbers[place.table] = newest.number
-        return newest
-
-    @staticmethod
-    def _rows(
-        delivery: Delivery,
-        data: pa.Table,
-        newest: Newest,
-        keys: tuple[str, ...],
-        known: KnownKeys,
-    ) -> pa.Table:
-        """Make the rows of the change file."""
-        if delivery.plan.kind == "changes":
-            return change_rows(data, keys, delivery.stream.table)
-        if not newest.number:
-            return bare_rows(data)
-        return replacing_rows(data, known.read(newest.number))
+    def _newest(self, place: Place) -> tuple[int, Claim | None, Batch | None]:
+        """Find the newest change file: its number, 0 for none, its writer's claim, and which of our windows it is."""
+        known = self._numbers.get(place.table, 0)
+        number, claim = newest_claim(self._zone, place, known) if known else (0, None)
+        if claim is None:
+            number, claim = newest_claim(self._zone, place, newest_number(self._zone, place))
+        self._numbers[place.table] = number
+        return number, claim, read_batch(claim)
 
 
 def open_sink(address: str, mode: str) -> ZoneSink:
@@ -205,38 +199,23 @@ def _place(stream: Stream) -> Place:
     return Place(table=stream.table, folder=parse_name(stream.table).folder)
 
 
-def _unpublished(data: pa.Table, plan: Plan, newest: Newest) -> pa.Table:
-    """Leave out what an earlier stream has published."""
-    if plan.kind == "changes" and newest.batch is not None:
-        return data.filter(pc.greater(data[VERSION], newest.batch.until))
-    return data
-
-
 def _collect(delivery: Delivery) -> pa.Table:
-    """Bring a window into memory, by way of files: Spark's driver would need as much again.
-
-    Raises:
-        SchemaError: a column is called as the format calls its marker.
-        StoreError: some of what was written is not there any more.
-
-    """
+    """Bring a window into memory, by way of files: Spark's driver would need as much again."""
     table = delivery.stream.table
-    check_plain(delivery.frame, table, "the open mirroring format")
+    check_types(delivery.frame, table, "the open mirroring format")
     for name in delivery.frame.columns:
         if name.lower() == MARKER:
             msg = "a column has the name of the landing zone's row marker"
             step = "Rename it in the source."
             raise SchemaError(msg, table=table, column=name, next_step=step)
     folder = f"{delivery.folder}/{new_attempt()}"
-    parts = write_parts(
-        delivery, delivery.scratch, folder, "parquet", shape=lambda rows: rows, options={}
-    )
+    parts, count = write_parts(delivery, delivery.scratch, folder, "parquet")
     tables = []
-    for part in parts.files:
+    for part in parts:
         with delivery.scratch.open_file(part.path) as file:
             tables.append(open_parquet(file).read())
     data = pa.concat_tables(tables)
-    if data.num_rows != parts.rows:
+    if data.num_rows != count:
         msg = "what was staged of the window was removed meanwhile"
         raise StoreError(msg, table=table, next_step="See that no other runner is at it.")
     return data
