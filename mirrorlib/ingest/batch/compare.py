@@ -19,7 +19,7 @@ from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.table import read_table
 from mirrorlib.errors import SnapshotError
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import MARKER, ORDER
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.spark_reader import Stage, frame_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import pyarrow as pa
 from mirrorlib.delta.columns import Column, Columns, find_column, needs_mapping, sql_type
 from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import SchemaError
-from mirrorlib.ingest.rows.decode import text_dialect
 from mirrorlib.ingest.rows.marks import with_line
 from mirrorlib.ingest.rows.read import column_values
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
@@ -313,6 +312,4 @@ def _error(
         found=found,
         next_step=step,
     )
-    if source.policies.kind_of(landed.file.name) != "delimited":
-        return error
-    return with_line(source, text_dialect(source), landed.file, landed.schema, error)
+    return with_line(source, landed.file, landed.schema, error)

@@ -23,14 +23,8 @@ from mirrorlib.errors import (
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import (
-    SMALL_BYTES,
-    SMALL_DECODED,
-    column_values,
-    read_landed,
-)
-from mirrorlib.ingest.rows.rescue import rescued_rows
-from mirrorlib.landing.values import fit_values
+from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, read_landed
+from mirrorlib.ingest.rows.rescue import fitted_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -133,12 +127,11 @@ def prepare_files(
                 break  # as the first file of the next batch, it says what is wrong
             raise exc.in_file(file.name) from exc
         landed.append(opened)
-        decoded += opened.rows.nbytes if opened.rows is not None else 0
-        if small and opened.rows is None:
-            small, decoded = False, 0
+        if small and opened.rows is not None:
+            decoded += opened.rows.nbytes
+        else:
+            small = False
             landed = [replace(one, rows=None, markers=None) for one in landed]
-    if not small:
-        landed = [replace(one, rows=None, markers=None) for one in landed]
     return Prepared(
         landed=tuple(landed),
         growth=growth_of(before, columns, source.policies.readers),
@@ -157,17 +150,3 @@ def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArr
         for chunk in landed.markers.chunks
     ]
     return pa.concat_tables([schema.empty_table(), *tables]), pa.chunked_array(markers, pa.int8())
-
-
-def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
-    """Return one decoded file's rows in the table's types; a column that it lacks is NULL."""
-    if source.policies.rescues:
-        return rescued_rows(source, landed, columns)
-    arrays = []
-    for column in columns:
-        mine = landed.schema.column(column.name)
-        if mine is None or pa.types.is_null(mine.type):
-            arrays.append(pa.chunked_array([pa.nulls(landed.schema.rows, column.type)]))
-        else:
-            arrays.append(fit_values(next(column_values(source, landed, mine)), column.type))
-    return pa.table(arrays, names=[column.name for column in columns])

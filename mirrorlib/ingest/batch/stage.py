@@ -18,10 +18,10 @@ from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
-from mirrorlib.ingest.batch.fold import fold_conditionally, fold_frame, fold_rows
+from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
 from mirrorlib.ingest.batch.open_batch import rows_of
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
-from mirrorlib.ingest.rows.partial import check_lists, fold_partially
+from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.ingest.rows.spark_reader import (
     ROWS_PER_FILE,
@@ -99,10 +99,8 @@ def _stage_large(
         names = [landed.file.name for landed in prepared.landed]
         check_lists(source, names, columns, rows, ROWS_PER_FILE)
         folded = fold_partially(rows, keys, columns)
-    elif conditional is None:
-        folded = fold_frame(rows, keys)
     else:
-        folded = fold_conditionally(rows, keys, conditional)
+        folded = fold_frame(rows, keys, conditional)
     ops = frozenset({ADD}) if replaces else _possible_ops(prepared)
     if replaces:
         folded = _without_matches(folded)

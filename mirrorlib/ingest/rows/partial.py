@@ -1,8 +1,4 @@
-"""Fold a batch whose updates and upserts set some columns only: what a row does not set keeps its value.
-
-In: rows of a batch with `MARKER`, `ORDER` and `SET`, a flag for each column. Out: the same columns plus `OP`, where
-`SET` says what an update of the table's rows sets. Promise: carrying out the result at once, each update by
-`assigned`, gives the same multiset of rows as replaying the batch row by row (judged by an oracle in the tests).
+"""Say which columns the updates and upserts of a file set, where they set some only: `SET`, a flag for each column.
 
 What is set: under "absent" the columns that the file has, under "nulls" those that are not NULL, under "listed:NAME"
 the columns that the row's value in NAME lists; a row without a list, and one of marker 0, sets all. A row that an
@@ -15,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.commit.staged import ADD, DROP, OP, SET
+from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import find_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import DELETED, MARKER, ORDER, find_tail, give_ops, ops_of_winner
-from mirrorlib.ingest.rows.marks import INSERT, UPDATE, UPSERT
+from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, UPDATE, UPSERT
 from mirrorlib.landing.metadata.declared import list_column
 
 if TYPE_CHECKING:
@@ -32,8 +27,6 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.landing.columns import FileSchema
-
-_HELPERS = ("_mirror_last", "_mirror_first", "_mirror_insert")
 
 
 def with_sets(source: Source, schema: FileSchema, columns: Columns, rows: DataFrame) -> DataFrame:
@@ -114,52 +107,3 @@ def check_lists(
         found=found.sql_type,
         next_step=step,
     )
-
-
-def fold_partially(rows: DataFrame, keys: Sequence[str], columns: Columns) -> DataFrame:
-    """Fold rows on the executors, as `fold.fold_frame` does; each row of the tail takes what later updates set."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    key = Window.partitionBy(*[f.col(quote(name)) for name in keys])
-    place = f.col(ORDER)
-    rows, is_update, is_insert = find_tail(rows, key)
-    never = f.lit(1 << 62)
-    rows = rows.withColumns(
-        {
-            "_mirror_last": f.coalesce(f.max(f.when(is_update, place)).over(key), f.lit(-1)),
-            "_mirror_first": f.coalesce(f.min(f.when(is_update, place)).over(key), never),
-            "_mirror_insert": f.coalesce(f.min(f.when(is_insert, place)).over(key), never),
-        }
-    )
-    wins = place == f.col("_mirror_last")
-    values, flags = {}, []
-    # From the last row back, as a frame that grows is taken up row by row, and one that shrinks from its start.
-    back = key.orderBy(place.desc())
-    first, here, last = Window.unboundedPreceding, Window.currentRow, Window.unboundedFollowing
-    for at, column in enumerate(columns):
-        own = f.col(quote(column.name))
-        if column.name in keys:
-            flags.append(f.lit(True))  # noqa: FBT003  # a column
-            continue
-        sets = f.first(
-            f.when(is_update & f.col(SET)[at], f.struct(own.alias("value"))), ignorenulls=True
-        )
-        every, later = (
-            sets.over(back.rowsBetween(first, last)),
-            sets.over(back.rowsBetween(first, here)),
-        )
-        values[column.name] = (
-            f.when(wins, every["value"])
-            .when(is_insert & later.isNotNull(), later["value"])
-            .otherwise(own)
-        )
-        flags.append(every.isNotNull())
-    rows = rows.withColumns({**values, SET: f.when(wins, f.array(*flags))})
-    alone = f.col("_mirror_first") < f.col("_mirror_insert")
-    ops = (
-        f.when(place == f.col(DELETED), f.array(f.lit(DROP)))
-        .when(wins, ops_of_winner(alone))
-        .when(is_insert, f.array(f.lit(ADD)))
-    )
-    return give_ops(rows, ops).drop(*_HELPERS).select(*(quote(c.name) for c in columns), SET, OP)
