@@ -114,45 +114,102 @@ def grow_columns(
 
     """
     known = columns  # not *before*: a policy must not depend on which files share a batch
-    rescued = source.policies.plain == "rescue"
+    policies = source.policies
+    rescued = policies.plain == "rescue"
     for file_column in landed.schema.columns:
         mine = find_column(columns, file_column.name)
         if pa.types.is_null(file_column.type):
             continue
         if mine is None:
-            if known and source.policies.plain in {"rescue", "none"}:
-                continue
-            if known and source.policies.evolution == "strict":
-                raise _strict(source, landed, file_column)
-            columns = (*columns, _added(source, landed, file_column))
-        elif _has_misfit(source, landed, file_column, mine) is not None:
-            if _is_rescued(source, file_column, mine):
-                rescued = True
-                continue
-            wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
-            wide = replace(mine, type=wider)
-            old = find_column(before, mine.name)
-            if (
-                divisible
-                and earlier
-                and old is not None
-                and not _in_place(old.type, wider, source.policies.readers)
-            ):
-                raise BatchEndsError
-            rescued = _check_wider(source, landed, file_column, mine, wide) or rescued
-            _check_earlier(source, earlier, landed, file_column, mine, wide, divisible=divisible)
-            columns = tuple(wide if column is mine else column for column in columns)
+            columns = (*columns, *_added(source, landed, file_column, known))
+            continue
+        row = _find_misfit(source, landed, file_column, mine)
+        if row is None:
+            continue
+        keeps_type = widen_type(mine.type, file_column.type) in {None, mine.type}
+        if policies.plain == "rescue" or (
+            policies.plain == "add" and (keeps_type or policies.evolution != "widen")
+        ):
+            rescued = True  # what does not fit a column of a plain folder's table is kept beside it
+            continue
+        wide, kept_beside = _widened(
+            source,
+            before,
+            mine,
+            landed,
+            file_column,
+            row,
+            earlier=earlier,
+            rewritable=rewritable,
+            divisible=divisible,
+        )
+        rescued = rescued or kept_beside
+        columns = tuple(wide if column is mine else column for column in columns)
     if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
         return (*columns, RESCUED_COLUMN)
     return columns
 
 
-def _is_rescued(source: Source, column: FileColumn, mine: Column) -> bool:
-    """Say whether the values that do not fit a column of a plain folder's table are kept beside it."""
+def _added(source: Source, landed: Landed, column: FileColumn, known: Columns) -> Columns:
+    """Return a new column, none where the policy of a plain folder takes none into a table that has some."""
     policies = source.policies
-    wider = widen_type(mine.type, column.type)
-    keeps_type = wider in {None, mine.type} or policies.evolution != "widen"
-    return policies.plain == "rescue" or (policies.plain == "add" and keeps_type)
+    if known and policies.plain in {"rescue", "none"}:
+        return ()
+    if known and policies.evolution == "strict":
+        policy, option = _refusing(policies, "--evolution add or widen")
+        msg = f"the file has a column that the table lacks, and {policy}"
+        step = f"Allow it with {option}, or publish the file without it."
+        raise _error(source, landed, column, msg, sql_type(column.type), step)
+    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
+        del values  # reading them is the check
+    return (Column(column.name, column.type),)
+
+
+def _widened(
+    source: Source,
+    before: Columns,
+    mine: Column,
+    landed: Landed,
+    column: FileColumn,
+    row: int,
+    *,
+    earlier: Sequence[Landed],
+    rewritable: bool,
+    divisible: bool,
+) -> tuple[Column, bool]:
+    """Return a column with the type that holds the table's values and the file's, of which *row* is the first misfit.
+
+    A double does not hold every bigint, so the values of the file, and of the batch's earlier ones, are looked at
+    again; return also whether some, of a plain folder's file, have to be kept beside their column.
+    """
+    policies, wider = source.policies, widen_type(mine.type, column.type)
+    types = f"{column.stored} in the file, {mine.sql_type} in the table"
+    if wider is None or wider == mine.type:
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+    old = find_column(before, mine.name)
+    rewrites = old is not None and not _in_place(old.type, wider, policies.readers)
+    if rewrites and not rewritable:
+        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
+        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
+        raise _error(source, landed, column, msg, types, step, row)
+    if policies.evolution != "widen":
+        policy, option = _refusing(policies, "--evolution widen")
+        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
+        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
+    if rewrites and divisible and earlier:
+        raise BatchEndsError
+    wide = replace(mine, type=wider)
+    unheld = _find_misfit(source, landed, column, wide)
+    if unheld is not None and policies.plain != "add":
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
+    for one in earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
+        its = one.schema.column(mine.name)
+        if its is not None and _find_misfit(source, one, its, wide) is not None:
+            if divisible:
+                raise BatchEndsError
+            msg = f"a value of {one.file.name} does not fit the type that would hold both"
+            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
+    return wide, unheld is not None
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
@@ -182,13 +239,6 @@ def _in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bo
     return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
 
 
-def _strict(source: Source, landed: Landed, column: FileColumn) -> SchemaError:
-    policy, option = _refusing(source.policies, "--evolution add or widen")
-    msg = f"the file has a column that the table lacks, and {policy}"
-    step = f"Allow it with {option}, or publish the file without it."
-    return _error(source, landed, column, msg, sql_type(column.type), step)
-
-
 def _refusing(policies: Policies, option: str) -> tuple[str, str]:
     """Name the policy that refuses a change of columns, and the option that would allow it."""
     if policies.plain is None:
@@ -196,85 +246,7 @@ def _refusing(policies: Policies, option: str) -> tuple[str, str]:
     return f"plain evolution is {policies.plain}", "--plain-evolution add"
 
 
-def _added(source: Source, landed: Landed, column: FileColumn) -> Column:
-    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
-        del values  # reading them is the check
-    return Column(column.name, column.type)
-
-
-def _widened(
-    source: Source,
-    landed: Landed,
-    column: FileColumn,
-    mine: Column,
-    before: Columns,
-    *,
-    rewritable: bool,
-) -> pa.DataType:
-    wider = widen_type(mine.type, column.type)
-    row = _has_misfit(source, landed, column, mine)
-    types = f"{column.stored} in the file, {mine.sql_type} in the table"
-    if wider is None or wider == mine.type:
-        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
-    old = find_column(before, mine.name)
-    if (
-        old is not None
-        and not rewritable
-        and not _in_place(old.type, wider, source.policies.readers)
-    ):
-        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
-        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
-        raise _error(source, landed, column, msg, types, step, row)
-    if source.policies.evolution != "widen":
-        policy, option = _refusing(source.policies, "--evolution widen")
-        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
-        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
-    return wider
-
-
-def _check_wider(
-    source: Source, landed: Landed, column: FileColumn, mine: Column, wide: Column
-) -> bool:
-    """See that the file's values survive in the wider type: a double does not hold every bigint.
-
-    Returns:
-        some do not, and are kept beside their column.
-
-    Raises:
-        SchemaError: some do not.
-
-    """
-    row = _has_misfit(source, landed, column, wide)
-    if row is not None and source.policies.plain != "add":
-        types = f"{column.stored} in the file, {mine.sql_type} in the table"
-        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
-    return row is not None
-
-
-def _check_earlier(
-    source: Source,
-    earlier: Sequence[Landed],
-    landed: Landed,
-    column: FileColumn,
-    mine: Column,
-    wide: Column,
-    *,
-    divisible: bool,
-) -> None:
-    """See that the batch's earlier files survive: a double does not hold every bigint."""
-    if (mine.type, wide.type) != (pa.int64(), pa.float64()):
-        return
-    for one in earlier:
-        its = one.schema.column(mine.name)
-        if its is not None and _has_misfit(source, one, its, wide) is not None:
-            if divisible:
-                raise BatchEndsError
-            msg = f"a value of {one.file.name} does not fit the type that would hold both"
-            types = f"{column.stored} in the file, {mine.sql_type} in the table"
-            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
-
-
-def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
+def _find_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
     """Return the first row whose value the table's type does not hold."""
     if column.type == mine.type and not _may_be_lossy(column):
         return None

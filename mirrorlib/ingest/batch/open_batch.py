@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.commit.pause import resume_feed
+from mirrorlib.delta.table import find_table
 from mirrorlib.errors import (
     ChangeFileError,
+    FileChangedError,
     MarkerError,
     MirrorError,
     SchemaError,
@@ -25,6 +28,7 @@ from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
+from mirrorlib.ingest.work import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.rows.read import Landed
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Plan
     from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
@@ -137,6 +143,31 @@ def prepare_files(
         growth=growth_of(before, columns, source.policies.readers),
         fault=fault,
     )
+
+
+def prepare_again(work: Work, plan: Plan) -> Prepared:
+    """Open a plan's files as its planner did, by the plan's own policies.
+
+    Raises:
+        ChangeFileError: a file is not what was planned, so the plan has to be voided.
+
+    """
+    source = source_of(work, plan)
+    files: list[StoredFile] = []
+    for planned in plan.files:
+        file = source.find(planned)
+        if file is None:
+            msg = f"the change file was replaced or removed after batch {plan.batch} was planned"
+            step = "Leave it in place; the next run reads it as it is then."
+            raise FileChangedError(msg, table=work.table, file=planned.name, next_step=step)
+        files.append(file)
+    found = find_table(work.spark, work.ref) if plan.before else None
+    if found is not None:
+        resume_feed(work.spark, work.ref, found)
+    prepared = prepare_files(source, files, found.columns if found else ())
+    if prepared.fault is not None:
+        raise prepared.fault
+    return prepared
 
 
 def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
