@@ -28,27 +28,25 @@ class Staged:
     """A batch's changes, ready to be committed.
 
     Attributes:
-        frame: the table's columns, plus `OP` unless *plain*.
-        plain: every row is to be inserted.
+        frame: the table's columns, plus `OP` unless every row is to be inserted.
         ops: which ops occur, as far as known; all that markers allow for a large batch.
         rows: how many rows, at most.
-        null_keys: some key may be NULL.
-        key_range: smallest and largest value of the first key column, where both are known.
         bytes: how many bytes were staged, 0 when the change files themselves are read.
+        null_keys: some key may be NULL.
         private: the frame reads staged files, not the landing zone.
         conditional: the column whose value has to be greater for an update to count; None where all count.
         partial: updates set those columns alone of which `SET` says so.
+        key_range: smallest and largest value of the first key column, where both are known.
         counts: rows by marker name, where they are not those of the files.
 
     """
 
     frame: DataFrame
-    plain: bool
     ops: frozenset[int]
     rows: int
-    null_keys: bool
     bytes: int
-    private: bool
+    null_keys: bool = False
+    private: bool = True
     conditional: str | None = None
     partial: bool = False
     key_range: tuple[object, object] | None = None
