@@ -98,16 +98,9 @@ def prove_window(
     table: str,
     next_step: str,
 ) -> LastCommit | None:
-    """Return the log's end once it has a window; None where Delta skipped it, as another runner has gone on.
+    """Return the log's end once it has a stream's window; None where Delta skipped it, as another runner has gone on.
 
-    Args:
-        log: of the target.
-        stream: the window's.
-        number: the window's.
-        before: the log's end before it was written.
-        what: how people call it: "window 3".
-        table: how they call the table.
-        next_step: what they do where nobody can tell.
+    *before* is the log's end before it was written; people call it *what*, "window 3".
 
     Raises:
         OutcomeUnknownError: Delta skipped it as one that it knows, and no commit names it.

@@ -15,7 +15,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import METADATA, append_rows, mark_nothing
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, assigned, is_greater
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.identifiers import quote
 
@@ -65,20 +65,12 @@ def commit_staged(
     dropped: Sequence[str] = (),
     refused: str = "",
 ) -> None:
-    """Carry out folded changes by one commit.
+    """Carry out folded changes, one row per key and op and `ADD` rows beside, by one commit.
 
-    Args:
-        spark: a session of this table's own: the mark travels in its configuration.
-        ref: the table.
-        staged: one row per key and op, `ADD` rows beside.
-        columns: the table's.
-        keys: key columns, as the table spells them.
-        mark: what the commit carries.
-        table_bytes: the table's size, which decides how the join is run.
-        quiet: leave rows alone that an update would not change.
-        dropped: other columns of the table, which an update sets to NULL.
-        refused: a condition on rows `s` and `t` that match, as SQL; it fails the commit where it has to.
-
+    The session is this table's own, as the mark travels in its configuration. *columns* and *keys* are spelled as the
+    table does; its size decides how the join is run. A *quiet* commit leaves rows alone that an update would not
+    change. An update sets *dropped*, other columns of the table, to NULL. *refused* is a condition on rows `s` and
+    `t` that match, as SQL; it fails the commit where it has to.
     """
     if not staged.ops:
         mark_nothing(spark, ref, mark)
@@ -115,14 +107,20 @@ def _clauses(
     if DROP in ops:
         clauses.append(f"WHEN MATCHED AND s.{OP} = {DROP} THEN DELETE")
     if ops & {PUT, CHANGE}:
-        values = [
-            assigned(at, name) if staged.partial else f"s.{name}" for at, name in enumerate(names)
-        ]
+        values = [f"s.{name}" for name in names]
+        if staged.partial:
+            values = [
+                f"CASE WHEN s.{SET}[{place}] THEN s.{name} ELSE t.{name} END"
+                for place, name in enumerate(names)
+            ]
         pairs = list(zip(names, values, strict=True))
         sets = [f"t.{name} = {value}" for name, value in pairs]
         sets += [f"t.{quote(name)} = NULL" for name in dropped]
         unlike = " OR ".join(f"NOT (t.{name} <=> {value})" for name, value in pairs)
-        greater = f" AND {is_greater(staged.conditional)}" if staged.conditional else ""
+        greater = ""
+        if staged.conditional:
+            by = quote(staged.conditional)
+            greater = f" AND (s.{by} > t.{by} OR s.{by} IS NOT NULL AND t.{by} IS NULL)"
         changed = f" AND ({unlike})" if quiet else ""
         clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {', '.join(sets)}")
     if ops & {PUT, ADD}:

@@ -33,16 +33,10 @@ def stage_frame(
     keys: Sequence[str],
     ops: Iterable[int],
 ) -> Staged:
-    """Compute a frame and write it.
+    """Compute a frame and write it to a folder that nobody else knows.
 
-    Args:
-        spark: what the staged rows will be read with.
-        store: where to.
-        path: a folder that nobody else knows.
-        frame: the table's columns, and `OP`, unless all rows are to be inserted.
-        keys: the columns that rows will be matched by.
-        ops: the values that `OP` may have.
-
+    It has the table's columns, and `OP` with one of *ops*, unless all rows are to be inserted. Rows will be matched
+    by *keys*.
     """
     from pyspark.sql import types as t
 
@@ -98,12 +92,7 @@ def staged_table(
 ) -> Staged:
     """Tell what is known of a frame over rows that are in memory, with `OP` unless all are to be inserted.
 
-    Args:
-        frame: what Spark reads them as.
-        rows: the same.
-        keys: the columns that rows will be matched by.
-        size: the bytes of the file that they lie in; None where they travel with the plan.
-
+    *size* are the bytes of the file that they lie in; None where they travel with the plan.
     """
     ops = [ADD] if len(rows) else []
     if OP in rows.column_names:

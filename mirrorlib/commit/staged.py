@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.identifiers import quote
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -51,14 +49,3 @@ class Staged:
     partial: bool = False
     key_range: tuple[object, object] | None = None
     counts: Mapping[str, int] | None = None
-
-
-def is_greater(column: str) -> str:
-    """Return the condition under which a change `s` applies to a row `t`, as SQL."""
-    name = quote(column)
-    return f"(s.{name} > t.{name} OR s.{name} IS NOT NULL AND t.{name} IS NULL)"
-
-
-def assigned(place: int, name: str) -> str:
-    """Return what an update that sets some columns gives one of them, by its place and quoted name, as SQL."""
-    return f"CASE WHEN s.{SET}[{place}] THEN s.{name} ELSE t.{name} END"

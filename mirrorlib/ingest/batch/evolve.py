@@ -43,14 +43,9 @@ class BatchEndsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """How a table's columns change.
+    """How a table's columns change: all of them afterwards, new ones at the end, and which are new or get a new type.
 
-    Attributes:
-        columns: the columns afterwards; new ones at the end.
-        added: new columns.
-        widened: columns with their new type, which Delta changes in place.
-        rewritten: columns with their new type, for which the table has to be rewritten.
-
+    What is widened Delta changes in place; for what is rewritten the table has to be written again.
     """
 
     columns: Columns
@@ -68,22 +63,20 @@ class Growth:
 
     def changes(self, before: Columns) -> tuple[str, ...]:
         """Say each change in words."""
-        added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
         old = {column.name: column.sql_type for column in before}
-        wide = [
+        words = [f"adds the column {c.name} {c.sql_type}" for c in self.added]
+        words += [
+            f"turns column mapping on for {c.name}; readers without it cannot read the table then"
+            for c in self.mapped
+        ]
+        words += [
             f"widens {c.name} from {old[c.name]} to {c.sql_type} in place; "
             "readers without type widening (delta-rs) cannot read the table then"
             for c in self.widened
         ]
-        rewrites = [
-            f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}"
-            for c in self.rewritten
-        ]
-        named = [
-            f"turns column mapping on for {column.name}; readers without it cannot read the table then"
-            for column in self.mapped
-        ]
-        return tuple(added + named + wide + rewrites)
+        for c in self.rewritten:
+            words.append(f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}")
+        return tuple(words)
 
 
 def grow_columns(
@@ -96,17 +89,10 @@ def grow_columns(
     rewritable: bool,
     divisible: bool = False,
 ) -> Columns:
-    """Return *columns* as they have to be to take one more file; *before* is what the table really has.
+    """Return *columns*, as *earlier* files of the batch want them, as they have to be to take one more file.
 
-    Args:
-        source: where the file lies.
-        before: the table's columns now.
-        columns: the columns as earlier files of the batch want them.
-        landed: the file.
-        earlier: the files of the batch before it.
-        rewritable: the table is small enough to be rewritten for a type that Delta does not widen
-            to.
-        divisible: the batch may end before the file.
+    *before* is what the table really has. Only one that is *rewritable*, small enough, gets a type that Delta does
+    not widen to. A batch that is *divisible* may end before the file.
 
     Raises:
         SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
@@ -214,18 +200,12 @@ def _widened(
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
     """Tell added, widened and rewritten columns apart; a table for plain readers is rewritten for every type."""
-    added: list[Column] = []
-    widened: list[Column] = []
-    rewritten: list[Column] = []
-    for column in after:
-        old = find_column(before, column.name)
-        if old is None:
-            added.append(column)
-        elif old.type != column.type:
-            (widened if _in_place(old.type, column.type, readers) else rewritten).append(column)
-    return Growth(
-        columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten)
-    )
+    old = {column: find_column(before, column.name) for column in after}
+    added = tuple(column for column, was in old.items() if was is None)
+    other = {column: was.type for column, was in old.items() if was and was.type != column.type}
+    wide = tuple(c for c, was in other.items() if _in_place(was, c.type, readers))
+    rewritten = tuple(c for c in other if c not in wide)
+    return Growth(columns=after, added=added, widened=wide, rewritten=rewritten)
 
 
 def _in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bool:

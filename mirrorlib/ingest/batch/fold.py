@@ -15,6 +15,7 @@ some columns only, `fold_partially` lets what a row does not set keep its value.
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -104,10 +105,12 @@ def _fold_places(keys: pa.Array, markers: pa.ChunkedArray) -> tuple[pa.Array, pa
     after = pc.and_(is_insert, pc.greater(place, last_update))
     put_op = pc.if_else(deleted, ADD, pc.if_else(alone, PUT, CHANGE))
     repeats = pc.if_else(pc.and_(deleted, pc.invert(alone)), pc.subtract(copies, 1), copies)
+    again = pc.and_(is_v, pc.greater(repeats, 0))
+    some, times = place.filter(again).to_pylist(), repeats.filter(again).to_pylist()
     parts = [
         (place.filter(pc.equal(place, last_delete)), DROP),
         (place.filter(after), ADD),
-        (_repeated(place.filter(is_v), repeats.filter(is_v)), ADD),
+        (pa.array(chain.from_iterable(map(repeat, some, times)), pa.int64()), ADD),
     ]
     places = [place.filter(is_v), *(rows for rows, _ in parts)]
     ops = [put_op.filter(is_v).cast(pa.int8())]
@@ -124,12 +127,6 @@ def _per_key(keys: pa.Array, values: pa.Array, what: str) -> pa.Array:
         .sort_by("key")
     )
     return grouped.column(f"value_{what}").combine_chunks().take(keys)
-
-
-def _repeated(places: pa.Array, times: pa.Array) -> pa.Array:
-    some = pc.greater(times, 0)
-    pairs = zip(places.filter(some).to_pylist(), times.filter(some).to_pylist(), strict=True)
-    return pa.array([place for place, count in pairs for _ in range(count)], pa.int64())
 
 
 def fold_frame(rows: DataFrame, keys: Sequence[str], conditional: str | None = None) -> DataFrame:
@@ -173,7 +170,7 @@ def fold_frame(rows: DataFrame, keys: Sequence[str], conditional: str | None = N
 def fold_partially(rows: DataFrame, keys: Sequence[str], columns: Columns) -> DataFrame:
     """Fold rows of which `SET` says what they set; a row of the tail takes what later updates set.
 
-    The result is `fold_frame`'s and has `SET`, too: what an update of the table's rows sets, see `assigned`.
+    The result is `fold_frame`'s and has `SET`, too: what an update of the table's rows sets.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f

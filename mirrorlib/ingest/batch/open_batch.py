@@ -45,14 +45,7 @@ FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A batch that can be planned.
-
-    Attributes:
-        landed: the sound files, in order.
-        growth: the columns that they need.
-        fault: what is wrong with the next file, None when nothing is.
-
-    """
+    """A batch that can be planned: sound files in order, the columns that they need, what is wrong with the next."""
 
     landed: tuple[Landed, ...]
     growth: Growth
@@ -90,17 +83,12 @@ def prepare_files(
     suspects: Collection[str] = (),
     divisible: bool = False,
 ) -> Prepared:
-    """Open files in order until one is at fault.
+    """Open files, in the order in which they count, until one is at fault.
 
-    One that the store does not give ends a batch before it, as nothing says that the file is at fault.
-
-    Args:
-        source: where they lie and by which policies they are read.
-        files: their listings, in the order in which they count.
-        before: the table's columns; empty when its content is to be replaced.
-        rewritable: see `grow_columns`.
-        suspects: files that damaged earlier plans; decoded whole before they may enter another.
-        divisible: the batch may end before a sound file, one that has to begin a batch.
+    One that the store does not give ends a batch before it, as nothing says that the file is at fault. *before* are
+    the table's columns, none when its content is to be replaced. *suspects* have damaged earlier plans, and are
+    decoded whole before they may enter another. A batch that is *divisible* may end before a sound file, one that
+    has to begin a batch. For *rewritable*, see `grow_columns`.
 
     Raises:
         StoreError: the first file cannot be read, or one that has to go along with it.

@@ -17,8 +17,7 @@ from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import spark_error
-from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
-from mirrorlib.ingest.batch.foreign_writes import life_is_over
+from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS
 from mirrorlib.ingest.files.changed_source import find_changed_source
 from mirrorlib.ingest.rows.decode import decode_whole
@@ -104,15 +103,6 @@ def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
         "error": type(fault).__name__,
         "reason": str(fault),
     }
-
-
-def explain_skip(work: Work, plan: Plan) -> MirrorError:
-    """Explain a commit that Delta skipped and no commit accounts for: the life is over, or the record is not ours."""
-    if work.journal.lives()[-1].uuid != work.life.uuid:
-        return life_is_over(work)
-    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
-    step = f"Start the table over: mirrorlib reset TARGET {work.table}"
-    return OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
 def find_damage(source: Source, plan: Plan) -> MirrorError | None:

@@ -20,14 +20,13 @@ from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
-from mirrorlib.errors import MirrorError
+from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
-from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome
+from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome, life_is_over
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_again
 from mirrorlib.ingest.batch.outcome import (
     DIRECT,
     cause_of_void,
-    explain_skip,
     find_damage,
     outcome_of,
     spark_failed,
@@ -58,14 +57,9 @@ def carry_out(
 ) -> Done:
     """Bring a plan to its end, applied or void, whoever else is carrying it out; or applied in doubt, as `Done` says.
 
-    A runner that is killed before the end is written down only costs the next one a look.
-
-    Args:
-        work: the table.
-        plan: the plan that the journal holds for its batch.
-        prepared: the batch as it was opened for this very plan; None to open it again.
-        clock: seconds per step.
-        table_bytes: the table's size, roughly.
+    A runner that is killed before the end is written down only costs the next one a look. *plan* is what the
+    journal holds, *prepared* the batch as it was opened for this very plan, None to open it again; *clock* takes
+    the seconds per step, and the table's size need be known roughly.
 
     Raises:
         OutcomeUnknownError: nobody can tell any more what became of it.
@@ -122,13 +116,17 @@ def _end(
 
 
 def _committed(work: Work, plan: Plan) -> Commit:
-    """Find the commit that has ended a plan, ours or another runner's."""
+    """Find the commit that has ended a plan, ours or another runner's; Delta skips ours where it has a later mark."""
     _, ended = find_outcome(work, plan)
     if ended is None and not plan.before:
         _, ended = find_outcome(work, plan, anew=True)
-    if ended is None:
-        raise explain_skip(work, plan)
-    return ended
+    if ended is not None:
+        return ended
+    if work.journal.lives()[-1].uuid != work.life.uuid:
+        raise life_is_over(work)
+    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
+    step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+    raise OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
 def _commit(
@@ -177,7 +175,7 @@ def _commit(
                 )
     finally:
         with work.step("clean", clock, plan):
-            stage.clean()
+            work.state.delete_folder(folder)
 
 
 def _kind(ops: frozenset[int]) -> Kind:

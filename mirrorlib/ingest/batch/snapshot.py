@@ -51,15 +51,10 @@ def stage_snapshot(
     *,
     replaces: bool,
 ) -> Staged:
-    """Compare the last file of a batch with the table, and stage what differs.
+    """Compare the last file of a batch with the table, which has its columns by now, and stage what differs.
 
-    Args:
-        work: the table, which has the columns of *prepared*.
-        stage: where to.
-        source: where the files lie.
-        prepared: the batch.
-        keys: the table's key columns, as the table spells them; rows are compared whole without any.
-        replaces: the table is empty or to be overwritten, so all rows are new.
+    *keys* are spelled as the table does; rows are compared whole without any. What *replaces* goes into a table that
+    is empty or to be overwritten, so all rows are new.
 
     Raises:
         FileChangedError: a file is no longer the one that was prepared.
@@ -85,13 +80,9 @@ def stage_snapshot(
 
 
 def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequence[str]) -> str:
-    """Say what the last file of a batch will change, and write nothing; "" where Spark cannot read it as it lies.
+    """Say what the last file of a batch will change in a table that has the columns *before*, and write nothing.
 
-    Args:
-        work: the table.
-        prepared: the batch.
-        before: the table's columns now.
-        keys: its key columns, as `stage_snapshot` takes them.
+    It is "" where Spark cannot read the file as it lies. *keys* are as `stage_snapshot` takes them.
 
     Raises:
         SnapshotError: it will be refused.

@@ -23,7 +23,7 @@ from mirrorlib.ingest.batch.open_batch import rows_of
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
-from mirrorlib.ingest.rows.spark_reader import ROWS_PER_FILE, Stage, frame_of
+from mirrorlib.ingest.rows.spark_reader import Stage, frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,14 +40,9 @@ _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and al
 def stage_batch(
     stage: Stage, source: Source, prepared: Prepared, keys: Sequence[str], *, replaces: bool
 ) -> Staged:
-    """Fold a batch and stage it.
+    """Fold a batch and stage it; *keys* are spelled as the table does.
 
-    Args:
-        stage: where to.
-        source: where the change files lie.
-        prepared: the batch.
-        keys: the table's key columns, as the table spells them.
-        replaces: the table is empty or to be overwritten, so no row can match.
+    What *replaces* goes into a table that is empty or to be overwritten, so no row can match.
 
     Raises:
         FileChangedError: a change file is no longer the one that was prepared.
@@ -92,7 +87,7 @@ def _stage_large(
     columns, partial = prepared.growth.columns, source.policies.partial is not None
     if partial:
         names = [landed.file.name for landed in prepared.landed]
-        check_lists(source, names, columns, rows, ROWS_PER_FILE)
+        check_lists(source, names, columns, rows)
         folded = fold_partially(rows, keys, columns)
     else:
         folded = fold_frame(rows, keys, conditional)

@@ -32,6 +32,7 @@ INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKER_NAMES = {INSERT: "inserts", UPDATE: "updates", DELETE: "deletes", UPSERT: "upserts"}
 # Columns of rows that are to be folded: the change, and a long that grows in (file, row) order.
 MARKER, ORDER = "_mirror_marker", "_mirror_order"
+ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file of any publisher has
 
 
 def read_marks(
@@ -140,16 +141,11 @@ def _error(
     )
 
 
-def typed_keys(source: Source, schema: FileSchema) -> list[str]:
-    """Name a file's own key columns as the file does, but for those that hold nothing but NULL."""
-    columns = [schema.own.key(key) for key in source.policies.keys]
-    return [column.name for column in columns if column and not pa.types.is_null(column.type)]
-
-
-def untyped_keys(source: Source, schema: FileSchema) -> int:
-    """Count the key columns that are NULL in every row."""
-    columns = [schema.key(key) for key in source.policies.keys]
-    return sum(1 for column in columns if column is None or pa.types.is_null(column.type))
+def typed_keys(source: Source, schema: FileSchema) -> tuple[list[str], int]:
+    """Name a file's own key columns as the file does, and count those that are NULL in every row."""
+    found = [schema.key(key) for key in source.policies.keys]
+    typed = [column for column in found if column and not pa.types.is_null(column.type)]
+    return [column.name for column in typed if column.given is None], len(found) - len(typed)
 
 
 def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:

@@ -15,7 +15,7 @@ from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import find_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, UPDATE, UPSERT
+from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPDATE, UPSERT
 from mirrorlib.landing.metadata.declared import list_column
 
 if TYPE_CHECKING:
@@ -63,17 +63,8 @@ def _names_in(listed: SparkColumn) -> SparkColumn:
     return f.transform(names, lambda name: f.lower(f.trim(name)))
 
 
-def check_lists(
-    source: Source, files: Sequence[str], columns: Columns, rows: DataFrame, rows_per_file: int
-) -> None:
-    """See that rows list columns only that the table has.
-
-    Args:
-        source: where the files lie.
-        files: their names, in order.
-        columns: the table's.
-        rows: with `MARKER` and `ORDER`.
-        rows_per_file: what `ORDER` grows by from file to file.
+def check_lists(source: Source, files: Sequence[str], columns: Columns, rows: DataFrame) -> None:
+    """See that rows, with `MARKER` and `ORDER`, list columns only that the table has; *files* are named in order.
 
     Raises:
         SchemaError: one lists another, or its list cannot be read.
@@ -84,10 +75,9 @@ def check_lists(
     found = find_column(columns, list_column(source.policies.partial) or "")
     if found is None:
         return
-    listed = f.col(quote(found.name))
-    if not pa.types.is_string(found.type):
-        msg, row, file = "the column that lists what is set is no text", None, files[0]
-    else:
+    msg, row, file = "the column that lists what is set is no text", None, files[0]
+    if pa.types.is_string(found.type):
+        listed = f.col(quote(found.name))
         known = f.array(*(f.lower(f.lit(column.name)) for column in columns))
         names = _names_in(listed)
         wrong = listed.isNotNull() & (names.isNull() | (f.size(f.array_except(names, known)) > 0))
@@ -96,14 +86,9 @@ def check_lists(
         if order is None:
             return
         msg = "the list of what is set names a column that the table lacks, or is neither JSON nor names with commas"
-        file, row = files[order // rows_per_file], order % rows_per_file
+        file, row = files[order // ROWS_PER_FILE], order % ROWS_PER_FILE
+    table, column, kind = source.table, found.name, found.sql_type
     step = "Publish a corrected file under the same name."
     raise SchemaError(
-        msg,
-        table=source.table,
-        file=file,
-        column=found.name,
-        row=row,
-        found=found.sql_type,
-        next_step=step,
+        msg, table=table, file=file, column=column, row=row, found=kind, next_step=step
     )

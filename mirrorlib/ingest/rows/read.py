@@ -16,12 +16,7 @@ import pyarrow as pa
 
 from mirrorlib.delta.columns import sql_type
 from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
-from mirrorlib.ingest.rows.decode import (
-    damaged,
-    iter_pieces,
-    open_schema,
-    with_partition,
-)
+from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
     check_columns,
@@ -31,17 +26,10 @@ from mirrorlib.ingest.rows.marks import (
     read_marks,
     required_columns,
     typed_keys,
-    untyped_keys,
     with_line,
 )
 from mirrorlib.landing.columns import FileSchema
-from mirrorlib.landing.footer import (
-    Hashing,
-    end_of,
-    first_moved,
-    is_native,
-    read_footer,
-)
+from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
 
@@ -67,8 +55,6 @@ class Landed:
     """A change file that was opened and found sound as far as it was read.
 
     Attributes:
-        file: its listing.
-        schema: its footer.
         counts: rows by marker.
         null_keys: NULLs in its key columns, all together.
         rows: the decoded rows; None for a large batch, whose rows Spark reads.
@@ -115,8 +101,7 @@ def read_landed(
 
 
 def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
-    footer = read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
-    schema = with_partition(source, file, footer)
+    schema = open_schema(source, file, handle)
     handle.seek(0)
     try:
         rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
@@ -126,7 +111,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         markers = read_marks(source, file, schema, rows, handle)
         counts = count_marks(markers)
         check_columns(source, file, schema, counts, markers)
-        keys = typed_keys(source, schema)
+        keys, untyped = typed_keys(source, schema)
         pieces = [rows] if rows is not None else iter_batches(handle, keys)
         nulls = sum(count_nulls(piece, keys) for piece in pieces)
         fingerprint = end_of(handle, file.size)
@@ -136,7 +121,7 @@ def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int)
         file=file,
         schema=schema,
         counts=counts,
-        null_keys=nulls + untyped_keys(source, schema) * schema.rows,
+        null_keys=nulls + untyped * schema.rows,
         rows=rows,
         markers=markers if rows is not None else None,
         fingerprint=fingerprint,
@@ -160,7 +145,8 @@ def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) ->
     schema = open_schema(source, file)
     counts: Counter[int] = Counter()
     missing: Counter[str] = Counter()
-    required, keys = required_columns(source, schema), typed_keys(source, schema)
+    required = required_columns(source, schema)
+    keys, _ = typed_keys(source, schema)
     kept: list[pa.Table] = []
     marks: list[pa.Array] = []
     seen = size = nulls = 0

@@ -19,7 +19,7 @@ from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, UPSERT
+from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPSERT
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
-ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +48,6 @@ class Stage:
     spark: SparkSession
     state: Store
     folder: str
-
-    def clean(self) -> None:
-        """Remove what was staged."""
-        self.state.delete_folder(self.folder)
 
 
 def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
