@@ -37,13 +37,7 @@ def overwrite_columns(
 ) -> None:
     """Replace a table's rows and columns in one commit, with its feed off meanwhile where Delta asks for it.
 
-    Args:
-        spark: a session of our own.
-        ref: the table.
-        rows: what it becomes.
-        mark: of the commit that replaces.
-        step: what is done while the feed is switched.
-
+    The session is our own. *step* is done around each switch of the feed.
     """
     found = find_table(spark, ref)
     paused = found is not None and _is_paused(found)

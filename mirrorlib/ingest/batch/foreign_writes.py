@@ -64,10 +64,10 @@ class Standing:
 
     """
 
-    columns: Columns
-    table_id: str | None
+    columns: Columns = ()
+    table_id: str | None = None
     version: int | None
-    bytes: int
+    bytes: int = 0
     verified: Verified | None = None
     readers: Readers | None = None
     vectors: bool = False
@@ -88,11 +88,8 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         version = work.log.newest()
         found = find_table(work.spark, work.ref) if version is not None else None
         if found is None or not work.owns(found.properties):
-            return Standing(columns=(), table_id=None, version=version, bytes=0)
-        readers, vectors = found.readers, found.vectors
-        return Standing(
-            columns=(), table_id=None, version=version, bytes=0, readers=readers, vectors=vectors
-        )
+            return Standing(version=version)
+        return Standing(version=version, readers=found.readers, vectors=found.vectors)
     plan = entry.plan
     if verified is not None and not (
         (verified.life, verified.batch) == (plan.life, plan.batch)

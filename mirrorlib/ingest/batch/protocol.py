@@ -257,13 +257,9 @@ def end_pending(work: Work, newest: Entry | None) -> Carried:
     if ended is not None:
         return Carried(entry=Entry(plan=plan, done=outcome_of(work, plan, ended)))
     found = find_table(work.spark, work.ref) if plan.before else None
-    standing = Standing(
-        columns=found.columns if found else (),
-        table_id=found.id if found else None,
-        version=version,
-        bytes=found.bytes if found else 0,
-        readers=plan.policies.readers,
-    )
+    standing = Standing(version=version, readers=plan.policies.readers)
+    if found is not None:
+        standing = replace(standing, columns=found.columns, table_id=found.id, bytes=found.bytes)
     done = Done(
         outcome="applied",
         version=version or 0,

@@ -117,13 +117,7 @@ def text_dialect(source: Source) -> Dialect:
 
 
 def count_rows(source: Source, file: StoredFile) -> int:
-    """Count a file's rows, by its footer where it has one.
-
-    Raises:
-        ChangeFileError: it cannot be read.
-        SchemaError: a column cannot be mirrored.
-
-    """
+    """Count a file's rows, by its footer where it has one; see `open_schema` and `iter_pieces` for what is raised."""
     schema = open_schema(source, file)
     if schema.rows >= 0:
         return schema.rows
@@ -131,12 +125,7 @@ def count_rows(source: Source, file: StoredFile) -> int:
 
 
 def decode_whole(source: Source, file: StoredFile) -> None:
-    """Decode every page of a file, or every row of a text, a piece at a time, and keep nothing.
-
-    Raises:
-        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
-
-    """
+    """Decode every page of a file, or every row of a text, and keep nothing; see `iter_pieces` for what is raised."""
     for _ in iter_pieces(source, file, open_schema(source, file)):
         pass
 
