@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from operator import and_, or_
+from operator import add, and_, or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import difference
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.work import Work
 
 _HERE, _WAS = "_mirror_here", "_mirror_was"
+_BITS = 62  # of a long
 
 
 def stage_snapshot(
@@ -139,12 +140,20 @@ def _compare(
 
 
 def _digest(names: Sequence[str]) -> SparkColumn:
-    """Return 96 bits of a row's values: what has to be moved of the table's rows for them to be compared."""
+    """Return 96 bits of a row's values: what has to be moved of the table's rows for them to be compared.
+
+    Spark's hashes pass NULLs over, so which values are NULL is hashed with them, as the bits of longs: to hash a
+    boolean for each took a fifth more time.
+    """
     from pyspark.sql import functions as f
 
     columns = [f.col(quote(name)) for name in names]
-    # Spark's hashes pass NULLs over, so which values are NULL is hashed with them.
-    values = [*columns, *(column.isNull() for column in columns), f.lit(0)]
+    bits = [
+        f.when(column.isNull(), f.lit(1 << place % _BITS)).otherwise(f.lit(0)).cast("bigint")
+        for place, column in enumerate(columns)
+    ]
+    nulls = [reduce(add, bits[start : start + _BITS]) for start in range(0, len(bits), _BITS)]
+    values = [*columns, *nulls, f.lit(0)]
     return f.struct(f.xxhash64(*values).alias("long"), f.hash(*values).alias("short"))
 
 
