@@ -21,6 +21,7 @@ NET, NEW = "_mirror_net", "_mirror_new"
 
 def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
     """Tell what has to go, to come and, by keys that occur once, to change, so that some rows become others."""
+    from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     names = [quote(name) for name in new.columns]
@@ -33,16 +34,11 @@ def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> Data
     ops = f.when(f.col(NET) > 0, come).otherwise(f.concat(f.array(f.lit(DROP)), stay))
     different = counts.where(f.col(NET) != 0)
     rows = different.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))
-    return _with_updates(rows, keys) if keys else rows
-
-
-def _with_updates(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Let one row that goes and one that comes, both of one key, be an update."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    ops = f.sort_array(f.collect_list(OP).over(Window.partitionBy(*map(quote, keys))))
-    one_each = ops == f.array(f.lit(DROP).cast("tinyint"), f.lit(ADD).cast("tinyint"))
+    if not keys:
+        return rows
+    # One row that goes and one that comes, both of one key, are an update.
+    by_key = f.sort_array(f.collect_list(OP).over(Window.partitionBy(*map(quote, keys))))
+    one_each = by_key == f.array(f.lit(DROP).cast("tinyint"), f.lit(ADD).cast("tinyint"))
     marked = rows.withColumn(NEW, one_each).where(~(f.col(NEW) & (f.col(OP) == DROP)))
     change = f.lit(CHANGE).cast("tinyint")
     return marked.withColumn(OP, f.when(f.col(NEW), change).otherwise(f.col(OP))).drop(NEW)

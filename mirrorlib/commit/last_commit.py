@@ -1,7 +1,7 @@
-"""Look back in a target's log: which window was written last, and whether somebody else has written since.
+"""Windows of streams in a target's log: which was written last, how the next is marked, and whether it came through.
 
-In: the log of a target table. Out: `LastCommit`. Every window's commit says whose it is (`facts_of`), so the
-newest one that does is all that has to be found: usually the newest of all.
+In: the log of a target table. Out: `LastCommit`. Every window's commit says whose it is, so the newest one that
+does is all that has to be found: usually the newest of all. It also tells whether somebody else has written since.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import Commit
 from mirrorlib.errors import OutcomeUnknownError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mirrorlib.delta.log import TableLog
 
 _LOOKS = (1, 8, 64)  # commits at a time, then all the others
+_WINDOWS = 32  # bits for a window's number within its stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +46,21 @@ class LastCommit:
 
     def window_of(self, stream: str) -> int:
         """Return the last window of a stream, 0 when the last one is none of its."""
-        mine = self.facts is not None and self.facts.get("stream") == stream
-        return int(self.facts["window"]) if mine and self.facts else 0
-
-    def epoch_of(self, stream: Stream) -> int:
-        """Return a stream's place among those that have written here, each greater than the one before."""
         facts = self.facts or {}
-        known = int(facts.get("epoch", 0))  # older versions did not count
-        return known if facts.get("stream") == stream.uuid else max(stream.ordinal, known + 1)
+        return int(facts["window"]) if facts.get("stream") == stream else 0
+
+    def next_mark(self, app_id: str, stream: Stream, number: int, facts: Mapping[str, Any]) -> Mark:
+        """Return what makes a window's commit its stream's and unrepeatable.
+
+        Streams that share an application id share a mark that grows from one to the next, so Delta itself skips
+        what a late runner of an earlier one still writes.
+        """
+        last = self.facts or {}
+        epoch = int(last.get("epoch", 0))  # older versions did not count
+        if last.get("stream") != stream.uuid:
+            epoch = max(stream.ordinal, epoch + 1)
+        facts = {**facts, "stream": stream.uuid, "epoch": epoch, "window": number}
+        return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts)
 
 
 def read_last_commit(log: TableLog) -> LastCommit:
@@ -66,12 +75,9 @@ def read_last_commit(log: TableLog) -> LastCommit:
         for commit in reversed(commits):
             if commit.ours is not None and "window" in commit.ours:
                 foreign = foreign or _overlooked(log, commit)
+                facts, version, rows = commit.ours, commit.version, commit.rows
                 return LastCommit(
-                    newest=newest,
-                    facts=commit.ours,
-                    version=commit.version,
-                    rows=commit.rows,
-                    foreign=foreign,
+                    newest=newest, facts=facts, version=version, rows=rows, foreign=foreign
                 )
             if commit.ours is None and not commit.harmless:
                 foreign = foreign or commit
@@ -92,16 +98,9 @@ def prove_window(
     table: str,
     next_step: str,
 ) -> LastCommit | None:
-    """Return the log's end once it has a window; None where Delta skipped it, as another runner has gone on.
+    """Return the log's end once it has a stream's window; None where Delta skipped it, as another runner has gone on.
 
-    Args:
-        log: of the target.
-        stream: the window's.
-        number: the window's.
-        before: the log's end before it was written.
-        what: how people call it: "window 3".
-        table: how they call the table.
-        next_step: what they do where nobody can tell.
+    *before* is the log's end before it was written; people call it *what*, "window 3".
 
     Raises:
         OutcomeUnknownError: Delta skipped it as one that it knows, and no commit names it.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.delta.table import TableRef
 
+METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for statements, which have no options
 FENCE = 2**63 - 1  # a transaction version that nothing comes after
 
 
@@ -42,12 +43,23 @@ class Mark:
     @property
     def text(self) -> str:
         """Return the commit's `userMetadata`."""
-        return json.dumps({"mirrorlib": self.facts}, separators=(",", ":"))
+        return as_metadata(self.facts)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Return the options by which a write carries the mark."""
+        version = str(self.version)
+        return {"txnAppId": self.app_id, "txnVersion": version, "userMetadata": self.text}
+
+
+def as_metadata(facts: Mapping[str, Any]) -> str:
+    """Write what a commit says of itself."""
+    return json.dumps({"mirrorlib": facts}, separators=(",", ":"))
 
 
 def append_rows(ref: TableRef, rows: DataFrame, mark: Mark) -> None:
     """Insert rows; zero rows record the mark alone."""
-    writer = rows.write.format("delta").options(**_txn_options(mark)).mode("append")
+    writer = rows.write.format("delta").options(**mark.options).mode("append")
     if ref.path is None:
         writer.saveAsTable(ref.sql)
     else:
@@ -58,7 +70,7 @@ def overwrite_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, schema: bool) 
     """Replace the table's content in one commit, and its columns too when *schema* says so."""
     from pyspark.sql import functions as f
 
-    options = {**_txn_options(mark), "overwriteSchema": str(schema).lower()}
+    options = {**mark.options, "overwriteSchema": str(schema).lower()}
     if ref.path is None:  # Delta 3 does not take saveAsTable for it: "does not support truncate"
         rows.writeTo(ref.sql).options(**options).overwrite(f.lit(True))  # noqa: FBT003  # every row goes
     else:
@@ -68,12 +80,3 @@ def overwrite_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, schema: bool) 
 def mark_nothing(spark: SparkSession, ref: TableRef, mark: Mark) -> None:
     """Record the mark in a commit that changes no row."""
     append_rows(ref, read_table(spark, ref).limit(0), mark)
-
-
-def _txn_options(mark: Mark) -> dict[str, str]:
-    """Return the options by which a write carries its mark."""
-    return {
-        "txnAppId": mark.app_id,
-        "txnVersion": str(mark.version),
-        "userMetadata": mark.text,
-    }

@@ -14,8 +14,8 @@ import math
 from datetime import date
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import append_rows, mark_nothing
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, assigned, is_greater
+from mirrorlib.commit.mark import METADATA, append_rows, mark_nothing
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.identifiers import quote
 
@@ -65,20 +65,12 @@ def commit_staged(
     dropped: Sequence[str] = (),
     refused: str = "",
 ) -> None:
-    """Carry out folded changes by one commit.
+    """Carry out folded changes, one row per key and op and `ADD` rows beside, by one commit.
 
-    Args:
-        spark: a session of this table's own: the mark travels in its configuration.
-        ref: the table.
-        staged: one row per key and op, `ADD` rows beside.
-        columns: the table's columns.
-        keys: key columns, as the table spells them.
-        mark: what the commit carries.
-        table_bytes: the table's size, which decides how the join is run.
-        quiet: leave rows alone that an update would not change.
-        dropped: other columns of the table, which an update sets to NULL.
-        refused: a condition on rows `s` and `t` that match, as SQL; it fails the commit where it has to.
-
+    The session is this table's own, as the mark travels in its configuration. *columns* and *keys* are spelled as the
+    table does; its size decides how the join is run. A *quiet* commit leaves rows alone that an update would not
+    change. An update sets *dropped*, other columns of the table, to NULL. *refused* is a condition on rows `s` and
+    `t` that match, as SQL; it fails the commit where it has to.
     """
     if not staged.ops:
         mark_nothing(spark, ref, mark)
@@ -86,25 +78,25 @@ def commit_staged(
     if staged.ops == {ADD}:
         append_rows(ref, staged.frame.drop(OP, SET), mark)
         return
-    changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
-    try:
-        faster = merge_conf(staged, columns, keys, table_bytes)
-        with configured(spark, mark_conf(mark), faster):
-            names = [quote(column.name) for column in columns]
-            clauses = _clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused)
-            # Not lazy: it runs here.
-            spark.sql(
-                f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {_matches(staged, keys)} {' '.join(clauses)}"
-            )
-    finally:
-        spark.catalog.dropTempView(_SOURCE)
-
-
-def _matches(staged: Staged, keys: Sequence[str]) -> str:
     # "=" joins faster, and is the same where no key is NULL.
     equal = "<=>" if staged.null_keys else "="
-    same = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in keys)
-    return f"s.{OP} <> {ADD} AND {same}" if ADD in staged.ops else same
+    matches = " AND ".join(f"t.{quote(key)} {equal} s.{quote(key)}" for key in keys)
+    if ADD in staged.ops:
+        matches = f"s.{OP} <> {ADD} AND {matches}"
+    names = [quote(column.name) for column in columns]
+    clauses = " ".join(_clauses(staged, names, quiet=quiet, dropped=dropped, refused=refused))
+    carried = {  # a MERGE has no options
+        "spark.databricks.delta.write.txnAppId": mark.app_id,
+        "spark.databricks.delta.write.txnVersion": str(mark.version),
+        METADATA: mark.text,
+    }
+    _changes_of(staged, keys).createOrReplaceTempView(_SOURCE)
+    try:
+        with configured(spark, carried, _merge_conf(staged, columns, keys, table_bytes)):
+            # Not lazy: it runs here.
+            spark.sql(f"MERGE INTO {ref.sql} AS t USING {_SOURCE} AS s ON {matches} {clauses}")
+    finally:
+        spark.catalog.dropTempView(_SOURCE)
 
 
 def _clauses(
@@ -115,14 +107,20 @@ def _clauses(
     if DROP in ops:
         clauses.append(f"WHEN MATCHED AND s.{OP} = {DROP} THEN DELETE")
     if ops & {PUT, CHANGE}:
-        values = [
-            assigned(at, name) if staged.partial else f"s.{name}" for at, name in enumerate(names)
-        ]
+        values = [f"s.{name}" for name in names]
+        if staged.partial:
+            values = [
+                f"CASE WHEN s.{SET}[{place}] THEN s.{name} ELSE t.{name} END"
+                for place, name in enumerate(names)
+            ]
         pairs = list(zip(names, values, strict=True))
         sets = [f"t.{name} = {value}" for name, value in pairs]
         sets += [f"t.{quote(name)} = NULL" for name in dropped]
         unlike = " OR ".join(f"NOT (t.{name} <=> {value})" for name, value in pairs)
-        greater = f" AND {is_greater(staged.conditional)}" if staged.conditional else ""
+        greater = ""
+        if staged.conditional:
+            by = quote(staged.conditional)
+            greater = f" AND (s.{by} > t.{by} OR s.{by} IS NOT NULL AND t.{by} IS NULL)"
         changed = f" AND ({unlike})" if quiet else ""
         clauses.append(f"WHEN MATCHED{greater}{changed} THEN UPDATE SET {', '.join(sets)}")
     if ops & {PUT, ADD}:
@@ -133,7 +131,7 @@ def _clauses(
     return clauses
 
 
-def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
+def _changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
     """Filter the changes by what is always true: Spark builds bloom filters of selective sides only.
 
     A range of the first key does more where it is known: "=" carries it over to the table, whose
@@ -151,19 +149,15 @@ def changes_of(staged: Staged, keys: Sequence[str]) -> DataFrame:
     return staged.frame.where(f.col(quote(keys[0])).between(first, last))
 
 
-def mark_conf(mark: Mark) -> dict[str, str]:
-    """Return the configuration that lets a MERGE, which has no options, carry its mark."""
-    return {
-        "spark.databricks.delta.write.txnAppId": mark.app_id,
-        "spark.databricks.delta.write.txnVersion": str(mark.version),
-        "spark.databricks.delta.commitInfo.userMetadata": mark.text,
-    }
-
-
-def merge_conf(
+def _merge_conf(
     staged: Staged, columns: Columns, keys: Sequence[str], table_bytes: int
 ) -> dict[str, str]:
-    """Return the configuration that lets one MERGE of staged changes run fast."""
+    """Return the configuration that lets one MERGE of staged changes run fast.
+
+    The broadcast threshold lies between Spark's guess for the keys alone and for whole rows. Below it, two joins
+    on the keys are broadcast; above it, the one with whole rows is shuffled and gets the bloom filter. One that
+    missed both sides would shuffle the whole table.
+    """
     conf = {
         "spark.databricks.delta.merge.materializeSource": "none",
         # Rows and their feed are written side by side; else Spark sorts them apart first.
@@ -171,13 +165,12 @@ def merge_conf(
     }
     if is_small(staged.rows, table_bytes):
         return {**conf, **SMALL_COMMIT, **_SMALL_MERGE}
-    return {**conf, **_bloom_conf(staged), **_join_conf(staged, columns, keys)}
-
-
-def _bloom_conf(staged: Staged) -> dict[str, str]:
     bloom = "spark.sql.optimizer.runtime.bloomFilter"
     bits = staged.rows * _BITS_PER_KEY
-    return {
+    whole = sum(_spark_size(column) for column in columns) + _ROW_OVERHEAD
+    alone = sum(_spark_size(column) for column in columns if column.name in keys) + _ROW_OVERHEAD
+    between = int(staged.bytes * math.sqrt(alone / whole))
+    conf |= {
         f"{bloom}.enabled": "true",
         f"{bloom}.applicationSideScanSizeThreshold": "0",
         f"{bloom}.creationSideThreshold": str(1 << 40),
@@ -185,19 +178,8 @@ def _bloom_conf(staged: Staged) -> dict[str, str]:
         f"{bloom}.maxNumItems": str(max(staged.rows, 4_000_000)),
         f"{bloom}.numBits": str(bits),
         f"{bloom}.maxNumBits": str(max(bits, 67_108_864)),
+        "spark.sql.autoBroadcastJoinThreshold": str(min(between, _LARGEST_BROADCAST)),
     }
-
-
-def _join_conf(staged: Staged, columns: Columns, keys: Sequence[str]) -> dict[str, str]:
-    """Set the broadcast threshold between Spark's guess for the keys alone and for whole rows.
-
-    Below it, two joins on the keys are broadcast; above it, the one with whole rows is shuffled and
-    gets the bloom filter. One that missed both sides would shuffle the whole table.
-    """
-    whole = sum(_spark_size(column) for column in columns) + _ROW_OVERHEAD
-    alone = sum(_spark_size(column) for column in columns if column.name in keys) + _ROW_OVERHEAD
-    between = int(staged.bytes * math.sqrt(alone / whole))
-    conf = {"spark.sql.autoBroadcastJoinThreshold": str(min(between, _LARGEST_BROADCAST))}
     if staged.bytes <= _ADAPTIVE_FROM:
         partitions = 2 * math.ceil(staged.bytes / (2 * _BYTES_PER_PARTITION))  # even, as cores are
         conf["spark.sql.adaptive.enabled"] = "false"
@@ -207,6 +189,4 @@ def _join_conf(staged: Staged, columns: Columns, keys: Sequence[str]) -> dict[st
 
 def _spark_size(column: Column) -> int:
     """Return the bytes that Spark's planner reckons with for a value (DataType.defaultSize)."""
-    if column.sql_type.startswith("decimal"):
-        return 16
-    return _SPARK_SIZES.get(column.sql_type, 8)
+    return 16 if column.sql_type.startswith("decimal") else _SPARK_SIZES.get(column.sql_type, 8)

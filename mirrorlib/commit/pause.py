@@ -8,11 +8,10 @@ say that they rewrite, as it does, so that readers of the feed know that no row 
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import overwrite_rows
+from mirrorlib.commit.mark import METADATA, as_metadata, overwrite_rows
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import FEED, PAUSED, to_sql
 from mirrorlib.delta.sessions import configured
@@ -28,10 +27,6 @@ if TYPE_CHECKING:
     from mirrorlib.commit.mark import Mark
     from mirrorlib.delta.table import Found, TableRef
 
-_REWRITE_FACTS = json.dumps(
-    {"mirrorlib": {"outcome": REWRITE, "mirrorlib": VERSION}}, separators=(",", ":")
-)
-
 
 def overwrite_columns(
     spark: SparkSession,
@@ -42,20 +37,17 @@ def overwrite_columns(
 ) -> None:
     """Replace a table's rows and columns in one commit, with its feed off meanwhile where Delta asks for it.
 
-    Args:
-        spark: a session of our own.
-        ref: the table.
-        rows: what it becomes.
-        mark: of the commit that replaces.
-        step: what is done while the feed is switched.
-
+    The session is our own. *step* is done around each switch of the feed.
     """
     found = find_table(spark, ref)
     paused = found is not None and _is_paused(found)
-    if found is not None and found.mapped and found.has_feed and _drops(spark, ref, rows):
-        with step("pause"):
-            _switch(spark, ref, on=False)
-        paused = True
+    if found is not None and found.mapped and found.has_feed:
+        now = dict(rows.dtypes)
+        # A column that does not stay what it is, Delta takes for one that is dropped.
+        if any(now.get(name) != kind for name, kind in read_table(spark, ref).dtypes):
+            with step("pause"):
+                _switch(spark, ref, on=False)
+            paused = True
     overwrite_rows(ref, rows, mark, schema=True)
     if paused:
         with step("resume"):
@@ -72,13 +64,8 @@ def _is_paused(found: Found) -> bool:
     return found.properties.get(PAUSED) == "true" and not found.has_feed
 
 
-def _drops(spark: SparkSession, ref: TableRef, rows: DataFrame) -> bool:
-    """Say whether some column does not stay what it is, which Delta takes for one that is dropped."""
-    now = dict(rows.dtypes)
-    return any(now.get(name) != kind for name, kind in read_table(spark, ref).dtypes)
-
-
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
     properties = to_sql({FEED: str(on).lower(), PAUSED: str(not on).lower()})
-    with configured(spark, {"spark.databricks.delta.commitInfo.userMetadata": _REWRITE_FACTS}):
+    facts = {"outcome": REWRITE, "mirrorlib": VERSION}
+    with configured(spark, {METADATA: as_metadata(facts)}):
         spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({properties})")

@@ -1,26 +1,28 @@
 """Write what one commit needs to a private place first, so that MERGE may read it as often as it likes.
 
-In: a frame. Out: `Staged`. What the footers of the written files tell (rows, ops, NULL keys, the range of the first
-key) costs no job.
+In: a frame, or rows in memory. Out: `Staged`. What the footers of the written files tell (rows, ops, NULL keys, the
+range of the first key) costs no job.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlib.commit.staged import OP, Staged
+from mirrorlib.commit.staged import ADD, OP, Staged
 from mirrorlib.delta.sessions import file_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.store import Store, StoredFile
+    from mirrorlib.store import Store
 
-RANGED = frozenset({"tinyint", "smallint", "int", "bigint"})  # Parquet, Arrow and Spark agree
+_RANGED = frozenset({"tinyint", "smallint", "int", "bigint"})  # Parquet, Arrow and Spark agree
 
 
 def stage_frame(
@@ -31,70 +33,83 @@ def stage_frame(
     keys: Sequence[str],
     ops: Iterable[int],
 ) -> Staged:
-    """Compute a frame and write it.
+    """Compute a frame and write it to a folder that nobody else knows.
 
-    Args:
-        spark: what the staged rows will be read with.
-        store: where to.
-        path: a folder that nobody else knows.
-        frame: the table's columns, and `OP`, unless all rows are to be inserted.
-        keys: the columns that rows will be matched by.
-        ops: the values that `OP` may have.
-
+    It has the table's columns, and `OP` with one of *ops*, unless all rows are to be inserted. Rows will be matched
+    by *keys*.
     """
     from pyspark.sql import types as t
 
     frame.write.parquet(store.uri(path))
     folder = store.list_folder(path)
     files = [file for file in (folder.files if folder else ()) if file.name.endswith(".parquet")]
-    footers = [_Footer(store, file) for file in files]
-    fields, ends = frame.schema.fields, _range(footers, OP)
+    footers = []
+    for file in files:
+        with store.open_file(file.path) as handle:
+            footers.append(pq.ParquetFile(handle).metadata)
+    rows = sum(footer.num_rows for footer in footers)
+    ends = _range(_statistics(footers, OP))
+    of_keys = {key: _statistics(footers, key) for key in keys}
+    fields = frame.schema.fields
     kinds = {field.name: field.dataType.simpleString() for field in fields}
-    rows = sum(footer.rows for footer in footers)
     bare = t.StructType([t.StructField(field.name, field.dataType) for field in fields])
     return Staged(
         frame=file_reader(spark, bare).parquet(store.uri(path)),
-        plain=OP not in kinds,
         ops=frozenset(op for op in ops if rows and (ends is None or ends[0] <= op <= ends[1])),
         rows=rows,
-        null_keys=any(footer.may_be_null(key) for footer in footers for key in keys),
         bytes=sum(file.size for file in files),
-        private=True,
-        key_range=_range(footers, keys[0]) if keys and kinds[keys[0]] in RANGED else None,
+        null_keys=any(
+            one is None or not one.has_null_count or one.null_count
+            for key in keys
+            for one in of_keys[key]
+        ),
+        key_range=_range(of_keys[keys[0]]) if keys and kinds[keys[0]] in _RANGED else None,
     )
 
 
-class _Footer:
-    """What the footer of a staged file tells."""
-
-    def __init__(self, store: Store, file: StoredFile) -> None:
-        with store.open_file(file.path) as handle:
-            self._metadata: Any = pq.ParquetFile(handle).metadata
-
-    @property
-    def rows(self) -> int:
-        return int(self._metadata.num_rows)
-
-    def may_be_null(self, name: str) -> bool:
-        """Say whether a column may hold NULL."""
-        return any(
-            chunk is None or not chunk.has_null_count or chunk.null_count
-            for chunk in self.chunks_of(name)
-        )
-
-    def chunks_of(self, name: str) -> Iterator[Any]:
-        """Give the statistics of a column, a row group at a time; None for none."""
-        for place in range(self._metadata.num_row_groups):
-            group = self._metadata.row_group(place)
-            columns = (group.column(number) for number in range(group.num_columns))
-            found = [column for column in columns if column.path_in_schema == name]
+def _statistics(footers: Iterable[Any], name: str) -> list[Any]:
+    """Return the statistics of a column, a row group at a time; None for none."""
+    found: list[Any] = []
+    for footer in footers:
+        for place in range(footer.num_row_groups if footer.num_rows else 0):
+            group = footer.row_group(place)
+            columns = [group.column(number) for number in range(group.num_columns)]
+            mine = [column for column in columns if column.path_in_schema == name]
             # A field b of a column a has the path of a column a.b.
-            yield found[0].statistics if len(found) == 1 else None
+            found.append(mine[0].statistics if len(mine) == 1 else None)
+    return found
 
 
-def _range(footers: Sequence[_Footer], name: str) -> tuple[Any, Any] | None:
+def _range(statistics: Sequence[Any]) -> tuple[Any, Any] | None:
     """Return a column's smallest and largest value; None where some file does not tell."""
-    chunks = [one for footer in footers if footer.rows for one in footer.chunks_of(name)]
-    if not chunks or any(one is None or not one.has_min_max for one in chunks):
+    if not statistics or any(one is None or not one.has_min_max for one in statistics):
         return None
-    return min(one.min for one in chunks), max(one.max for one in chunks)
+    return min(one.min for one in statistics), max(one.max for one in statistics)
+
+
+def staged_table(
+    frame: DataFrame, rows: pa.Table, keys: Sequence[str], size: int | None = None
+) -> Staged:
+    """Tell what is known of a frame over rows that are in memory, with `OP` unless all are to be inserted.
+
+    *size* are the bytes of the file that they lie in; None where they travel with the plan.
+    """
+    ops = [ADD] if len(rows) else []
+    if OP in rows.column_names:
+        ops = rows.column(OP).unique().to_pylist()
+    ends = None
+    first = rows.column(keys[0]) if keys else pa.chunked_array([], pa.null())
+    if pa.types.is_integer(first.type) or pa.types.is_date(first.type):  # Arrow and Spark agree
+        try:
+            known = pc.min_max(first).as_py()
+            ends = None if known["min"] is None else (known["min"], known["max"])
+        except OverflowError:  # a date that Python has not
+            ends = None
+    return Staged(
+        frame=frame,
+        ops=frozenset(ops),
+        rows=len(rows),
+        bytes=rows.nbytes if size is None else size,
+        null_keys=any(rows.column(key).null_count for key in keys),
+        key_range=ends,
+    )

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.identifiers import quote
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,39 +26,26 @@ class Staged:
     """A batch's changes, ready to be committed.
 
     Attributes:
-        frame: the table's columns, plus `OP` unless *plain*.
-        plain: every row is to be inserted.
+        frame: the table's columns, plus `OP` unless every row is to be inserted.
         ops: which ops occur, as far as known; all that markers allow for a large batch.
         rows: how many rows, at most.
-        null_keys: some key may be NULL.
-        key_range: smallest and largest value of the first key column, where both are known.
         bytes: how many bytes were staged, 0 when the change files themselves are read.
+        null_keys: some key may be NULL.
         private: the frame reads staged files, not the landing zone.
         conditional: the column whose value has to be greater for an update to count; None where all count.
         partial: updates set those columns alone of which `SET` says so.
+        key_range: smallest and largest value of the first key column, where both are known.
         counts: rows by marker name, where they are not those of the files.
 
     """
 
     frame: DataFrame
-    plain: bool
     ops: frozenset[int]
     rows: int
-    null_keys: bool
     bytes: int
-    private: bool
+    null_keys: bool = False
+    private: bool = True
     conditional: str | None = None
     partial: bool = False
     key_range: tuple[object, object] | None = None
     counts: Mapping[str, int] | None = None
-
-
-def is_greater(column: str) -> str:
-    """Return the condition under which a change `s` applies to a row `t`, as SQL."""
-    name = quote(column)
-    return f"(s.{name} > t.{name} OR s.{name} IS NOT NULL AND t.{name} IS NULL)"
-
-
-def assigned(place: int, name: str) -> str:
-    """Return what an update that sets some columns gives one of them, by its place and quoted name, as SQL."""
-    return f"CASE WHEN s.{SET}[{place}] THEN s.{name} ELSE t.{name} END"

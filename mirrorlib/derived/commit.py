@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.last_commit import prove_window, read_last_commit
-from mirrorlib.commit.mark import Mark, mark_nothing
+from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
 from mirrorlib.delta.table import find_target, open_log
@@ -37,12 +37,12 @@ from mirrorlib.errors import (
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
+    from mirrorlib.commit.mark import Mark
     from mirrorlib.delta.table import Found
     from mirrorlib.derived.compute import Computed
     from mirrorlib.derived.sources import Round, Source
 
 _LOG = logging.getLogger(__name__)
-_ROUNDS = 32  # bits for a round's number
 _KEYS = "keys"  # in what a commit says: the property that belongs to it
 
 
@@ -128,13 +128,8 @@ def _write(
 
 def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
     """Say in the commit which round it is; the number grows from one beginning to the next."""
-    lead = planned.lead
-    epoch = target.last.epoch_of(lead)
     facts: dict[str, Any] = {
         "derived": job.name,
-        "stream": lead.uuid,
-        "epoch": epoch,
-        "window": planned.number,
         ON: target.last.newest,
         "how": computed.how,
         "plan": computed.fingerprint,
@@ -146,7 +141,7 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         ],
     }
     app_id = f"mirrorlib:derive:{job.name}"
-    return Mark(app_id=app_id, version=(epoch << _ROUNDS) + planned.number, facts=facts)
+    return target.last.next_mark(app_id, planned.lead, planned.number, facts)
 
 
 def _proven(

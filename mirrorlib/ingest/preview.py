@@ -21,7 +21,7 @@ from mirrorlib.errors import SnapshotError, StoreError
 from mirrorlib.ingest.ahead import check_emptiness, open_next
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
-from mirrorlib.ingest.batch.pending_plan import end_pending
+from mirrorlib.ingest.batch.protocol import end_pending
 from mirrorlib.ingest.batch.snapshot import tell_snapshot
 from mirrorlib.ingest.files.changed_source import check_changed_source
 from mirrorlib.ingest.files.history import History

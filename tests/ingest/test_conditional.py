@@ -15,7 +15,8 @@ import pytest
 
 import mirrorlib
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
-from mirrorlib.ingest.batch.fold import MARKER, ORDER, fold_conditionally
+from mirrorlib.ingest.batch.fold import fold_frame
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from oracle import ChangeFile, assert_same_rows, is_greater, multiset, replay
 from tables import assert_feed_replays, read_rows
 from zones import ZoneWriter
@@ -86,7 +87,7 @@ def test_every_short_log_folds(spark: SparkSession, tmp_path: Path) -> None:
     )
     pq.write_table(log, tmp_path / "log.parquet")
 
-    folded = fold_conditionally(spark.read.parquet(str(tmp_path / "log.parquet")), ["id"], "v")
+    folded = fold_frame(spark.read.parquet(str(tmp_path / "log.parquet")), ["id"], "v")
 
     assert ["id", "place", "v", OP] == folded.columns
     changes: dict[int, list[tuple[int, Held]]] = {}

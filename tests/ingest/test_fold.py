@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
-from mirrorlib.ingest.batch.fold import MARKER, ORDER, fold_frame, fold_rows
+from mirrorlib.ingest.batch.fold import fold_frame, fold_rows
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,9 +15,9 @@ import pytest
 import mirrorlib
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.delta.columns import Column
-from mirrorlib.ingest.batch.fold import MARKER, ORDER
+from mirrorlib.ingest.batch.fold import fold_partially
 from mirrorlib.ingest.options import Options
-from mirrorlib.ingest.rows.partial import fold_partially
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from oracle import ChangeFile, Row, assert_same_rows, multiset, replay
 from tables import assert_feed_replays, read_rows
 

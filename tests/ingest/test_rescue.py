@@ -15,7 +15,7 @@ import mirrorlib
 from mirrorlib.delta.columns import Column
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.read import Landed, read_landed
-from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN, needs_rescue, rescued_rows
+from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN, fitted_rows, needs_rescue
 from mirrorlib.journal.entries import Policies
 from mirrorlib.landing.plain import PLAIN_DIALECT
 from mirrorlib.store import LocalStore
@@ -69,7 +69,7 @@ def test_a_value_of_any_type_is_told(
         return
     source, landed = opened(tmp_path, rows)
 
-    found = rescued_rows(source, landed, COLUMNS).to_pylist()
+    found = fitted_rows(source, landed, COLUMNS).to_pylist()
 
     path = str(tmp_path / "t" / "a.parquet")
     assert {"new": told, "_file_path": path} == json.loads(found[0]["_rescued_data"])
@@ -95,6 +95,6 @@ def test_only_a_file_with_a_misfit_needs_to_be_rescued(
 
     assert needed == needs_rescue(source, landed, COLUMNS)
     if whole:
-        found = rescued_rows(source, landed, COLUMNS)
+        found = fitted_rows(source, landed, COLUMNS)
         assert needed == (found.column("_rescued_data").null_count < len(found))
         assert found.schema.types == [column.type for column in COLUMNS]

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import Mark
+from mirrorlib.commit.mark import METADATA, as_metadata
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.key_property import ON, VIEW_PROPERTY, missing_columns, stored_keys
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 _VIEW = "_mirror_view_"
 _SHARED = "spark.sql.globalTempDatabase"
-_MARK = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 def maintain_current_view(
@@ -156,8 +155,7 @@ def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
     would mark what he writes meanwhile, too. So rows are handed over to a session that nobody else has.
     """
     newest = check_owner(session, view)
-    mark = Mark(app_id="", version=0, facts={OWNED: view.id, ON: newest})
-    with configured(session, {_MARK: mark.text}):
+    with configured(session, {METADATA: as_metadata({OWNED: view.id, ON: newest})}):
         _merge(session, rows, view)
         if view.retention is not None and view.keys.deleted is not None:
             seconds = int(view.retention.total_seconds())

@@ -16,7 +16,6 @@ import pyarrow as pa
 from mirrorlib.delta.columns import Column, Columns, find_column, needs_mapping, sql_type
 from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import SchemaError
-from mirrorlib.ingest.rows.decode import text_dialect
 from mirrorlib.ingest.rows.marks import with_line
 from mirrorlib.ingest.rows.read import column_values
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
@@ -44,14 +43,9 @@ class BatchEndsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """How a table's columns change.
+    """How a table's columns change: all of them afterwards, new ones at the end, and which are new or get a new type.
 
-    Attributes:
-        columns: the columns afterwards; new ones at the end.
-        added: new columns.
-        widened: columns with their new type, which Delta changes in place.
-        rewritten: columns with their new type, for which the table has to be rewritten.
-
+    What is widened Delta changes in place; for what is rewritten the table has to be written again.
     """
 
     columns: Columns
@@ -69,22 +63,20 @@ class Growth:
 
     def changes(self, before: Columns) -> tuple[str, ...]:
         """Say each change in words."""
-        added = [f"adds the column {column.name} {column.sql_type}" for column in self.added]
         old = {column.name: column.sql_type for column in before}
-        wide = [
+        words = [f"adds the column {c.name} {c.sql_type}" for c in self.added]
+        words += [
+            f"turns column mapping on for {c.name}; readers without it cannot read the table then"
+            for c in self.mapped
+        ]
+        words += [
             f"widens {c.name} from {old[c.name]} to {c.sql_type} in place; "
             "readers without type widening (delta-rs) cannot read the table then"
             for c in self.widened
         ]
-        rewrites = [
-            f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}"
-            for c in self.rewritten
-        ]
-        named = [
-            f"turns column mapping on for {column.name}; readers without it cannot read the table then"
-            for column in self.mapped
-        ]
-        return tuple(added + named + wide + rewrites)
+        for c in self.rewritten:
+            words.append(f"rewrites the table for {c.name} from {old[c.name]} to {c.sql_type}")
+        return tuple(words)
 
 
 def grow_columns(
@@ -97,17 +89,10 @@ def grow_columns(
     rewritable: bool,
     divisible: bool = False,
 ) -> Columns:
-    """Return *columns* as they have to be to take one more file; *before* is what the table really has.
+    """Return *columns*, as *earlier* files of the batch want them, as they have to be to take one more file.
 
-    Args:
-        source: where the file lies.
-        before: the table's columns now.
-        columns: the columns as earlier files of the batch want them.
-        landed: the file.
-        earlier: the files of the batch before it.
-        rewritable: the table is small enough to be rewritten for a type that Delta does not widen
-            to.
-        divisible: the batch may end before the file.
+    *before* is what the table really has. Only one that is *rewritable*, small enough, gets a type that Delta does
+    not widen to. A batch that is *divisible* may end before the file.
 
     Raises:
         SchemaError: the file does not fit and the evolution policy, or Delta, does not allow it to.
@@ -115,61 +100,112 @@ def grow_columns(
 
     """
     known = columns  # not *before*: a policy must not depend on which files share a batch
-    rescued = source.policies.plain == "rescue"
+    policies = source.policies
+    rescued = policies.plain == "rescue"
     for file_column in landed.schema.columns:
         mine = find_column(columns, file_column.name)
         if pa.types.is_null(file_column.type):
             continue
         if mine is None:
-            if known and source.policies.plain in {"rescue", "none"}:
-                continue
-            if known and source.policies.evolution == "strict":
-                raise _strict(source, landed, file_column)
-            columns = (*columns, _added(source, landed, file_column))
-        elif _has_misfit(source, landed, file_column, mine) is not None:
-            if _is_rescued(source, file_column, mine):
-                rescued = True
-                continue
-            wider = _widened(source, landed, file_column, mine, before, rewritable=rewritable)
-            wide = replace(mine, type=wider)
-            old = find_column(before, mine.name)
-            if (
-                divisible
-                and earlier
-                and old is not None
-                and not _in_place(old.type, wider, source.policies.readers)
-            ):
-                raise BatchEndsError
-            rescued = _check_wider(source, landed, file_column, mine, wide) or rescued
-            _check_earlier(source, earlier, landed, file_column, mine, wide, divisible=divisible)
-            columns = tuple(wide if column is mine else column for column in columns)
+            columns = (*columns, *_added(source, landed, file_column, known))
+            continue
+        row = _find_misfit(source, landed, file_column, mine)
+        if row is None:
+            continue
+        keeps_type = widen_type(mine.type, file_column.type) in {None, mine.type}
+        if policies.plain == "rescue" or (
+            policies.plain == "add" and (keeps_type or policies.evolution != "widen")
+        ):
+            rescued = True  # what does not fit a column of a plain folder's table is kept beside it
+            continue
+        wide, kept_beside = _widened(
+            source,
+            before,
+            mine,
+            landed,
+            file_column,
+            row,
+            earlier=earlier,
+            rewritable=rewritable,
+            divisible=divisible,
+        )
+        rescued = rescued or kept_beside
+        columns = tuple(wide if column is mine else column for column in columns)
     if rescued and columns and find_column(columns, RESCUED_COLUMN.name) is None:
         return (*columns, RESCUED_COLUMN)
     return columns
 
 
-def _is_rescued(source: Source, column: FileColumn, mine: Column) -> bool:
-    """Say whether the values that do not fit a column of a plain folder's table are kept beside it."""
+def _added(source: Source, landed: Landed, column: FileColumn, known: Columns) -> Columns:
+    """Return a new column, none where the policy of a plain folder takes none into a table that has some."""
     policies = source.policies
-    wider = widen_type(mine.type, column.type)
-    keeps_type = wider in {None, mine.type} or policies.evolution != "widen"
-    return policies.plain == "rescue" or (policies.plain == "add" and keeps_type)
+    if known and policies.plain in {"rescue", "none"}:
+        return ()
+    if known and policies.evolution == "strict":
+        policy, option = _refusing(policies, "--evolution add or widen")
+        msg = f"the file has a column that the table lacks, and {policy}"
+        step = f"Allow it with {option}, or publish the file without it."
+        raise _error(source, landed, column, msg, sql_type(column.type), step)
+    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
+        del values  # reading them is the check
+    return (Column(column.name, column.type),)
+
+
+def _widened(
+    source: Source,
+    before: Columns,
+    mine: Column,
+    landed: Landed,
+    column: FileColumn,
+    row: int,
+    *,
+    earlier: Sequence[Landed],
+    rewritable: bool,
+    divisible: bool,
+) -> tuple[Column, bool]:
+    """Return a column with the type that holds the table's values and the file's, of which *row* is the first misfit.
+
+    A double does not hold every bigint, so the values of the file, and of the batch's earlier ones, are looked at
+    again; return also whether some, of a plain folder's file, have to be kept beside their column.
+    """
+    policies, wider = source.policies, widen_type(mine.type, column.type)
+    types = f"{column.stored} in the file, {mine.sql_type} in the table"
+    if wider is None or wider == mine.type:
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
+    old = find_column(before, mine.name)
+    rewrites = old is not None and not _in_place(old.type, wider, policies.readers)
+    if rewrites and not rewritable:
+        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
+        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
+        raise _error(source, landed, column, msg, types, step, row)
+    if policies.evolution != "widen":
+        policy, option = _refusing(policies, "--evolution widen")
+        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
+        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
+    if rewrites and divisible and earlier:
+        raise BatchEndsError
+    wide = replace(mine, type=wider)
+    unheld = _find_misfit(source, landed, column, wide)
+    if unheld is not None and policies.plain != "add":
+        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, unheld)
+    for one in earlier if (mine.type, wider) == (pa.int64(), pa.float64()) else ():
+        its = one.schema.column(mine.name)
+        if its is not None and _find_misfit(source, one, its, wide) is not None:
+            if divisible:
+                raise BatchEndsError
+            msg = f"a value of {one.file.name} does not fit the type that would hold both"
+            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
+    return wide, unheld is not None
 
 
 def growth_of(before: Columns, after: Columns, readers: Readers | None = None) -> Growth:
     """Tell added, widened and rewritten columns apart; a table for plain readers is rewritten for every type."""
-    added: list[Column] = []
-    widened: list[Column] = []
-    rewritten: list[Column] = []
-    for column in after:
-        old = find_column(before, column.name)
-        if old is None:
-            added.append(column)
-        elif old.type != column.type:
-            (widened if _in_place(old.type, column.type, readers) else rewritten).append(column)
-    return Growth(
-        columns=after, added=tuple(added), widened=tuple(widened), rewritten=tuple(rewritten)
-    )
+    old = {column: find_column(before, column.name) for column in after}
+    added = tuple(column for column, was in old.items() if was is None)
+    other = {column: was.type for column, was in old.items() if was and was.type != column.type}
+    wide = tuple(c for c, was in other.items() if _in_place(was, c.type, readers))
+    rewritten = tuple(c for c in other if c not in wide)
+    return Growth(columns=after, added=added, widened=wide, rewritten=rewritten)
 
 
 def _in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bool:
@@ -183,13 +219,6 @@ def _in_place(old: pa.DataType, new: pa.DataType, readers: Readers | None) -> bo
     return small or (spark_generation() >= FULL_WIDENING and widens_in_place(old, new))
 
 
-def _strict(source: Source, landed: Landed, column: FileColumn) -> SchemaError:
-    policy, option = _refusing(source.policies, "--evolution add or widen")
-    msg = f"the file has a column that the table lacks, and {policy}"
-    step = f"Allow it with {option}, or publish the file without it."
-    return _error(source, landed, column, msg, sql_type(column.type), step)
-
-
 def _refusing(policies: Policies, option: str) -> tuple[str, str]:
     """Name the policy that refuses a change of columns, and the option that would allow it."""
     if policies.plain is None:
@@ -197,85 +226,7 @@ def _refusing(policies: Policies, option: str) -> tuple[str, str]:
     return f"plain evolution is {policies.plain}", "--plain-evolution add"
 
 
-def _added(source: Source, landed: Landed, column: FileColumn) -> Column:
-    for values in column_values(source, landed, column) if _may_be_lossy(column) else ():
-        del values  # reading them is the check
-    return Column(column.name, column.type)
-
-
-def _widened(
-    source: Source,
-    landed: Landed,
-    column: FileColumn,
-    mine: Column,
-    before: Columns,
-    *,
-    rewritable: bool,
-) -> pa.DataType:
-    wider = widen_type(mine.type, column.type)
-    row = _has_misfit(source, landed, column, mine)
-    types = f"{column.stored} in the file, {mine.sql_type} in the table"
-    if wider is None or wider == mine.type:
-        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
-    old = find_column(before, mine.name)
-    if (
-        old is not None
-        and not rewritable
-        and not _in_place(old.type, wider, source.policies.readers)
-    ):
-        msg = f"the table would have to be rewritten as {sql_type(wider)}, and it is larger than the rewrite limit"
-        step = f"Start the table over, `mirrorlib reset TARGET {source.table}`, or raise --rewrite-limit."
-        raise _error(source, landed, column, msg, types, step, row)
-    if source.policies.evolution != "widen":
-        policy, option = _refusing(source.policies, "--evolution widen")
-        msg = f"the column would have to become {sql_type(wider)}, and {policy}"
-        raise _error(source, landed, column, msg, types, f"Allow it with {option}.", row)
-    return wider
-
-
-def _check_wider(
-    source: Source, landed: Landed, column: FileColumn, mine: Column, wide: Column
-) -> bool:
-    """See that the file's values survive in the wider type: a double does not hold every bigint.
-
-    Returns:
-        some do not, and are kept beside their column.
-
-    Raises:
-        SchemaError: some do not.
-
-    """
-    row = _has_misfit(source, landed, column, wide)
-    if row is not None and source.policies.plain != "add":
-        types = f"{column.stored} in the file, {mine.sql_type} in the table"
-        raise _error(source, landed, column, _NONE_HOLDS_BOTH, types, _START_OVER, row)
-    return row is not None
-
-
-def _check_earlier(
-    source: Source,
-    earlier: Sequence[Landed],
-    landed: Landed,
-    column: FileColumn,
-    mine: Column,
-    wide: Column,
-    *,
-    divisible: bool,
-) -> None:
-    """See that the batch's earlier files survive: a double does not hold every bigint."""
-    if (mine.type, wide.type) != (pa.int64(), pa.float64()):
-        return
-    for one in earlier:
-        its = one.schema.column(mine.name)
-        if its is not None and _has_misfit(source, one, its, wide) is not None:
-            if divisible:
-                raise BatchEndsError
-            msg = f"a value of {one.file.name} does not fit the type that would hold both"
-            types = f"{column.stored} in the file, {mine.sql_type} in the table"
-            raise _error(source, landed, column, msg, types, "Publish a corrected file.")
-
-
-def _has_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
+def _find_misfit(source: Source, landed: Landed, column: FileColumn, mine: Column) -> int | None:
     """Return the first row whose value the table's type does not hold."""
     if column.type == mine.type and not _may_be_lossy(column):
         return None
@@ -313,6 +264,4 @@ def _error(
         found=found,
         next_step=step,
     )
-    if source.policies.kind_of(landed.file.name) != "delimited":
-        return error
-    return with_line(source, text_dialect(source), landed.file, landed.schema, error)
+    return with_line(source, landed.file, landed.schema, error)

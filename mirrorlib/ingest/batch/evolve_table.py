@@ -8,7 +8,7 @@ widened in place; one that has such features already is refused, not rewritten. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -55,16 +55,13 @@ if TYPE_CHECKING:
 _NOT_PLAIN = ("deletionVectors", "typeWidening", "typeWidening-preview")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """How a batch has to be written: the columns of its rows, and whether they replace the table's."""
-
-    columns: Columns
-    replaces_columns: bool = False
-
-
-def evolve_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> Ready:
+def evolve_table(
+    work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]
+) -> tuple[Columns, bool]:
     """Create or widen the table as the batch needs it.
+
+    Returns:
+        the columns of the batch's rows, and whether they replace the table's.
 
     Raises:
         ForeignWriteError: the table is not this mirror's.
@@ -75,76 +72,38 @@ def evolve_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, fl
     """
     growth = prepared.growth
     if plan.before:
-        _correct_keys(work, plan, growth.columns)
-    else:
-        found = _owned_table(work, plan, growth.columns, clock)
-        old = _undroppable(found, growth.columns)
-        columns = (*growth.columns, *(old if found.bytes else ()))
-        free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
-        if old and not found.bytes:
-            replace_columns(work.spark, work.ref, old, columns)
-        return Ready(columns=columns, replaces_columns=to_pairs(found.columns) != to_pairs(columns))
-    if growth.added or growth.widened or growth.rewritten:
-        _grow_table(work, plan, prepared, clock)
-    return Ready(columns=growth.columns)
-
-
-def _correct_keys(work: Work, plan: Plan, columns: Columns) -> None:
-    """Write down keys that are no longer what they were; looks at the table only where they are not."""
-    before, keys = next_keys(plan, columns, foreign=work.allow_foreign_writes)
-    if before == keys_property(keys).get(KEYS_PROPERTY, ""):
-        return
-    found = find_table(work.spark, work.ref)
-    if found is not None:  # else the commit itself will fail and be looked into
-        keep_keys(work.spark, work.ref.sql, found.properties, keys)
-
-
-def _undroppable(found: Found, columns: Columns) -> Columns:
-    """Return the old columns that a batch cannot replace: Delta's writers drop none under column mapping."""
-    if not found.mapped and not any(needs_mapping(column.name) for column in columns):
-        return ()
-    return tuple(old for old in found.columns if find_column(columns, old.name) is None)
+        before, keys = next_keys(plan, growth.columns, foreign=work.allow_foreign_writes)
+        if before != keys_property(keys).get(KEYS_PROPERTY, ""):
+            found = find_table(work.spark, work.ref)
+            if found is not None:  # else the commit itself will fail and be looked into
+                keep_keys(work.spark, work.ref.sql, found.properties, keys)
+        if growth.added or growth.widened or growth.rewritten:
+            _grow_table(work, plan, prepared, clock)
+        return growth.columns, False
+    found = _owned_table(work, plan, growth.columns, clock)
+    old: Columns = ()
+    if found.mapped or any(needs_mapping(column.name) for column in growth.columns):
+        # Under column mapping, Delta's writers drop none.
+        old = tuple(c for c in found.columns if find_column(growth.columns, c.name) is None)
+    columns = (*growth.columns, *(old if found.bytes else ()))
+    free_columns(work.spark, work.ref, columns, plan.policies.keys, found)
+    if old and not found.bytes:
+        replace_columns(work.spark, work.ref, old, columns)
+    return columns, to_pairs(found.columns) != to_pairs(columns)
 
 
 def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> None:
-    growth = prepared.growth
     found = find_table(work.spark, work.ref)
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
-    added = tuple(c for c in growth.added if find_column(found.columns, c.name) is None)
-    _refuse_foreign(work, prepared, added, found)
-    if any(c not in added and c not in found.columns for c in growth.added):
-        msg = "somebody has added a column of the batch meanwhile, with another type"
-        raise RuntimeError(msg)  # a conflict like any other: the batch is prepared again
-    widened = _still_narrow(growth.widened, found)
-    rewritten = _still_narrow(growth.rewritten, found)
-    if rewritten:
-        with work.step("rewrite", clock, plan):
-            file = _cause_of_rewrite(prepared, rewritten)
-            rows = rewritten_rows(work.spark, work.ref, rewritten, file)
-            allow_columns(work.spark, work.ref, rewritten, found)
-            mark = mark_before(work, plan, {"outcome": REWRITE})
-            step = partial(work.step, clock=clock, plan=plan)
-            overwrite_columns(work.spark, work.ref, rows, mark, step)
-    if added or widened:
-        with work.step("widen", clock, plan):
-            if widened:
-                widen_columns(work.spark, work.ref, widened, found)
-            if added:
-                check_column_names(work.ref, added)
-                add_columns(work.spark, work.ref, added, found)
-
-
-def _refuse_foreign(work: Work, prepared: Prepared, added: Columns, found: Found) -> None:
-    """See that no new column's name is taken by a column that somebody has added with a type that no mirror has.
-
-    Raises:
-        ForeignWriteError: one is. It says nothing against the file, so its plan stays and is tried again.
-
-    """
+    has = found.columns
+    growth = prepared.growth
+    added = tuple(c for c in growth.added if find_column(has, c.name) is None)
     for name, kind in found.foreign.items():
         column = find_column(added, name)
-        if column is not None:
+        if (
+            column is not None
+        ):  # it says nothing against the file, so its plan stays and is tried again
             cause = _cause_of_rewrite(prepared, (column,))
             msg = "somebody has added a column of that name to the table, with a type that no mirror has"
             shown = f"{name} {kind} in the table, {column.sql_type} in the file"
@@ -152,6 +111,28 @@ def _refuse_foreign(work: Work, prepared: Prepared, added: Columns, found: Found
             raise ForeignWriteError(
                 msg, table=work.table, file=cause, column=column.name, found=shown, next_step=step
             )
+    if any(c not in added and c not in has for c in growth.added):
+        msg = "somebody has added a column of the batch meanwhile, with another type"
+        raise RuntimeError(msg)  # a conflict like any other: the batch is prepared again
+    widened, rewritten = (  # but for what another runner has widened meanwhile
+        tuple(c for c in some if (mine := find_column(has, c.name)) and mine.type != c.type)
+        for some in (growth.widened, growth.rewritten)
+    )
+    if rewritten:
+        with work.step("rewrite", clock, plan):
+            file = _cause_of_rewrite(prepared, rewritten)
+            rows = rewritten_rows(work.spark, work.ref, rewritten, file)
+            allow_columns(work.spark, work.ref, rewritten, found)
+            mark = mark_before(work, plan, {"outcome": REWRITE})
+            tell = partial(work.step, clock=clock, plan=plan)
+            overwrite_columns(work.spark, work.ref, rows, mark, tell)
+    if added or widened:
+        with work.step("widen", clock, plan):
+            if widened:
+                widen_columns(work.spark, work.ref, widened, found)
+            if added:
+                check_column_names(work.ref, added)
+                add_columns(work.spark, work.ref, added, found)
 
 
 def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
@@ -165,28 +146,15 @@ def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
     return next(causes, prepared.landed[0].file.name)
 
 
-def _still_narrow(columns: Columns, found: Found) -> Columns:
-    """Leave out what another runner has widened meanwhile."""
-    return tuple(
-        c for c in columns if (mine := find_column(found.columns, c.name)) and mine.type != c.type
-    )
-
-
 def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
     """Make sure of a table that this life owns and that no earlier life can write to any more."""
-    foreign = work.allow_foreign_writes
+    foreign, policies = work.allow_foreign_writes, plan.policies
     found = find_table(work.spark, work.ref)
     if found is None:
-        keys = mirror_keys(plan, columns, fresh=True, foreign=foreign)
+        keys = keys_property(mirror_keys(plan, columns, fresh=True, foreign=foreign))
+        more = {**keys, **readers_property(policies.readers)}
         with work.step("create", clock, plan):
-            create_mirror(
-                work.spark,
-                work.ref,
-                columns,
-                plan.policies.keys,
-                work.life.uuid,
-                {**keys_property(keys), **readers_property(plan.policies.readers)},
-            )
+            create_mirror(work.spark, work.ref, columns, policies.keys, work.life.uuid, more)
         found = find_table(work.spark, work.ref)
     if found is None:
         msg = "the table is gone as soon as it was made"
@@ -198,10 +166,10 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
             fence_lives(work, found)
     was = stored_keys(found.properties)
     fresh = not found.bytes or (was is not None and was.unique)
-    keys = mirror_keys(plan, columns, fresh=fresh, foreign=foreign)
-    if was is not None and was.partition != keys.partition and found.bytes:
-        keys = Keys(partition=keys.partition)
-    keep_keys(work.spark, work.ref.sql, found.properties, keys)
+    now = mirror_keys(plan, columns, fresh=fresh, foreign=foreign)
+    if was is not None and was.partition != now.partition and found.bytes:
+        now = Keys(partition=now.partition)
+    keep_keys(work.spark, work.ref.sql, found.properties, now)
     return found
 
 
@@ -265,8 +233,7 @@ def heed_readers(work: Work, standing: Standing, asked: Readers | None) -> Work:
         SchemaError: see `check_readers`.
 
     """
-    found = check_readers(work, standing, asked)
-    if found is not None:
+    if check_readers(work, standing, asked):
         properties = to_sql(readers_property(asked or standing.readers))
         work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({properties})")
     return planned_for(work, standing, asked)
@@ -278,8 +245,8 @@ def planned_for(work: Work, standing: Standing, asked: Readers | None) -> Work:
     return replace(work, source=replace(work.source, policies=policies))
 
 
-def check_readers(work: Work, standing: Standing, asked: Readers | None) -> Found | None:
-    """Return the mirror's table where it has still to be told whom it is for; None where there is nothing to tell.
+def check_readers(work: Work, standing: Standing, asked: Readers | None) -> bool:
+    """Say whether the mirror's table has still to be told whom it is for.
 
     Raises:
         SchemaError: the table needs readers that know more.
@@ -287,10 +254,10 @@ def check_readers(work: Work, standing: Standing, asked: Readers | None) -> Foun
     """
     wanted = asked or standing.readers
     if wanted is None or (wanted == standing.readers and not standing.vectors):
-        return None
+        return False
     found = find_table(work.spark, work.ref)
     if found is None or not work.owns(found.properties):
-        return None  # it will be made so, or refused as another's
+        return False  # it will be made so, or refused as another's
     features = [name for name in _NOT_PLAIN if name in found.features]
     if features:
         msg = "the table already has features that plain readers do not know"
@@ -300,4 +267,4 @@ def check_readers(work: Work, standing: Standing, asked: Readers | None) -> Foun
             f"Without --readers and the property {READERS_PROPERTY} it goes on as it is."
         )
         raise SchemaError(msg, table=work.table, found=", ".join(features), next_step=step)
-    return found
+    return True

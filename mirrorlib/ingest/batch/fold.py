@@ -9,31 +9,38 @@ Per key, *tail* is what comes after the last delete, *v* the tail's last update 
 plain inserts before v, and *alone* says that no plain insert precedes the tail's first update.
 Plain inserts behind v stay as they are.
 
-Where updates are conditional, one counts only if its value in a column is greater than the row's: see
-`fold_conditionally`.
+Where updates are conditional, one counts only if its value in a column is greater than the row's. Where they set
+some columns only, `fold_partially` lets what a row does not set keep its value.
 """
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPDATE, UPSERT
+from mirrorlib.ingest.rows.marks import DELETE, INSERT, MARKER, ORDER, UPDATE, UPSERT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame, WindowSpec
 
-MARKER = "_mirror_marker"
-ORDER = "_mirror_order"
-DELETED = "_mirror_deleted"
+    from mirrorlib.delta.columns import Columns
+
 _NEVER = 1 << 62  # a place behind every row
-_HELPERS = ("winner", "first", "insert", "better", "final", "copies")
+# Per key, the place of the last delete, and of the last and first update and the first insert behind it.
+_DELETED, _LAST, _FIRST, _INSERTED = (
+    "_mirror_deleted",
+    "_mirror_last",
+    "_mirror_first",
+    "_mirror_insert",
+)
+_BETTER, _COPIES = "_mirror_better", "_mirror_copies"
 
 
 def fold_rows(rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> pa.Table:
@@ -43,20 +50,17 @@ def fold_rows(rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> 
         the rows that are left, with their op; their order means nothing.
 
     """
-    if not keys or pc.all(pc.equal(markers, INSERT)).as_py() is not False:
+    inserted = pc.equal(markers, INSERT)
+    if not keys or pc.all(inserted).as_py() is not False:
         return rows.append_column(OP, pa.repeat(pa.scalar(ADD, pa.int8()), len(rows)))
     numbers = _key_numbers(rows, keys)
-    once = pc.max(numbers).as_py() == len(rows) - 1
-    if once:  # every key, as in most batches: nothing to fold
-        return rows.append_column(OP, _ops_alone(markers))
+    if pc.max(numbers).as_py() == len(rows) - 1:  # every key once, as in most batches
+        comes = pc.if_else(inserted, ADD, PUT)
+        return rows.append_column(
+            OP, pc.if_else(pc.equal(markers, DELETE), DROP, comes).cast(pa.int8())
+        )
     places, ops = _fold_places(numbers, markers)
     return rows.take(places).append_column(OP, ops)
-
-
-def _ops_alone(markers: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the op of rows that are the only ones of their keys."""
-    inserted = pc.if_else(pc.equal(markers, INSERT), ADD, PUT)
-    return pc.if_else(pc.equal(markers, DELETE), DROP, inserted).cast(pa.int8())
 
 
 def _key_numbers(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
@@ -66,29 +70,24 @@ def _key_numbers(rows: pa.Table, keys: Sequence[str]) -> pa.Array:
     """
     numbers: pa.Array | None = None
     for key in keys:
-        values = _as_compared(rows.column(key)).combine_chunks()
-        codes = values.dictionary_encode(null_encoding="encode")
+        values = rows.column(key)
+        if pa.types.is_floating(values.type):
+            zero = pa.scalar(0.0, values.type)
+            values = pc.if_else(pc.equal(values, zero), zero, values)
+            values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
+        codes = values.combine_chunks().dictionary_encode(null_encoding="encode")
+        places = codes.indices.cast(pa.int64())
         if numbers is None:
-            numbers = codes.indices.cast(pa.int64())
+            numbers = places
         else:  # encoded again each time, so numbers stay below the row count and the product never overflows
-            pairs = pc.add(
-                pc.multiply(numbers, len(codes.dictionary)), codes.indices.cast(pa.int64())
-            )
+            pairs = pc.add(pc.multiply(numbers, len(codes.dictionary)), places)
             numbers = pairs.dictionary_encode().indices.cast(pa.int64())
     return numbers
 
 
-def _as_compared(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if not pa.types.is_floating(values.type):
-        return values
-    nan = pa.scalar(float("nan"), values.type)
-    zero = pa.scalar(0.0, values.type)
-    return pc.if_else(pc.is_nan(values), nan, pc.if_else(pc.equal(values, zero), zero, values))
-
-
 def _fold_places(keys: pa.Array, markers: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
     """Return which rows are left (a row may come several times) and each one's op."""
-    place = pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(keys))), 1)
+    place = pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(keys)), start=-1)
     marker = markers.combine_chunks()
     last_delete = _per_key(keys, pc.if_else(pc.equal(marker, DELETE), place, -1), "max")
     tail = pc.greater(place, last_delete)
@@ -106,10 +105,12 @@ def _fold_places(keys: pa.Array, markers: pa.ChunkedArray) -> tuple[pa.Array, pa
     after = pc.and_(is_insert, pc.greater(place, last_update))
     put_op = pc.if_else(deleted, ADD, pc.if_else(alone, PUT, CHANGE))
     repeats = pc.if_else(pc.and_(deleted, pc.invert(alone)), pc.subtract(copies, 1), copies)
+    again = pc.and_(is_v, pc.greater(repeats, 0))
+    some, times = place.filter(again).to_pylist(), repeats.filter(again).to_pylist()
     parts = [
         (place.filter(pc.equal(place, last_delete)), DROP),
         (place.filter(after), ADD),
-        (_repeated(place.filter(is_v), repeats.filter(is_v)), ADD),
+        (pa.array(chain.from_iterable(map(repeat, some, times)), pa.int64()), ADD),
     ]
     places = [place.filter(is_v), *(rows for rows, _ in parts)]
     ops = [put_op.filter(is_v).cast(pa.int8())]
@@ -128,66 +129,113 @@ def _per_key(keys: pa.Array, values: pa.Array, what: str) -> pa.Array:
     return grouped.column(f"value_{what}").combine_chunks().take(keys)
 
 
-def _repeated(places: pa.Array, times: pa.Array) -> pa.Array:
-    some = pc.greater(times, 0)
-    pairs = zip(places.filter(some).to_pylist(), times.filter(some).to_pylist(), strict=True)
-    return pa.array([place for place, count in pairs for _ in range(count)], pa.int64())
-
-
-def fold_frame(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+def fold_frame(rows: DataFrame, keys: Sequence[str], conditional: str | None = None) -> DataFrame:
     """Fold rows on the executors; *rows* has `MARKER` and `ORDER`, a long that grows in (file, row) order.
 
-    One shuffle by key; nothing is collected. The result has `OP` in their place.
+    One shuffle by key, and one more where the column *conditional* decides which updates count; nothing is
+    collected. The result has `OP` in their place.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    names = [f.col(quote(name)) for name in keys]
+    key = Window.partitionBy(*names)
+    place, last = f.col(ORDER), f.col(_LAST)
+    rows, is_update, is_insert = _find_tail(rows, key)
+    wins, beaten = place == last, is_insert & (place < last)
+    copies = f.when(wins, f.sum(f.when(beaten, 1).otherwise(0)).over(key)).otherwise(0)
+    if conditional is not None:
+        # Spark compares structs field by field and takes NULL for the least; the first of equals wins.
+        old = f.col(quote(conditional))
+        update = f.when(is_update, f.struct(old.alias("value"), (-place).alias("place")))
+        behind = key.orderBy(ORDER).rowsBetween(1, Window.unboundedFollowing)
+        winner = -f.max(update).over(key)["place"]
+        rows = rows.withColumns({_LAST: winner, _BETTER: f.max(update).over(behind)})
+        new = f.col(_BETTER)["value"]
+        beaten = is_insert & f.coalesce(new > old, new.isNotNull() & old.isNull())
+        final = f.when(beaten, -f.col(_BETTER)["place"]).otherwise(place)
+        shared = Window.partitionBy(*names, final)
+        copies = f.sum(f.when(is_insert, 1).otherwise(0)).over(shared)
+    rows = rows.withColumn(_COPIES, copies)
+    own = f.when(wins, _ops_of_winner()).otherwise(f.array())
+    ops = (
+        f.when(place == f.col(_DELETED), f.array(f.lit(DROP)))
+        # An inserted row that an update beats is that update once more.
+        .when(is_update, f.concat(own, f.array_repeat(f.lit(ADD), f.col(_COPIES).cast("int"))))
+        .when(is_insert & ~beaten, f.array(f.lit(ADD)))
+    )
+    return _give_ops(rows, ops).drop(_BETTER, _COPIES)
+
+
+def fold_partially(rows: DataFrame, keys: Sequence[str], columns: Columns) -> DataFrame:
+    """Fold rows of which `SET` says what they set; a row of the tail takes what later updates set.
+
+    The result is `fold_frame`'s and has `SET`, too: what an update of the table's rows sets.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     key = Window.partitionBy(*[f.col(quote(name)) for name in keys])
     place = f.col(ORDER)
-    rows, is_update, is_insert = find_tail(rows, key)
-    rows = rows.withColumns(
-        {
-            "_mirror_last": f.coalesce(f.max(f.when(is_update, place)).over(key), f.lit(-1)),
-            "_mirror_first": f.coalesce(f.min(f.when(is_update, place)).over(key), f.lit(_NEVER)),
-            "_mirror_insert": f.coalesce(f.min(f.when(is_insert, place)).over(key), f.lit(_NEVER)),
-        }
-    )
-    last = f.col("_mirror_last")
-    rows = rows.withColumn(
-        "_mirror_copies", f.sum(f.when(is_insert & (place < last), 1).otherwise(0)).over(key)
-    )
-    alone = f.col("_mirror_first") < f.col("_mirror_insert")
-    adds = f.array_repeat(f.lit(ADD), f.col("_mirror_copies").cast("int"))
+    rows, is_update, is_insert = _find_tail(rows, key)
+    wins = place == f.col(_LAST)
+    values, flags = {}, []
+    # From the last row back, as a frame that grows is taken up row by row, and one that shrinks from its start.
+    back = key.orderBy(place.desc()).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    whole = back.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    for at, column in enumerate(columns):
+        if column.name in keys:
+            flags.append(f.lit(True))  # noqa: FBT003  # a column
+            continue
+        own = f.col(quote(column.name))
+        set_to = f.when(is_update & f.col(SET)[at], f.struct(own.alias("value")))
+        every = f.first(set_to, ignorenulls=True).over(whole)
+        later = f.first(set_to, ignorenulls=True).over(back)
+        values[column.name] = (
+            f.when(wins, every["value"])
+            .when(is_insert & later.isNotNull(), later["value"])
+            .otherwise(own)
+        )
+        flags.append(every.isNotNull())
+    rows = rows.withColumns({**values, SET: f.when(wins, f.array(*flags))})
     ops = (
-        f.when(place == f.col(DELETED), f.array(f.lit(DROP)))
-        .when(place == last, f.concat(ops_of_winner(alone), adds))
-        .when(is_insert & (place > last), f.array(f.lit(ADD)))
+        f.when(place == f.col(_DELETED), f.array(f.lit(DROP)))
+        .when(wins, _ops_of_winner())
+        .when(is_insert, f.array(f.lit(ADD)))
     )
-    helpers = ("_mirror_last", "_mirror_first", "_mirror_insert", "_mirror_copies")
-    return give_ops(rows, ops).drop(*helpers)
+    return _give_ops(rows, ops).select(*(quote(c.name) for c in columns), SET, OP)
 
 
-def find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, Column, Column]:
-    """Add `DELETED`, the place of the key's last delete, -1 where there is none.
+def _find_tail(rows: DataFrame, key: WindowSpec) -> tuple[DataFrame, Column, Column]:
+    """Add the places that a key's ops depend on; -1, or `_NEVER`, where there is none.
 
     Returns:
-        the rows, and what tells the updates and the inserts behind it.
+        the rows, and what tells the updates and the inserts behind the last delete.
 
     """
     from pyspark.sql import functions as f
 
     marker, place = f.col(MARKER), f.col(ORDER)
-    deletes = f.coalesce(f.max(f.when(marker == DELETE, place)).over(key), f.lit(-1))
-    tail = place > f.col(DELETED)
-    is_update = tail & marker.isin(UPDATE, UPSERT)
-    return rows.withColumn(DELETED, deletes), is_update, tail & (marker == INSERT)
+    tail = place > f.col(_DELETED)
+    is_update, is_insert = tail & marker.isin(UPDATE, UPSERT), tail & (marker == INSERT)
+
+    def last(these: Column) -> Column:
+        return f.coalesce(f.max(f.when(these, place)).over(key), f.lit(-1))
+
+    def first(these: Column) -> Column:
+        return f.coalesce(f.min(f.when(these, place)).over(key), f.lit(_NEVER))
+
+    rows = rows.withColumn(_DELETED, last(marker == DELETE)).withColumns(
+        {_LAST: last(is_update), _FIRST: first(is_update), _INSERTED: first(is_insert)}
+    )
+    return rows, is_update, is_insert
 
 
-def ops_of_winner(alone: Column) -> Column:
+def _ops_of_winner() -> Column:
     """Return what the update that counts does to the rows before the batch, as a list of at most one op."""
     from pyspark.sql import functions as f
 
-    deleted = f.col(DELETED) >= 0
+    deleted, alone = f.col(_DELETED) >= 0, f.col(_FIRST) < f.col(_INSERTED)
     return (
         f.when(deleted & alone, f.array(f.lit(ADD)))
         .when(deleted, f.array())
@@ -196,73 +244,9 @@ def ops_of_winner(alone: Column) -> Column:
     )
 
 
-def give_ops(rows: DataFrame, ops: Column) -> DataFrame:
-    """Give a row for each op of its list, none for none; `OP` takes the place of `MARKER`, `ORDER` and `DELETED`."""
+def _give_ops(rows: DataFrame, ops: Column) -> DataFrame:
+    """Give a row for each op of its list, none for none; `OP` takes the place of what it was found by."""
     from pyspark.sql import functions as f
 
     exploded = rows.withColumn(OP, f.explode(ops.cast("array<tinyint>")))
-    return exploded.drop(MARKER, ORDER, DELETED)
-
-
-def fold_conditionally(rows: DataFrame, keys: Sequence[str], column: str) -> DataFrame:
-    """Fold rows on the executors, as `fold.fold_frame` does; *column* decides which updates count."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    names = [f.col(quote(name)) for name in keys]
-    key = Window.partitionBy(*names)
-    behind = key.orderBy(ORDER).rowsBetween(1, Window.unboundedFollowing)
-    place = f.col(ORDER)
-    rows, is_update, is_insert = find_tail(rows, key)
-    # Spark compares structs field by field and takes NULL for the least; the first of equals wins.
-    value = f.struct(f.col(quote(column)).alias("value"), (-place).alias("place"))
-    update = f.when(is_update, value)
-    rows = rows.withColumns(
-        {
-            _named("winner"): -f.max(update).over(key)["place"],
-            _named("first"): f.min(f.when(is_update, place)).over(key),
-            _named("insert"): f.min(f.when(is_insert, place)).over(key),
-            _named("better"): f.max(update).over(behind),
-        }
-    )
-    beaten = is_insert & _beats(_helper("better")["value"], f.col(quote(column)))
-    final = f.when(beaten, -_helper("better")["place"]).otherwise(place)
-    rows = rows.withColumn(_named("final"), final)
-    shared = Window.partitionBy(*names, _named("final"))
-    copies = f.sum(f.when(is_insert, 1).otherwise(0)).over(shared)
-    rows = rows.withColumn(_named("copies"), copies)
-    ops = _ops(is_update=is_update, is_insert=is_insert)
-    return give_ops(rows, ops).drop(*map(_named, _HELPERS))
-
-
-def _ops(*, is_update: Column, is_insert: Column) -> Column:
-    """Return what becomes of a row of a batch, as a list: nothing, once, or several times."""
-    from pyspark.sql import functions as f
-
-    place = f.col(ORDER)
-    alone = f.coalesce(_helper("first") < _helper("insert"), f.expr("true"))
-    own = f.when(place == _helper("winner"), ops_of_winner(alone)).otherwise(f.array())
-    # An inserted row that an update beats is that update once more.
-    adds = f.array_repeat(f.lit(ADD), _helper("copies").cast("int"))
-    return (
-        f.when(place == f.col(DELETED), f.array(f.lit(DROP)))
-        .when(is_update, f.concat(own, adds))
-        .when(is_insert & (_helper("final") == place), f.array(f.lit(ADD)))
-        .otherwise(f.array())
-    )
-
-
-def _beats(new: Column, old: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.coalesce(new > old, new.isNotNull() & old.isNull())
-
-
-def _named(helper: str) -> str:
-    return f"_mirror_{helper}"
-
-
-def _helper(helper: str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.col(_named(helper))
+    return exploded.drop(MARKER, ORDER, _DELETED, _LAST, _FIRST, _INSERTED)

@@ -8,8 +8,8 @@ rows would be lost (design §4, steps 2 and 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.columns import to_columns
 from mirrorlib.delta.log import find_commit
@@ -64,10 +64,10 @@ class Standing:
 
     """
 
-    columns: Columns
-    table_id: str | None
+    columns: Columns = ()
+    table_id: str | None = None
     version: int | None
-    bytes: int
+    bytes: int = 0
     verified: Verified | None = None
     readers: Readers | None = None
     vectors: bool = False
@@ -85,31 +85,43 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     """
     last = entry.done if entry is not None and entry.position else None
     if entry is None or last is None:
-        return _stand_at_nothing(work)
-    verified = verified if _is_about(verified, entry.plan, last) else None
+        version = work.log.newest()
+        found = find_table(work.spark, work.ref) if version is not None else None
+        if found is None or not work.owns(found.properties):
+            return Standing(version=version)
+        return Standing(version=version, readers=found.readers, vectors=found.vectors)
+    plan = entry.plan
+    if verified is not None and not (
+        (verified.life, verified.batch) == (plan.life, plan.batch)
+        and last.table_id in {None, verified.table_id}
+        and verified.version >= last.version
+    ):
+        verified = None  # it was about another table, or another state of it
     known = verified.version if verified else last.version
+    looked = known if verified else last.version - 1
+    if not verified and plan.before and plan.table_version is not None:
+        # What came between a plan and its commit; a batch that fills a table from nothing replaces that, too.
+        looked = min(plan.table_version, looked)
     newest = work.log.newest(at_least=known)
     if newest is None or newest < known:
-        raise _gone(
-            work, "the Delta table is gone, or was replaced by another, since our last commit", last
-        )
-    looked = known if verified else _looked_until(entry.plan, last)
+        msg = "the Delta table is gone, or was replaced by another, since our last commit"
+        raise _gone(work, msg, last)
     commits = work.log.commits(looked, newest)
-    if newest == last.version and _is_ours(work, commits[-1:], newest):
+    newest_ours = commits[-1].ours if commits and commits[-1].version == newest else None
+    if newest == last.version and newest_ours and newest_ours.get("life") == work.life.uuid:
         _guard(work, commits, last.version, newest)
         return Standing(
             columns=to_columns(last.columns),
             table_id=last.table_id,
             version=newest,
             bytes=last.table_bytes,
-            readers=entry.plan.policies.readers,
+            readers=plan.policies.readers,
         )
     found = find_table(work.spark, work.ref)
     if found is None or (last.table_id is not None and found.id != last.table_id):
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
     _guard(work, commits, known, newest)
     if not work.allow_foreign_writes:
-        plan = entry.plan
         verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
     return Standing(
         columns=found.columns,
@@ -120,33 +132,6 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         readers=found.readers,
         vectors=found.vectors,
     )
-
-
-def _stand_at_nothing(work: Work) -> Standing:
-    """See whom a table is for that no batch was applied to."""
-    version = work.log.newest()
-    found = find_table(work.spark, work.ref) if version is not None else None
-    empty = Standing(columns=(), table_id=None, version=version, bytes=0)
-    if found is None or not work.owns(found.properties):
-        return empty
-    return replace(empty, readers=found.readers, vectors=found.vectors)
-
-
-def _is_about(verified: Verified | None, plan: Plan, last: Done) -> TypeGuard[Verified]:
-    """Say whether what was verified is the table as it is after this batch."""
-    return (
-        verified is not None
-        and (verified.life, verified.batch) == (plan.life, plan.batch)
-        and last.table_id in {None, verified.table_id}
-        and verified.version >= last.version
-    )
-
-
-def _looked_until(plan: Plan, last: Done) -> int:
-    """Return the version up to which nobody else wrote: the plan's, unless its batch replaced the table anyway."""
-    if not plan.before or plan.table_version is None:
-        return last.version - 1
-    return min(plan.table_version, last.version - 1)
 
 
 def find_outcome(work: Work, plan: Plan, *, anew: bool = False) -> tuple[int | None, Commit | None]:
@@ -184,30 +169,24 @@ def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> 
     """Refuse to go on after commits of others that may have changed rows."""
     if work.allow_foreign_writes:
         return
-    lives = {life.uuid for life in work.lives}
-    foreign = [
-        c
-        for c in commits
-        if not c.harmless and not (c.ours is not None and c.ours.get("life") in lives)
-    ]
+    lives, present = {life.uuid for life in work.lives}, {c.version for c in commits}
+    foreign = [c for c in commits if not c.harmless and (c.ours or {}).get("life") not in lives]
     if foreign and work.journal.lives()[-1].uuid != work.life.uuid:
         raise life_is_over(work)
     if foreign:
-        named = "; ".join(
+        found = "; ".join(
             f"version {c.version}: {c.operation} by {c.user}" for c in foreign[:_NAMED]
         )
-        msg = (
-            "somebody else wrote to the table since our last commit"
-            if not foreign[0].forgets
-            else "somebody lets Delta forget transactions"
-        )
-        raise ForeignWriteError(msg, table=work.table, found=named, next_step=_next_step(work))
-    present = {c.version for c in commits}
-    if any(version not in present for version in range(first + 1, newest + 1)):
+        msg = "somebody else wrote to the table since our last commit"
+        if foreign[0].forgets:
+            msg = "somebody lets Delta forget transactions"
+    elif present.issuperset(range(first + 1, newest + 1)):
+        return
+    else:
+        found = f"version {first}"
         msg = "the table's history no longer reaches back to our last commit, so nobody can tell who wrote since"
-        raise ForeignWriteError(
-            msg, table=work.table, found=f"version {first}", next_step=_next_step(work)
-        )
+    step = f"Start the table over, mirrorlib reset TARGET {work.table}, or accept it with --allow-foreign-writes."
+    raise ForeignWriteError(msg, table=work.table, found=found, next_step=step)
 
 
 def life_is_over(work: Work) -> TableBusyError:
@@ -219,24 +198,7 @@ def life_is_over(work: Work) -> TableBusyError:
     )
 
 
-def _is_ours(work: Work, commits: tuple[Commit, ...], version: int) -> bool:
-    return (
-        len(commits) == 1
-        and commits[0].version == version
-        and commits[0].ours is not None
-        and commits[0].ours.get("life") == work.life.uuid
-    )
-
-
 def _gone(work: Work, msg: str, last: Done | None) -> ForeignWriteError:
     found = None if last is None else f"expected version {last.version} of table {last.table_id}"
-    return ForeignWriteError(
-        msg,
-        table=work.table,
-        found=found,
-        next_step=f"Start the table over: mirrorlib reset TARGET {work.table}",
-    )
-
-
-def _next_step(work: Work) -> str:
-    return f"Start the table over, mirrorlib reset TARGET {work.table}, or accept it with --allow-foreign-writes."
+    step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+    return ForeignWriteError(msg, table=work.table, found=found, next_step=step)

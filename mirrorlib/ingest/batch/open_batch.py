@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirrorlib.commit.pause import resume_feed
+from mirrorlib.delta.table import find_table
 from mirrorlib.errors import (
     ChangeFileError,
+    FileChangedError,
     MarkerError,
     MirrorError,
     SchemaError,
@@ -23,14 +26,9 @@ from mirrorlib.errors import (
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import (
-    SMALL_BYTES,
-    SMALL_DECODED,
-    column_values,
-    read_landed,
-)
-from mirrorlib.ingest.rows.rescue import rescued_rows
-from mirrorlib.landing.values import fit_values
+from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, read_landed
+from mirrorlib.ingest.rows.rescue import fitted_rows
+from mirrorlib.ingest.work import source_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.rows.read import Landed
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Plan
     from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
@@ -45,14 +45,7 @@ FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A batch that can be planned.
-
-    Attributes:
-        landed: the sound files, in order.
-        growth: the columns that they need.
-        fault: what is wrong with the next file, None when nothing is.
-
-    """
+    """A batch that can be planned: sound files in order, the columns that they need, what is wrong with the next."""
 
     landed: tuple[Landed, ...]
     growth: Growth
@@ -90,17 +83,12 @@ def prepare_files(
     suspects: Collection[str] = (),
     divisible: bool = False,
 ) -> Prepared:
-    """Open files in order until one is at fault.
+    """Open files, in the order in which they count, until one is at fault.
 
-    One that the store does not give ends a batch before it, as nothing says that the file is at fault.
-
-    Args:
-        source: where they lie and by which policies they are read.
-        files: their listings, in the order in which they count.
-        before: the table's columns; empty when its content is to be replaced.
-        rewritable: see `grow_columns`.
-        suspects: files that damaged earlier plans; decoded whole before they may enter another.
-        divisible: the batch may end before a sound file, one that has to begin a batch.
+    One that the store does not give ends a batch before it, as nothing says that the file is at fault. *before* are
+    the table's columns, none when its content is to be replaced. *suspects* have damaged earlier plans, and are
+    decoded whole before they may enter another. A batch that is *divisible* may end before a sound file, one that
+    has to begin a batch. For *rewritable*, see `grow_columns`.
 
     Raises:
         StoreError: the first file cannot be read, or one that has to go along with it.
@@ -133,17 +121,41 @@ def prepare_files(
                 break  # as the first file of the next batch, it says what is wrong
             raise exc.but(file=file.name) from exc
         landed.append(opened)
-        decoded += opened.rows.nbytes if opened.rows is not None else 0
-        if small and opened.rows is None:
-            small, decoded = False, 0
+        if small and opened.rows is not None:
+            decoded += opened.rows.nbytes
+        else:
+            small = False
             landed = [replace(one, rows=None, markers=None) for one in landed]
-    if not small:
-        landed = [replace(one, rows=None, markers=None) for one in landed]
     return Prepared(
         landed=tuple(landed),
         growth=growth_of(before, columns, source.policies.readers),
         fault=fault,
     )
+
+
+def prepare_again(work: Work, plan: Plan) -> Prepared:
+    """Open a plan's files as its planner did, by the plan's own policies.
+
+    Raises:
+        ChangeFileError: a file is not what was planned, so the plan has to be voided.
+
+    """
+    source = source_of(work, plan)
+    files: list[StoredFile] = []
+    for planned in plan.files:
+        file = source.find(planned)
+        if file is None:
+            msg = f"the change file was replaced or removed after batch {plan.batch} was planned"
+            step = "Leave it in place; the next run reads it as it is then."
+            raise FileChangedError(msg, table=work.table, file=planned.name, next_step=step)
+        files.append(file)
+    found = find_table(work.spark, work.ref) if plan.before else None
+    if found is not None:
+        resume_feed(work.spark, work.ref, found)
+    prepared = prepare_files(source, files, found.columns if found else ())
+    if prepared.fault is not None:
+        raise prepared.fault
+    return prepared
 
 
 def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArray]:
@@ -157,17 +169,3 @@ def rows_of(source: Source, prepared: Prepared) -> tuple[pa.Table, pa.ChunkedArr
         for chunk in landed.markers.chunks
     ]
     return pa.concat_tables([schema.empty_table(), *tables]), pa.chunked_array(markers, pa.int8())
-
-
-def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
-    """Return one decoded file's rows in the table's types; a column that it lacks is NULL."""
-    if source.policies.rescues:
-        return rescued_rows(source, landed, columns)
-    arrays = []
-    for column in columns:
-        mine = landed.schema.column(column.name)
-        if mine is None or pa.types.is_null(mine.type):
-            arrays.append(pa.chunked_array([pa.nulls(landed.schema.rows, column.type)]))
-        else:
-            arrays.append(fit_values(next(column_values(source, landed, mine)), column.type))
-    return pa.table(arrays, names=[column.name for column in columns])

@@ -17,8 +17,7 @@ from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import spark_error
-from mirrorlib.errors import FileChangedError, MirrorError, OutcomeUnknownError
-from mirrorlib.ingest.batch.foreign_writes import life_is_over
+from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS
 from mirrorlib.ingest.files.changed_source import find_changed_source
 from mirrorlib.ingest.rows.decode import decode_whole
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Plan
-    from mirrorlib.store import StoredFile
 
 DIRECT = "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
 _CHECK = re.compile(r"CHECK constraint (?P<name>\S+) (?P<rule>\(.*\)) violated by row")
@@ -55,7 +53,6 @@ def outcome_of(
     facts: dict[str, Any] = dict(ended.ours or {})
     outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
     alone = plan.table_version is not None and ended.version == plan.table_version + 1
-    previous = plan.previous or {}
     keys: str | None = None
     if outcome == "applied" and prepared is not None and plan.before and alone:
         columns, found = to_pairs(prepared.growth.columns), None
@@ -68,7 +65,7 @@ def outcome_of(
     return Done(
         outcome=outcome,
         version=ended.version,
-        table_id=found.id if found else previous.get("table_id"),
+        table_id=found.id if found else (plan.previous or {}).get("table_id"),
         columns=columns,
         table_bytes=found.bytes if found else table_bytes + facts.get("bytes", 0),
         kind=facts.get("kind", outcome),
@@ -108,18 +105,6 @@ def cause_of_void(plan: Plan, fault: MirrorError) -> dict[str, Any]:
     }
 
 
-def explain_skip(work: Work, plan: Plan) -> MirrorError:
-    """Explain a commit that Delta skipped and no commit accounts for: the life is over, or the record is not ours."""
-    if work.journal.lives()[-1].uuid != work.life.uuid:
-        return life_is_over(work)
-    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
-    return OutcomeUnknownError(
-        msg,
-        table=work.table,
-        next_step=f"Start the table over: mirrorlib reset TARGET {work.table}",
-    )
-
-
 def find_damage(source: Source, plan: Plan) -> MirrorError | None:
     """Look whether a file of the plan was replaced, has a damaged page, or a moment that Delta cannot hold."""
     for planned in plan.files:
@@ -129,27 +114,16 @@ def find_damage(source: Source, plan: Plan) -> MirrorError | None:
                 msg = "the change file was replaced or removed while it was applied"
                 raise FileChangedError(msg, table=source.table, file=planned.name)
             decode_whole(source, file)
-            _see_moments(source, file)
+            # Milliseconds reach further than Delta's microseconds. Files are not asked for it before they are
+            # applied, as Spark refuses such a value by itself. What only Spark reads is not asked at all.
+            landed = read_landed(source, file, whole=False)
+            for column in landed.schema.own.columns:
+                if pa.types.is_timestamp(column.stored) and not column.moved:
+                    for values in column_values(source, landed, column):
+                        del values  # reading them is the check
         except FAULTS as fault:
             return fault
     return None
-
-
-def _see_moments(source: Source, file: StoredFile) -> None:
-    """Read all timestamps as a mirror has them: milliseconds reach further than Delta's microseconds.
-
-    Files are not asked for it before they are applied, as Spark refuses such a value by itself. What only
-    Spark reads is not asked at all.
-
-    Raises:
-        SchemaError: one is beyond what a Delta timestamp can hold.
-
-    """
-    landed = read_landed(source, file, whole=False)
-    for column in landed.schema.own.columns:
-        if pa.types.is_timestamp(column.stored) and not column.moved:
-            for values in column_values(source, landed, column):
-                del values  # reading them is the check
 
 
 def spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
@@ -157,22 +131,15 @@ def spark_failed(work: Work, plan: Plan, exc: Exception) -> MirrorError:
     text = str(exc)
     check, required = _CHECK.search(text), _NOT_NULL.search(text)
     if check is not None:
-        constraint = f"the constraint {check['name']} {check['rule']}"
-        step = f"ALTER TABLE {work.ref.sql} DROP CONSTRAINT {check['name']}"
-        return _constrained(work, plan, constraint, step)
-    if required is not None:
-        constraint = f"NOT NULL of the column {required['name']}"
-        step = f"ALTER TABLE {work.ref.sql} ALTER COLUMN {required['name']} DROP NOT NULL"
-        return _constrained(work, plan, constraint, step)
-    return spark_error(exc, f"commit batch {plan.batch}", work.table)
-
-
-def _constrained(work: Work, plan: Plan, constraint: str, statement: str) -> MirrorError:
+        found = f"the constraint {check['name']} {check['rule']}"
+        change = f"DROP CONSTRAINT {check['name']}"
+    elif required is not None:
+        found = f"NOT NULL of the column {required['name']}"
+        change = f"ALTER COLUMN {required['name']} DROP NOT NULL"
+    else:
+        return spark_error(exc, f"commit batch {plan.batch}", work.table)
     first, last = plan.files[0].name, plan.files[-1].name
     files = first if first == last else f"{first} to {last}"
-    return MirrorError(
-        f"somebody has put a constraint on the table, and a row of {files} violates it",
-        table=work.table,
-        found=constraint,
-        next_step=f"Take it off: {statement}. The next run tries again.",
-    )
+    msg = f"somebody has put a constraint on the table, and a row of {files} violates it"
+    step = f"Take it off: ALTER TABLE {work.ref.sql} {change}. The next run tries again."
+    return MirrorError(msg, table=work.table, found=found, next_step=step)

@@ -9,8 +9,8 @@ from the commit that names (life, batch).
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
@@ -20,24 +20,24 @@ from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
-from mirrorlib.errors import FileChangedError, MirrorError
+from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
-from mirrorlib.ingest.batch.foreign_writes import find_outcome
-from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
+from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome, life_is_over
+from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_again
 from mirrorlib.ingest.batch.outcome import (
     DIRECT,
     cause_of_void,
-    explain_skip,
     find_damage,
     outcome_of,
     spark_failed,
+    standing_cause,
 )
 from mirrorlib.ingest.batch.snapshot import stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.spark_reader import Stage
 from mirrorlib.ingest.work import mark_of, source_of
-from mirrorlib.journal.entries import Done, new_attempt
+from mirrorlib.journal.entries import Done, Entry, new_attempt
 
 if TYPE_CHECKING:
     from mirrorlib.delta.log import Commit
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.report import Kind
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Plan
-    from mirrorlib.store import StoredFile
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5  # of one batch against writers that commit in between
@@ -58,12 +57,9 @@ def carry_out(
 ) -> Done:
     """Bring a plan to its end, applied or void, whoever else is carrying it out; or applied in doubt, as `Done` says.
 
-    Args:
-        work: the table.
-        plan: the plan that the journal holds for its batch.
-        prepared: the batch as it was opened for this very plan; None to open it again.
-        clock: seconds per step.
-        table_bytes: the table's size, roughly.
+    A runner that is killed before the end is written down only costs the next one a look. *plan* is what the
+    journal holds, *prepared* the batch as it was opened for this very plan, None to open it again; *clock* takes
+    the seconds per step, and the table's size need be known roughly.
 
     Raises:
         OutcomeUnknownError: nobody can tell any more what became of it.
@@ -72,19 +68,27 @@ def carry_out(
 
     """
     small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
+    files, rows = len(plan.files), plan.rows
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
-        return _carry_out(work, plan, prepared, clock, table_bytes)
+        ended, prepared = _end(work, plan, prepared, clock, table_bytes)
+        done = outcome_of(work, plan, ended, prepared, clock, table_bytes)
+        with work.step("done", clock, plan, files, rows):
+            done = work.journal.write_done(work.life, plan.batch, done)
+    facts = (work.table, plan.batch, done.outcome, done.version, files, rows)
+    _LOG.info("%s: batch %d %s as version %d, %d files, %d rows", *facts)
+    return done
 
 
-def _carry_out(
+def _end(
     work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int
-) -> Done:
+) -> tuple[Commit, Prepared | None]:
+    """Return the commit that has ended a plan, and the batch unless another commit may have changed its columns."""
     failure: Exception | None = None
     for _ in range(_TRIES):
         with work.step("guard", clock, plan):
             seen, ended = find_outcome(work, plan)
         if ended is not None:
-            return _finish(work, plan, ended, prepared, clock, table_bytes)
+            return ended, prepared
         damage: MirrorError | None = None
         try:
             ready = prepared if prepared is not None else prepare_again(work, plan)
@@ -97,7 +101,7 @@ def _carry_out(
             failure = exc
             stale = prepared is not None and seen != plan.table_version
             if stale or _met_another(work, plan, seen):
-                prepared = None  # the other commit may have changed the columns
+                prepared = None
                 continue
             damage = find_damage(source_of(work, plan), plan)
             if damage is None:
@@ -105,81 +109,56 @@ def _carry_out(
                 raise spark_failed(work, plan, exc) from exc
         if damage is not None and not _void(work, plan, damage, clock, seen):
             continue
-        return _finish(work, plan, _committed(work, plan), prepared, clock, table_bytes)
+        return _committed(work, plan), prepared
     msg = f"batch {plan.batch} met other commits {_TRIES} times"
-    raise MirrorError(
-        msg, table=work.table, next_step="Run again when the table is quieter."
-    ) from failure
+    step = "Run again when the table is quieter."
+    raise MirrorError(msg, table=work.table, next_step=step) from failure
 
 
 def _committed(work: Work, plan: Plan) -> Commit:
-    """Find the commit that has ended a plan, ours or another runner's."""
+    """Find the commit that has ended a plan, ours or another runner's; Delta skips ours where it has a later mark."""
     _, ended = find_outcome(work, plan)
     if ended is None and not plan.before:
         _, ended = find_outcome(work, plan, anew=True)
-    if ended is None:
-        raise explain_skip(work, plan)
-    return ended
-
-
-def prepare_again(work: Work, plan: Plan) -> Prepared:
-    """Open a plan's files as its planner did, by the plan's own policies.
-
-    Raises:
-        ChangeFileError: a file is not what was planned, so the plan has to be voided.
-
-    """
-    source = source_of(work, plan)
-    files: list[StoredFile] = []
-    for planned in plan.files:
-        file = source.find(planned)
-        if file is None:
-            msg = f"the change file was replaced or removed after batch {plan.batch} was planned"
-            raise FileChangedError(
-                msg,
-                table=work.table,
-                file=planned.name,
-                next_step="Leave it in place; the next run reads it as it is then.",
-            )
-        files.append(file)
-    found = find_table(work.spark, work.ref) if plan.before else None
-    if found is not None:
-        resume_feed(work.spark, work.ref, found)
-    prepared = prepare_files(source, files, found.columns if found else ())
-    if prepared.fault is not None:
-        raise prepared.fault
-    return prepared
+    if ended is not None:
+        return ended
+    if work.journal.lives()[-1].uuid != work.life.uuid:
+        raise life_is_over(work)
+    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
+    step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+    raise OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
 def _commit(
     work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float], table_bytes: int
 ) -> None:
     """Commit a batch."""
-    replaces = not plan.before
-    ready = evolve_table(work, plan, prepared, clock)
-    columns = ready.columns
+    replaces, size = not plan.before, (len(plan.files), plan.rows)
+    columns, replaces_columns = evolve_table(work, plan, prepared, clock)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     keys = spelled_keys(columns, plan.policies.keys)
-    stage = Stage(spark=work.spark, state=work.state, folder=staging_folder(work, plan))
+    # A folder unlike that of any other attempt.
+    folder = f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
+    stage = Stage(spark=work.spark, state=work.state, folder=folder)
     source = source_of(work, plan)
     try:
-        with work.step("stage", clock, plan, len(plan.files), plan.rows):
+        with work.step("stage", clock, plan, *size):
             if plan.policies.snapshots:
                 staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
             else:
                 staged = stage_batch(stage, source, prepared, keys, replaces=replaces)
-        kind = "overwrite" if replaces else _kind(staged.ops)
-        facts = {
+        named = {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
+        facts: dict[str, Any] = {
             "outcome": "applied",
-            "kind": kind,
-            "rows": _named(prepared) if staged.counts is None else dict(staged.counts),
+            "kind": "overwrite" if replaces else _kind(staged.ops),
+            "rows": named if staged.counts is None else dict(staged.counts),
             "bytes": staged.bytes,
         }
         if not staged.private:
             facts |= {DIRECT: True, "bytes": plan.bytes}
         mark = mark_of(work, plan, facts)
-        with work.step("commit", clock, plan, len(plan.files), plan.rows):
-            if ready.replaces_columns:
+        with work.step("commit", clock, plan, *size):
+            if replaces_columns:
                 overwrite_columns(work.spark, work.ref, staged.frame, mark)
             elif replaces:
                 overwrite_rows(work.ref, staged.frame, mark, schema=False)
@@ -196,7 +175,15 @@ def _commit(
                 )
     finally:
         with work.step("clean", clock, plan):
-            stage.clean()
+            work.state.delete_folder(folder)
+
+
+def _kind(ops: frozenset[int]) -> Kind:
+    if not ops:
+        return "empty"
+    if ops == {ADD}:
+        return "append"
+    return "matched-only" if ops <= {DROP, CHANGE} else "merge"
 
 
 def _met_another(work: Work, plan: Plan, seen: int | None) -> bool:
@@ -218,7 +205,6 @@ def _void(
     """
     if work.journal.entry(work.life, plan.batch).done is not None:
         return True
-    cause = cause_of_void(plan, fault)
     with work.step("void", clock, plan):
         found = find_table(work.spark, work.ref)
         if found is not None:
@@ -228,9 +214,9 @@ def _void(
             columns = to_columns([_PLACEHOLDER_COLUMN])
             more = readers_property(plan.policies.readers)
             create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
-        mark = mark_of(work, plan, {"outcome": "void", "cause": cause})
+        facts = {"outcome": "void", "cause": cause_of_void(plan, fault)}
         try:
-            mark_nothing(work.spark, work.ref, mark)
+            mark_nothing(work.spark, work.ref, mark_of(work, plan, facts))
         except Exception:
             if not _met_another(work, plan, seen):
                 raise
@@ -238,42 +224,54 @@ def _void(
     return True
 
 
-def _finish(
-    work: Work,
-    plan: Plan,
-    ended: Commit,
-    prepared: Prepared | None,
-    clock: dict[str, float],
-    table_bytes: int,
-) -> Done:
-    """Write down how a batch ended; a runner that was killed before this only costs the next one a look."""
-    done = outcome_of(work, plan, ended, prepared, clock, table_bytes)
-    with work.step("done", clock, plan, len(plan.files), plan.rows):
-        done = work.journal.write_done(work.life, plan.batch, done)
-    _LOG.info(
-        "%s: batch %d %s as version %d, %d files, %d rows",
-        work.table,
-        plan.batch,
-        done.outcome,
-        done.version,
-        len(plan.files),
-        plan.rows,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """A plan at its end.
+
+    Attributes:
+        entry: the newest batch, as it has ended or will; None before the first.
+        standing: what it stands on; None when it has ended, so that the table itself shows it.
+        prepared: the batch, when it will be applied.
+
+    """
+
+    entry: Entry | None
+    standing: Standing | None = None
+    prepared: Prepared | None = None
+
+
+def end_pending(work: Work, newest: Entry | None) -> Carried:
+    """See what becomes of the plan of a runner that was stopped in the middle, and write nothing.
+
+    Where it has made no commit, its files are opened as apply will, which carries it out before anything else.
+
+    Raises:
+        ForeignWriteError: somebody else wrote to the table since.
+        OutcomeUnknownError: nobody can tell any more what became of it.
+
+    """
+    if newest is None or newest.done is not None:
+        return Carried(entry=newest)
+    plan = newest.plan
+    version, ended = find_outcome(work, plan)
+    if ended is not None:
+        return Carried(entry=Entry(plan=plan, done=outcome_of(work, plan, ended)))
+    found = find_table(work.spark, work.ref) if plan.before else None
+    standing = Standing(version=version, readers=plan.policies.readers)
+    if found is not None:
+        standing = replace(standing, columns=found.columns, table_id=found.id, bytes=found.bytes)
+    done = Done(
+        outcome="applied",
+        version=version or 0,
+        table_id=standing.table_id,
+        columns=(),
+        table_bytes=standing.bytes,
+        kind="",
+        cause=standing_cause(plan),
     )
-    return done
-
-
-def staging_folder(work: Work, plan: Plan) -> str:
-    """Name the folder of one attempt to carry out a plan; unlike any other attempt's."""
-    return f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
-
-
-def _kind(ops: frozenset[int]) -> Kind:
-    if not ops:
-        return "empty"
-    if ops == {ADD}:
-        return "append"
-    return "matched-only" if ops <= {DROP, CHANGE} else "merge"
-
-
-def _named(prepared: Prepared) -> dict[str, int]:
-    return {MARKER_NAMES[marker]: count for marker, count in prepared.counts.items()}
+    prepared = None
+    try:
+        prepared = prepare_again(work, plan)
+    except FAULTS as fault:
+        done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
+    return Carried(entry=Entry(plan=plan, done=done), standing=standing, prepared=prepared)

@@ -2,38 +2,45 @@
 
 In: a prepared batch whose files are snapshots. Out: `Staged`, as for change files, so that the batch is committed
 by the same plan, MERGE and outcome. Of several files the last is the table: what the others held no table was.
+
+Snapshot and table are compared in the table's types, as Spark compares values: NULL equals NULL, -0.0 equals 0.0,
+NaN equals NaN. With a key, other values are compared by their hashes of 96 bits. One join, or without a key one
+aggregation; nothing is collected but counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
+from operator import add, and_, or_
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import difference
 from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.table import read_table
-from mirrorlib.errors import ForeignWriteError
-from mirrorlib.ingest.batch.compare import (
-    check_doubles,
-    check_loss,
-    compare_rows,
-    count_differences,
-    has_doubles,
-    table_rows,
-)
+from mirrorlib.errors import ForeignWriteError, SnapshotError
+from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.stage import stage_inserts
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, reads_as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
     from mirrorlib.commit.staged import Staged
     from mirrorlib.delta.columns import Columns
-    from mirrorlib.ingest.batch.compare import Differences
     from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.work import Work
+
+_HERE, _WAS = "_mirror_here", "_mirror_was"
+_BITS = 62  # of a long
 
 
 def stage_snapshot(
@@ -45,15 +52,10 @@ def stage_snapshot(
     *,
     replaces: bool,
 ) -> Staged:
-    """Compare the last file of a batch with the table, and stage what differs.
+    """Compare the last file of a batch with the table, which has its columns by now, and stage what differs.
 
-    Args:
-        work: the table, which has the columns of *prepared*.
-        stage: where to.
-        source: where the files lie.
-        prepared: the batch.
-        keys: the table's key columns, as the table spells them; rows are compared whole without any.
-        replaces: the table is empty or to be overwritten, so all rows are new.
+    *keys* are spelled as the table does; rows are compared whole without any. What *replaces* goes into a table that
+    is empty or to be overwritten, so all rows are new.
 
     Raises:
         FileChangedError: a file is no longer the one that was prepared.
@@ -62,81 +64,183 @@ def stage_snapshot(
     """
     newest = prepared.newest
     rows = frame_of(stage, source, newest, ordered=False)
+    if replaces and keys and _has_doubles(rows, keys):
+        _check_doubles(stage, source, newest, keys)
+    if not replaces:
+        changes = _compare(work, newest, rows, newest.growth.columns, keys)
+        path = f"{stage.folder}/differences"
+        staged = stage_frame(work.spark, stage.state, path, changes, keys, (DROP, CHANGE, ADD))
+    for landed in prepared.landed:
+        check_identity(source, landed.file)
     if replaces:
-        if keys and has_doubles(rows, keys):
-            check_doubles(stage, source, newest, keys)
-        _check_files(source, prepared)
         return stage_inserts(rows, newest.rows, counts={"inserts": newest.rows})
-    columns = newest.growth.columns
-    table = table_rows(work.spark, work.ref, columns, columns)
-    null_keys = newest.landed[0].null_keys > 0
-    path = f"{stage.folder}/differences"
-    changes = compare_rows(rows, table, keys, null_keys=null_keys)
-    staged = stage_frame(work.spark, stage.state, path, changes, keys, (DROP, CHANGE, ADD))
-    _check_files(source, prepared)
-    before = read_table(work.spark, work.ref).count()
-    differences = count_differences(staged.frame, keys, rows=newest.rows, before=before)
-    if differences is None:
-        check_doubles(stage, source, newest, keys)
-        raise _doubled_table(work, keys)
-    _check_loss(work, source, newest, differences)
-    ops = {ADD: differences.inserts, CHANGE: differences.updates, DROP: differences.deletes}
-    return replace(
-        staged,
-        ops=frozenset(op for op, count in ops.items() if count),
-        null_keys=differences.null_keys,
-        counts={
-            "inserts": differences.inserts,
-            "updates": differences.updates,
-            "deletes": differences.deletes,
-        },
-    )
+    counts, null_keys, _ = _count(work, stage, source, newest, staged.frame, keys)
+    ops = zip((ADD, CHANGE, DROP), counts.values(), strict=True)
+    kept = frozenset(op for op, count in ops if count)
+    return replace(staged, ops=kept, null_keys=null_keys, counts=counts)
 
 
 def tell_snapshot(work: Work, prepared: Prepared, before: Columns, keys: Sequence[str]) -> str:
-    """Say what the last file of a batch will change, and write nothing; "" where Spark cannot read it as it lies.
+    """Say what the last file of a batch will change in a table that has the columns *before*, and write nothing.
 
-    Args:
-        work: the table.
-        prepared: the batch.
-        before: the table's columns now.
-        keys: its key columns, as `stage_snapshot` takes them.
+    It is "" where Spark cannot read the file as it lies. *keys* are as `stage_snapshot` takes them.
 
     Raises:
         SnapshotError: it will be refused.
 
     """
-    newest = prepared.newest
-    columns, source = newest.growth.columns, work.source
-    if not reads_as_it_is(source, newest.landed[0], columns):
+    newest, source = prepared.newest, work.source
+    if not reads_as_it_is(source, newest.landed[0], newest.growth.columns):
         return ""
     stage = Stage(spark=work.spark, state=work.state, folder="")  # for nothing to be written to
     rows = frame_of(stage, source, newest, ordered=False)
-    table = table_rows(work.spark, work.ref, before, columns)
+    changes = _compare(work, newest, rows, before, keys)
+    counts, _, held = _count(work, stage, source, newest, changes, keys)
+    return (
+        f"inserts {counts['inserts']:,}, updates {counts['updates']:,} and deletes {counts['deletes']:,} "
+        f"of the table's {held:,} rows"
+    )
+
+
+def _compare(
+    work: Work, newest: Prepared, rows: DataFrame, before: Columns, keys: Sequence[str]
+) -> DataFrame:
+    """Return the rows that differ from the table's, which has the columns *before*, with their op."""
+    from pyspark.sql import functions as f
+
+    table = read_table(work.spark, work.ref).select(
+        *(  # as they will be once the columns have grown
+            (f.col(quote(has.name)) if (has := find_column(before, column.name)) else f.lit(None))
+            .cast(column.sql_type)
+            .alias(column.name)
+            for column in newest.growth.columns
+        )
+    )
+    if not keys:
+        return difference(table, rows)
+    others = [name for name in rows.columns if name not in keys]
+    old = {key: f"_mirror_{place}" for place, key in enumerate(keys)}
+    was = table.select(
+        *(f.col(quote(key)).alias(old[key]) for key in keys), _digest(others).alias(_WAS)
+    )
+    # "=" joins faster, and is the same where no key is NULL.
     null_keys = newest.landed[0].null_keys > 0
-    changes = compare_rows(rows, table, keys, null_keys=null_keys)
-    differences = count_differences(changes, keys, rows=newest.rows, before=table.count())
-    if differences is None:
-        check_doubles(stage, source, newest, keys)
-        raise _doubled_table(work, keys)
-    _check_loss(work, source, newest, differences)
-    return str(differences)
+    pairs = [(f.col(quote(key)), f.col(old[key])) for key in keys]
+    same = [one.eqNullSafe(other) if null_keys else one == other for one, other in pairs]
+    joined = rows.withColumn(_HERE, _digest(others)).join(was, reduce(and_, same), "full_outer")
+    here, there = f.col(_HERE), f.col(_WAS)
+    values = [
+        f.when(here.isNull(), f.col(old[name])).otherwise(f.col(quote(name))).alias(name)
+        if name in old
+        else quote(name)
+        for name in rows.columns
+    ]
+    op = f.when(here.isNull(), DROP).when(there.isNull(), ADD).when(here != there, CHANGE)
+    return joined.select(*values, op.cast("tinyint").alias(OP)).where(f.col(OP).isNotNull())
 
 
-def _check_files(source: Source, prepared: Prepared) -> None:
-    """See that no file was replaced while Spark has read it."""
-    for landed in prepared.landed:
-        check_identity(source, landed.file)
+def _digest(names: Sequence[str]) -> SparkColumn:
+    """Return 96 bits of a row's values: what has to be moved of the table's rows for them to be compared.
+
+    Spark's hashes pass NULLs over, so which values are NULL is hashed with them, as the bits of longs: to hash a
+    boolean for each took a fifth more time.
+    """
+    from pyspark.sql import functions as f
+
+    columns = [f.col(quote(name)) for name in names]
+    bits = [
+        f.when(column.isNull(), f.lit(1 << place % _BITS)).otherwise(f.lit(0)).cast("bigint")
+        for place, column in enumerate(columns)
+    ]
+    nulls = [reduce(add, bits[start : start + _BITS]) for start in range(0, len(bits), _BITS)]
+    values = [*columns, *nulls, f.lit(0)]
+    return f.struct(f.xxhash64(*values).alias("long"), f.hash(*values).alias("short"))
 
 
-def _check_loss(work: Work, source: Source, newest: Prepared, differences: Differences) -> None:
-    file = newest.landed[0].file.name
-    most, empty = work.max_loss, work.allow_empty
-    check_loss(source, file, differences, newest.rows, most=most, allow_empty=empty)
+def _count(
+    work: Work,
+    stage: Stage,
+    source: Source,
+    newest: Prepared,
+    changes: DataFrame,
+    keys: Sequence[str],
+) -> tuple[dict[str, int], bool, int]:
+    """Count what differs, and see that it may.
+
+    Without a key, as many rows of the one have found a row of the other as the reverse; those that go and come
+    again are among the deletes.
+
+    Returns:
+        the inserts, updates and deletes, whether a row that changes has a NULL in its key, and how many rows the
+        table has.
+
+    Raises:
+        SnapshotError: a key is twice in the snapshot, or more rows are lost than may be.
+        ForeignWriteError: a key is twice in the table, which no snapshot has put there.
+
+    """
+    from pyspark.sql import functions as f
+
+    before, rows = read_table(work.spark, work.ref).count(), newest.rows
+    has_null = reduce(or_, (f.col(quote(key)).isNull() for key in keys), f.lit(not keys))
+    counted = changes.groupBy(OP).agg(f.count(f.lit(1)), f.max(has_null)).collect()
+    count = {op: some for op, some, _ in counted}
+    added, changed, deleted = (count.get(op, 0) for op in (ADD, CHANGE, DROP))
+    lost = deleted
+    if not keys:
+        deleted, lost = before + added - rows, max(before - rows, 0)
+    elif rows - added != before - deleted or _has_doubles(changes.where(f.col(OP) == ADD), keys):
+        _check_doubles(stage, source, newest, keys)
+        msg = "the table has a key in more than one row, or was written to while it was compared with a snapshot"
+        step = f"Run again; if it stays, start the table over: mirrorlib reset TARGET {work.table}"
+        raise ForeignWriteError(msg, table=work.table, column=", ".join(keys), next_step=step)
+    _check_loss(work, newest, before, lost)
+    counts = {"inserts": added, "updates": changed, "deletes": deleted}
+    return counts, any(null for _, _, null in counted), before
 
 
-def _doubled_table(work: Work, keys: Sequence[str]) -> ForeignWriteError:
-    """Say that it is the table that has a key twice, which no snapshot has put there."""
-    msg = "the table has a key in more than one row, or was written to while it was compared with a snapshot"
-    step = f"Run again; if it stays, start the table over: mirrorlib reset TARGET {work.table}"
-    return ForeignWriteError(msg, table=work.table, column=", ".join(keys), next_step=step)
+def _has_doubles(rows: DataFrame, keys: Sequence[str]) -> bool:
+    """Say whether some key is there twice."""
+    return not rows.groupBy(*map(quote, keys)).count().where("count > 1").isEmpty()
+
+
+def _check_doubles(stage: Stage, source: Source, newest: Prepared, keys: Sequence[str]) -> None:
+    """See that no key is twice in a snapshot."""
+    from pyspark.sql import functions as f
+
+    names = [quote(key) for key in keys]
+    apart = replace(stage, folder=f"{stage.folder}/ordered")
+    rows = frame_of(apart, source, newest, ordered=True).select(*names, MARKER, ORDER)
+    groups = rows.groupBy(*names).agg(f.count(f.lit(1)).alias(MARKER), f.max(ORDER).alias(ORDER))
+    doubles, row = groups.where(f.col(MARKER) > 1).agg(f.count(f.lit(1)), f.min(ORDER)).collect()[0]
+    if doubles:
+        msg = "the snapshot has a key in more than one row"
+        step = "Publish it with one row for each key, under the same name, or correct keyColumns in _metadata.json."
+        raise SnapshotError(
+            msg,
+            table=source.table,
+            file=newest.landed[0].file.name,
+            column=", ".join(keys),
+            row=row,
+            found="1 such key" if doubles == 1 else f"{doubles:,} such keys",
+            next_step=step,
+        )
+
+
+def _check_loss(work: Work, newest: Prepared, before: int, lost: int) -> None:
+    """See that a snapshot does not lose more rows than it may, unless somebody has approved it."""
+    if newest.rows:
+        refused = lost > work.max_loss * before
+        share = -(-10_000 * lost // max(before, 1)) / 10_000  # what approves it, rounded up
+        msg = (
+            f"the snapshot loses {lost:,} of the table's {before:,} rows, "
+            f"more than the share of {work.max_loss:g} that it may"
+        )
+        step = f"Publish it whole under the same name, or approve it in one run: --max-loss {share:g} --retry"
+    else:
+        refused = before > 0 and not work.allow_empty
+        msg = f"the snapshot is empty, and the table has {before:,} rows"
+        step = "Publish it with its rows under the same name, or approve it: --allow-empty --retry"
+    if refused:
+        file = newest.landed[0].file.name
+        raise SnapshotError(msg, table=work.table, file=file, next_step=step)

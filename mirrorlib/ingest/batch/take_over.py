@@ -45,7 +45,15 @@ def take_over(work: Work) -> bool:
     refuse_table(work, found)
     check_key_columns(work.table, found.columns, work.source.policies.keys)
     with work.step("fence", {}):
-        _fence(work)
+        for left in range(_TRIES, 0, -1):
+            seen, found = work.log.newest(), find_table(work.spark, work.ref)
+            try:
+                if found is not None:
+                    fence_lives(work, found)
+                break
+            except Exception:
+                if left == 1 or work.log.newest() == seen:
+                    raise
     before = work.lives[-2]
     entry = work.journal.newest(before)
     if entry is not None and entry.done is None:
@@ -68,19 +76,3 @@ def check_key_columns(table: str, columns: Columns, keys: Sequence[str]) -> None
         msg = "the table cannot be kept: it lacks a key column that _metadata.json names"
         step = f"Correct keyColumns, or let the table start over: mirrorlib reset TARGET {table}"
         raise JournalError(msg, table=table, column=missing, next_step=step)
-
-
-def _fence(work: Work) -> None:
-    """Fence the lives before, again where a commit of theirs was met."""
-    for left in range(_TRIES, 0, -1):
-        seen = work.log.newest()
-        found = find_table(work.spark, work.ref)
-        if found is None:
-            return
-        try:
-            fence_lives(work, found)
-        except Exception:
-            if left == 1 or work.log.newest() == seen:
-                raise
-        else:
-            return

@@ -31,58 +31,44 @@ if TYPE_CHECKING:
     from mirrorlib.store import StoredFile
 
 
-def open_schema(source: Source, file: StoredFile) -> FileSchema:
-    """Read what a file says about its columns: a footer, the header of delimited text, all JSON lines.
+def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None) -> FileSchema:
+    """Read what a file and its partition folders say about its columns; *opened* is the file, left open.
+
+    It says so in a footer, the header of delimited text, all JSON lines.
 
     Raises:
         ChangeFileError: the file is empty, cut short or not of its format.
-        SchemaError: a column's name or type cannot be mirrored.
-
-    """
-    ntz, table = source.policies.ntz, source.table
-    kind = source.policies.kind_of(file.name)
-    with source.zone.open_file(file.path) as handle:
-        if kind == "parquet":
-            schema = read_footer(handle, file, table=table, ntz=ntz)
-        elif kind == "lines":
-            schema = read_line_schema(handle, file, table=table)
-        else:
-            schema = read_header(handle, file, text_dialect(source), table=table, ntz=ntz)
-            if source.policies.plain is not None:
-                schema = replace(schema, undeclared=())  # there is nowhere to declare them
-    return with_partition(source, file, schema)
-
-
-def with_partition(source: Source, file: StoredFile, schema: FileSchema) -> FileSchema:
-    """Add the columns that a file's partition folders state and the file lacks.
-
-    Raises:
-        SchemaError: such a column's name cannot be mirrored, its value is not of its declared type, or a
+        SchemaError: a column's name or type cannot be mirrored, a folder's value is not of its declared type, or a
             plain folder has no room for a column.
 
     """
-    if source.policies.plain is not None:
+    policies, table = source.policies, source.table
+    kind = policies.kind_of(file.name)
+    with nullcontext(opened) if opened else source.zone.open_file(file.path) as handle:
+        if kind == "parquet":
+            schema = read_footer(handle, file, table=table, ntz=policies.ntz)
+        elif kind == "lines":
+            schema = read_line_schema(handle, file, table=table)
+        else:
+            schema = read_header(handle, file, text_dialect(source), table=table, ntz=policies.ntz)
+    if policies.plain is not None:
+        schema = replace(schema, undeclared=())  # there is nowhere to declare them
         _check_plain(source, file, schema)
     if not schema.rows and all(pa.types.is_null(column.type) for column in schema.columns):
         return schema  # a publisher's first sign of life, from which no table is made (Q11)
-    policies = source.policies
-    return add_given(schema, file.name, policies.dialect, table=source.table, ntz=policies.ntz)
+    return add_given(schema, file.name, policies.dialect, table=table, ntz=policies.ntz)
 
 
 def _check_plain(source: Source, file: StoredFile, schema: FileSchema) -> None:
     """Refuse row markers where nobody heeds them, and the names of what is rescued."""
-    if schema.marker is not None:
-        msg = "the file has row markers, and the rows of a plain folder are all inserts"
-        step = (
-            "Write _metadata.json, so that updates and deletes are applied, or rename the column."
-        )
-        raise SchemaError(
-            msg, table=source.table, file=file.name, column=schema.marker, next_step=step
-        )
-    taken = next((name for name in (RESCUED, FILE_PATH) if schema.column(name)), None)
-    if taken is not None:
+    taken = schema.marker
+    msg = "the file has row markers, and the rows of a plain folder are all inserts"
+    step = "Write _metadata.json, so that updates and deletes are applied, or rename the column."
+    if taken is None:
+        taken = next((name for name in (RESCUED, FILE_PATH) if schema.column(name)), None)
         msg = "the column's name is reserved in a plain folder"
         step = "Rename the column at its publisher."
+    if taken is not None:
         raise SchemaError(msg, table=source.table, file=file.name, column=taken, next_step=step)
 
 
@@ -131,13 +117,7 @@ def text_dialect(source: Source) -> Dialect:
 
 
 def count_rows(source: Source, file: StoredFile) -> int:
-    """Count a file's rows, by its footer where it has one.
-
-    Raises:
-        ChangeFileError: it cannot be read.
-        SchemaError: a column cannot be mirrored.
-
-    """
+    """Count a file's rows, by its footer where it has one; see `open_schema` and `iter_pieces` for what is raised."""
     schema = open_schema(source, file)
     if schema.rows >= 0:
         return schema.rows
@@ -145,12 +125,7 @@ def count_rows(source: Source, file: StoredFile) -> int:
 
 
 def decode_whole(source: Source, file: StoredFile) -> None:
-    """Decode every page of a file, or every row of a text, a piece at a time, and keep nothing.
-
-    Raises:
-        ChangeFileError: a page is damaged, a row is ragged, a value does not fit its declared type.
-
-    """
+    """Decode every page of a file, or every row of a text, and keep nothing; see `iter_pieces` for what is raised."""
     for _ in iter_pieces(source, file, open_schema(source, file)):
         pass
 

@@ -1,7 +1,10 @@
-"""Read row markers: which change every row of a file is, and what such changes ask of the file.
+"""Read row markers: which change every row of a file is, and what such changes ask of the file; and count NULLs.
 
 In: a file's rows, or one column of them. Out: markers as int8. Promise: a marker that is unknown, or
 NULL where the table has no default, stops the file by its row before anything is planned.
+
+NULLs are counted where a publisher hardly meant any: in keys, and in columns of text declared to have none. Nothing
+is enforced: NULL is a key like any other here, and the columns of a mirror are all nullable.
 """
 
 from __future__ import annotations
@@ -13,19 +16,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, MirrorError, SchemaError
+from mirrorlib.ingest.rows.decode import text_dialect
 from mirrorlib.landing.columns import show_marker, small_markers
 from mirrorlib.landing.delimited import line_of
+from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.landing.columns import FileSchema
-    from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
 
 _Error = TypeVar("_Error", bound=MirrorError)
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 MARKER_NAMES = {INSERT: "inserts", UPDATE: "updates", DELETE: "deletes", UPSERT: "upserts"}
+# Columns of rows that are to be folded: the change, and a long that grows in (file, row) order.
+MARKER, ORDER = "_mirror_marker", "_mirror_order"
+ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file of any publisher has
 
 
 def read_marks(
@@ -45,9 +52,8 @@ def read_marks(
         rows = pq.read_table(handle, columns=[schema.marker], read_dictionary=[schema.marker])
     values = rows.column(schema.marker)
     if values.null_count and not source.policies.upsert_default:
-        msg = "the row marker is NULL"
-        row = first + pc.index(pc.is_null(values), value=True).as_py()
-        raise _marker_error(source, file, schema, msg, "NULL", row)
+        row = pc.index(pc.is_null(values), value=True).as_py()
+        raise _error(source, file, schema, "the row marker is NULL", "NULL", first + row)
     if values.null_count == len(values):
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
     markers = small_markers(values)
@@ -55,14 +61,8 @@ def read_marks(
     bad = pc.and_(pc.invert(known), pc.is_valid(values))
     if pc.any(bad).as_py():
         row = pc.index(bad, value=True).as_py()
-        raise _marker_error(
-            source,
-            file,
-            schema,
-            "the row marker is not 0, 1, 2 or 4",
-            show_marker(values, row),
-            first + row,
-        )
+        msg = "the row marker is not 0, 1, 2 or 4"
+        raise _error(source, file, schema, msg, show_marker(values, row), first + row)
     return pc.fill_null(markers, default)
 
 
@@ -89,61 +89,83 @@ def check_columns(
 
     """
     keys = source.policies.keys
+
+    def refuse(wrong: pa.ChunkedArray, msg: str, step: str) -> MarkerError:
+        row = pc.index(wrong, value=True).as_py()
+        return _error(source, file, schema, msg, str(markers[row].as_py()), first + row, step)
+
     if source.policies.snapshots and counts[UPDATE] + counts[DELETE]:
         changes = pc.is_in(markers, value_set=pa.array([UPDATE, DELETE], pa.int8()))
-        row = pc.index(changes, value=True).as_py()
-        msg, found = "a snapshot holds rows, and no updates or deletes", str(markers[row].as_py())
+        msg = "a snapshot holds rows, and no updates or deletes"
         step = "Publish the whole table without row markers, or apply without --snapshots."
-        raise _marker_error(source, file, schema, msg, found, first + row, step)
+        raise refuse(changes, msg, step)
     if not keys and sum(counts.values()) > counts[INSERT]:
-        row = pc.index(pc.not_equal(markers, INSERT), value=True).as_py()
-        msg, found = "updates, upserts and deletes need keys", str(markers[row].as_py())
+        msg = "updates, upserts and deletes need keys"
         step = "Declare keyColumns in _metadata.json."
-        raise _marker_error(source, file, schema, msg, found, first + row, step)
-    missing = [key for key in keys if schema.rows and schema.key(key) is None]
-    if missing:
+        raise refuse(pc.not_equal(markers, INSERT), msg, step)
+    missing = next((key for key in keys if schema.rows and schema.key(key) is None), None)
+    if missing is not None:
         msg = "a key column of the table is missing in the file"
         step = "Publish a file with all key columns under the same name, or correct keyColumns in _metadata.json."
-        raise SchemaError(
-            msg, table=source.table, file=file.name, column=missing[0], next_step=step
-        )
+        raise SchemaError(msg, table=source.table, file=file.name, column=missing, next_step=step)
     inserts = counts[INSERT] if source.policies.insert_policy == "append" else 0
     updates = sum(counts.values()) - counts[DELETE] - inserts
-    conditional = source.policies.conditional
-    if conditional and updates and schema.column(conditional) is None:
+    wanted = source.policies.conditional
+    if wanted and updates and schema.column(wanted) is None:
         msg = "the table's ConditionalUpdateColumn is missing in a file with updates"
         step = "Publish the column, or apply without --conditional-updates."
-        raise SchemaError(
-            msg, table=source.table, file=file.name, column=conditional, next_step=step
-        )
+        raise SchemaError(msg, table=source.table, file=file.name, column=wanted, next_step=step)
 
 
-def with_line(
-    source: Source, dialect: Dialect, file: StoredFile, schema: FileSchema, exc: _Error
-) -> _Error:
-    """Give an error about a row of text the line on which the row begins."""
-    if exc.row is None:
+def with_line(source: Source, file: StoredFile, schema: FileSchema, exc: _Error) -> _Error:
+    """Give an error about a row of delimited text the line on which the row begins."""
+    if exc.row is None or source.policies.kind_of(file.name) != "delimited":
         return exc
     with source.zone.open_file(file.path) as handle:
+        dialect = text_dialect(source)
         line = line_of(handle, file, dialect, schema.own, exc.row, table=source.table)
     return exc.but(line=line)
 
 
-def _marker_error(
+def _error(
     source: Source,
     file: StoredFile,
     schema: FileSchema,
     msg: str,
     found: str,
     row: int,
-    next_step: str | None = None,
+    step: str | None = None,
 ) -> MarkerError:
+    table, column = source.table, schema.marker
     return MarkerError(
-        msg,
-        table=source.table,
-        file=file.name,
-        column=schema.marker,
-        row=row,
-        found=found,
-        next_step=next_step,
+        msg, table=table, file=file.name, column=column, row=row, found=found, next_step=step
     )
+
+
+def typed_keys(source: Source, schema: FileSchema) -> tuple[list[str], int]:
+    """Name a file's own key columns as the file does, and count those that are NULL in every row."""
+    found = [schema.key(key) for key in source.policies.keys]
+    typed = [column for column in found if column and not pa.types.is_null(column.type)]
+    return [column.name for column in typed if column.given is None], len(found) - len(typed)
+
+
+def count_nulls(rows: pa.Table | pa.RecordBatch, names: list[str]) -> int:
+    """Count NULLs in the rows: the footer would know, but Arrow ends the process over damaged statistics."""
+    return sum(int(rows.column(name).null_count) for name in names)
+
+
+def required_columns(source: Source, schema: FileSchema) -> list[str]:
+    """Name a text's columns that are declared with `IsNullable` false; in keys a NULL is told anyway."""
+    dialect = text_dialect(source)
+    names = [column.name for column in schema.own.columns]
+    keys = {find_key(names, key) for key in source.policies.keys}
+    return [name for name in names if dialect.required(name) and name not in keys]
+
+
+def count_missing(rows: pa.Table, markers: pa.ChunkedArray, names: list[str]) -> dict[str, int]:
+    """Count the NULLs in some columns of rows that are more than a delete, which needs its key alone."""
+    if not count_nulls(rows, names):
+        return {}
+    kept = pc.not_equal(markers, DELETE)
+    counts = {name: pc.sum(pc.and_(pc.is_null(rows.column(name)), kept)).as_py() for name in names}
+    return {name: count for name, count in counts.items() if count}

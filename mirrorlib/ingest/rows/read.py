@@ -16,35 +16,20 @@ import pyarrow as pa
 
 from mirrorlib.delta.columns import sql_type
 from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
-from mirrorlib.ingest.rows.decode import (
-    damaged,
-    iter_pieces,
-    open_schema,
-    text_dialect,
-    with_partition,
-)
+from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
     check_columns,
     count_marks,
-    read_marks,
-    with_line,
-)
-from mirrorlib.ingest.rows.nulls import (
     count_missing,
     count_nulls,
+    read_marks,
     required_columns,
     typed_keys,
-    untyped_keys,
+    with_line,
 )
 from mirrorlib.landing.columns import FileSchema
-from mirrorlib.landing.footer import (
-    Hashing,
-    end_of,
-    first_moved,
-    is_native,
-    read_footer,
-)
+from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
 
@@ -70,8 +55,6 @@ class Landed:
     """A change file that was opened and found sound as far as it was read.
 
     Attributes:
-        file: its listing.
-        schema: its footer.
         counts: rows by marker.
         null_keys: NULLs in its key columns, all together.
         rows: the decoded rows; None for a large batch, whose rows Spark reads.
@@ -108,7 +91,8 @@ def read_landed(
     """
     read = _read_parquet if source.policies.kind_of(file.name) == "parquet" else _read_text
     try:
-        landed = read(source, file, room if whole else -1)
+        with source.zone.open_file(file.path) as handle:
+            landed = read(source, file, handle, room if whole else -1)
     except StoreError:
         check_identity(source, file)  # removed since it was listed, or is the store out of reach?
         raise
@@ -116,31 +100,28 @@ def read_landed(
     return landed
 
 
-def _read_parquet(source: Source, file: StoredFile, room: int) -> Landed:
-    with source.zone.open_file(file.path) as handle:
-        schema = with_partition(
-            source, file, read_footer(handle, file, table=source.table, ntz=source.policies.ntz)
-        )
-        handle.seek(0)
-        try:
-            rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
-            if rows is not None and _has_moved(schema, rows):
-                rows = None
-            markers = read_marks(source, file, schema, rows, handle)
-            counts = count_marks(markers)
-            check_columns(source, file, schema, counts, markers)
-            keys = typed_keys(source, schema)
-            pieces = [rows] if rows is not None else iter_batches(handle, keys)
-            nulls = sum(count_nulls(piece, keys) for piece in pieces)
-            fingerprint = end_of(handle, file.size)
-        except (pa.ArrowException, OSError) as exc:
-            raise damaged(source, file, exc) from exc
-    untyped = untyped_keys(source, schema) * schema.rows
+def _read_parquet(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
+    schema = open_schema(source, file, handle)
+    handle.seek(0)
+    try:
+        rows = _read_rows(handle, room) if schema.decoded_bytes <= room else None
+        moved = [column.name for column in schema.own.columns if column.moved]
+        if rows is not None and any(first_moved(rows.column(name)) is not None for name in moved):
+            rows = None  # some value is not what Arrow reads, but what Spark does
+        markers = read_marks(source, file, schema, rows, handle)
+        counts = count_marks(markers)
+        check_columns(source, file, schema, counts, markers)
+        keys, untyped = typed_keys(source, schema)
+        pieces = [rows] if rows is not None else iter_batches(handle, keys)
+        nulls = sum(count_nulls(piece, keys) for piece in pieces)
+        fingerprint = end_of(handle, file.size)
+    except (pa.ArrowException, OSError) as exc:
+        raise damaged(source, file, exc) from exc
     return Landed(
         file=file,
         schema=schema,
         counts=counts,
-        null_keys=nulls + untyped,
+        null_keys=nulls + untyped * schema.rows,
         rows=rows,
         markers=markers if rows is not None else None,
         fingerprint=fingerprint,
@@ -158,55 +139,41 @@ def _read_rows(handle: BinaryIO, room: int) -> pa.Table | None:
     return pa.Table.from_batches(pieces) if pieces else open_parquet(handle).read()
 
 
-def _has_moved(schema: FileSchema, rows: pa.Table) -> bool:
-    """Say whether some value is not what Arrow reads, but what Spark does."""
-    moved = [column.name for column in schema.own.columns if column.moved]
-    return any(first_moved(rows.column(name)) is not None for name in moved)
-
-
-def _read_text(source: Source, file: StoredFile, room: int) -> Landed:
+def _read_text(source: Source, file: StoredFile, handle: BinaryIO, room: int) -> Landed:
     """Read text to its end: without a footer, nothing less tells its rows and whether they are sound."""
-    with source.zone.open_file(file.path) as handle:
-        hashing = Hashing(handle)
-        landed = _read_rows_of_text(source, file, room, cast("BinaryIO", hashing))
-        return replace(landed, fingerprint=hashing.finish())
-
-
-def _read_rows_of_text(source: Source, file: StoredFile, room: int, opened: BinaryIO) -> Landed:
-    schema, dialect = open_schema(source, file), text_dialect(source)
+    hashing = Hashing(handle)
+    schema = open_schema(source, file)
     counts: Counter[int] = Counter()
     missing: Counter[str] = Counter()
-    required = required_columns(source, dialect, schema)
+    required = required_columns(source, schema)
+    keys, _ = typed_keys(source, schema)
     kept: list[pa.Table] = []
-    marks: list[pa.ChunkedArray] = []
-    keys = typed_keys(source, schema)
+    marks: list[pa.Array] = []
     seen = size = nulls = 0
-    for rows in iter_pieces(source, file, schema, opened=opened):
+    for rows in iter_pieces(source, file, schema, opened=cast("BinaryIO", hashing)):
         part = replace(schema, rows=len(rows))
         try:
             markers = read_marks(source, file, part, rows, None, first=seen)
             found = count_marks(markers)
             check_columns(source, file, part, found, markers, first=seen)
         except MarkerError as exc:
-            raise with_line(source, dialect, file, schema, exc) from exc
+            raise with_line(source, file, schema, exc) from exc
         counts.update(found)
         missing.update(count_missing(rows, markers, required))
         nulls += count_nulls(rows, keys)
         seen, size = seen + len(rows), size + rows.nbytes
         if size <= room:
             kept.append(rows)
-            marks.append(markers)
-    fits = size <= room
-    chunks = [chunk for markers in marks for chunk in markers.chunks]
+            marks += markers.chunks
     return Landed(
         file=file,
         schema=replace(schema, rows=seen),
         counts={marker: counts[marker] for marker in MARKER_NAMES},
         null_keys=nulls,
-        rows=pa.concat_tables(kept) if fits else None,
-        markers=pa.chunked_array(chunks, pa.int8()) if fits else None,
+        rows=pa.concat_tables(kept) if size <= room else None,
+        markers=pa.chunked_array(marks, pa.int8()) if size <= room else None,
         missing=missing,
-        fingerprint="",
+        fingerprint=hashing.finish(),
     )
 
 
@@ -218,18 +185,13 @@ def check_identity(source: Source, file: StoredFile) -> None:
 
     """
     seen = source.zone.stat(file.path)
-    if seen is None or seen.etag != file.etag:
-        msg = (
-            "the change file was removed"
-            if seen is None
-            else "the change file was replaced or has grown while it was read"
-        )
-        raise FileChangedError(
-            msg,
-            table=source.table,
-            file=file.name,
-            next_step="Leave it in place; the next run reads it as it is then.",
-        )
+    if seen is not None and seen.etag == file.etag:
+        return
+    msg = "the change file was replaced or has grown while it was read"
+    if seen is None:
+        msg = "the change file was removed"
+    step = "Leave it in place; the next run reads it as it is then."
+    raise FileChangedError(msg, table=source.table, file=file.name, next_step=step)
 
 
 def open_batches(source: Source, landed: Landed) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
@@ -253,7 +215,10 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
 
     """
     if column.given is not None:
-        yield from _repeated(column.given, landed.schema.rows, whole=landed.rows is not None)
+        total = landed.schema.rows
+        size = max(total if landed.rows is not None else ROWS_AT_A_TIME, 1)
+        for start in range(0, max(total, 1), size):
+            yield pa.chunked_array([pa.repeat(column.given, min(size, total - start))])
         return
     if landed.rows is not None:
         yield _canonical(source, landed, column, landed.rows.column(column.name), 0)
@@ -262,13 +227,6 @@ def column_values(source: Source, landed: Landed, column: FileColumn) -> Iterato
     for rows in iter_pieces(source, landed.file, landed.schema, [column.name]):
         yield _canonical(source, landed, column, rows.column(column.name), seen)
         seen += len(rows)
-
-
-def _repeated(value: pa.Scalar, rows: int, *, whole: bool) -> Iterator[pa.ChunkedArray]:
-    size = max(rows if whole else ROWS_AT_A_TIME, 1)
-    for start in range(0, max(rows, 1), size):
-        count = min(size, rows - start)
-        yield pa.chunked_array([pa.repeat(value, count)])
 
 
 def can_spark_read(source: Source, landed: Landed) -> bool:
@@ -286,13 +244,23 @@ def can_spark_read(source: Source, landed: Landed) -> bool:
 def _canonical(
     source: Source, landed: Landed, column: FileColumn, values: pa.ChunkedArray, start: int
 ) -> pa.ChunkedArray:
-    if column.moved and (place := first_moved(values)) is not None:
-        msg = "only Spark's own reader can tell a value of its old calendar, and the table's columns need another"
-        raise _refused(source, landed, column, start + place, msg, _WRITE_CORRECTED)
-
     def cast(some: pa.ChunkedArray) -> pa.ChunkedArray:
         return canonical_values(some, column.type, source.policies.ntz)
 
+    def refused(place: int, msg: str, step: str) -> SchemaError:
+        return SchemaError(
+            msg,
+            table=source.table,
+            file=landed.file.name,
+            column=column.name,
+            row=start + place,
+            found=str(column.stored),
+            next_step=step,
+        )
+
+    if column.moved and (place := first_moved(values)) is not None:
+        msg = "only Spark's own reader can tell a value of its old calendar, and the table's columns need another"
+        raise refused(place, msg, _WRITE_CORRECTED)
     try:
         return cast(values)
     except pa.ArrowInvalid as exc:
@@ -301,19 +269,4 @@ def _canonical(
         if getattr(column.stored, "unit", "") == "ns":
             step = "Publish whole microseconds, under the same name."
         msg = f"a {column.stored} value has no place in a Delta {kind}"
-        row = start + (first_refused(values, cast) or 0)
-        raise _refused(source, landed, column, row, msg, step) from exc
-
-
-def _refused(
-    source: Source, landed: Landed, column: FileColumn, row: int, msg: str, step: str
-) -> SchemaError:
-    return SchemaError(
-        msg,
-        table=source.table,
-        file=landed.file.name,
-        column=column.name,
-        row=row,
-        found=str(column.stored),
-        next_step=step,
-    )
+        raise refused(first_refused(values, cast) or 0, msg, step) from exc

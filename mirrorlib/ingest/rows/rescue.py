@@ -1,6 +1,6 @@
-"""Rescue what fits no column of a plain folder's table: keep it beside the row, as JSON text.
+"""Fit rows to the table's columns; rescue what fits none in a plain folder: keep it beside the row, as JSON text.
 
-In: an opened file, or a piece of it, and the table's columns. Out: its rows in the table's types. A
+In: an opened file, or a piece of it, and the table's columns. Out: its rows in the table's types. A rescued
 value that its column does not hold is NULL there, and a column that the table lacks is left out;
 both are members of the JSON object in `_rescued_data`, with the file's path as `_file_path`. A row
 of which nothing had to be rescued has NULL there. The words are Auto Loader's.
@@ -19,11 +19,9 @@ from mirrorlib.delta.columns import Column, find_column
 from mirrorlib.ingest.rows.read import column_values
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
-from mirrorlib.landing.values import first_misfit, split_misfits
+from mirrorlib.landing.values import first_misfit, fit_values, split_misfits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.rows.read import Landed
@@ -47,39 +45,42 @@ def needs_rescue(source: Source, landed: Landed, columns: Columns) -> bool:
     return False
 
 
-def rescued_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
-    """Return one decoded file's rows in the table's types; what does not fit is rescued."""
-    rows = landed.schema.rows
+def fitted_rows(source: Source, landed: Landed, columns: Columns) -> pa.Table:
+    """Return one decoded file's rows in the table's types; a column that it lacks is NULL.
+
+    What does not fit is rescued where the policies say so.
+
+    Raises:
+        pa.ArrowInvalid: else, some value does not fit.
+
+    """
+    rows, rescues = landed.schema.rows, source.policies.rescues
     fitted: dict[str, pa.ChunkedArray] = {}
-    left: dict[str, pa.ChunkedArray] = {}
+    left: dict[int, dict[str, object]] = {}
     for column in landed.schema.columns:
-        if pa.types.is_null(column.type):
+        mine = find_column(columns, column.name)
+        if pa.types.is_null(column.type) or not (mine or rescues):
             continue
         values = next(column_values(source, landed, column))
-        mine = find_column(columns, column.name)
+        if mine is not None and not rescues:
+            fitted[mine.name] = fit_values(values, mine.type)
+            continue
         if mine is not None:
             fitted[mine.name], values = split_misfits(values, mine.type)
-        if values.null_count < len(values):
-            left[column.name] = values
-    fitted[RESCUED] = _texts(left, rows, source.zone.uri(landed.file.path))
+        for row, value in enumerate(_as_json(values) if values.null_count < rows else ()):
+            if value is not None:
+                left.setdefault(row, {})[column.name] = value
+    if rescues:
+        path = {FILE_PATH: source.zone.uri(landed.file.path)}
+        texts: list[str | None] = [None] * rows
+        for row, members in left.items():
+            texts[row] = json.dumps({**members, **path}, ensure_ascii=False)
+        fitted[RESCUED] = pa.chunked_array([pa.array(texts, pa.string())])
     arrays = [
         fitted.get(column.name, pa.chunked_array([pa.nulls(rows, column.type)]))
         for column in columns
     ]
     return pa.table(arrays, names=[column.name for column in columns])
-
-
-def _texts(left: Mapping[str, pa.ChunkedArray], rows: int, path: str) -> pa.ChunkedArray:
-    """Write each row's rescued values as one JSON object."""
-    found: dict[int, dict[str, object]] = {}
-    for name, values in left.items():
-        for row, value in enumerate(_as_json(values)):
-            if value is not None:
-                found.setdefault(row, {})[name] = value
-    texts: list[str | None] = [None] * rows
-    for row, members in found.items():
-        texts[row] = json.dumps({**members, FILE_PATH: path}, ensure_ascii=False)
-    return pa.chunked_array([pa.array(texts, pa.string())])
 
 
 def _as_json(values: pa.ChunkedArray) -> list[object]:

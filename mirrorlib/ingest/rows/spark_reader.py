@@ -19,12 +19,10 @@ from mirrorlib.commit.staged import SET
 from mirrorlib.delta.columns import find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.batch.fold import MARKER, ORDER
-from mirrorlib.ingest.batch.open_batch import fitted_rows
-from mirrorlib.ingest.rows.marks import INSERT, UPSERT
+from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPSERT
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import can_spark_read, open_batches
-from mirrorlib.ingest.rows.rescue import needs_rescue
+from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
 from mirrorlib.landing.types import is_binary_float, mirror_type
 
 if TYPE_CHECKING:
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
-ROWS_PER_FILE = 1 << 40  # more rows than a Parquet file of any publisher has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +49,6 @@ class Stage:
     state: Store
     folder: str
 
-    def clean(self) -> None:
-        """Remove what was staged."""
-        self.state.delete_folder(self.folder)
-
 
 def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool) -> DataFrame:
     """Read a large batch's files with Spark, in the table's types; *ordered* adds `MARKER` and `ORDER`.
@@ -65,42 +58,36 @@ def frame_of(stage: Stage, source: Source, prepared: Prepared, *, ordered: bool)
     from pyspark.sql import functions as f
 
     columns = prepared.growth.columns
+    names = [quote(column.name) for column in columns]
     sets = ordered and source.policies.partial is not None
     frames = []
     for group in _same_shape(source, prepared.landed, ordered=ordered):
-        native = []
-        for landed in group:
-            if reads_as_it_is(source, landed, columns):
-                native.append(landed)
-            else:
-                frame = _rewritten(stage, source, prepared, landed, ordered=ordered)
-                frames.append(with_sets(source, landed.schema, columns, frame) if sets else frame)
+        native = [landed for landed in group if reads_as_it_is(source, landed, columns)]
+        others = [landed for landed in group if landed not in native]
+        parts = [_rewritten(stage, source, prepared, landed) for landed in others]
         if native:
-            frame = _native(stage.spark, source, prepared, native, ordered=ordered)
-            frames.append(with_sets(source, native[0].schema, columns, frame) if sets else frame)
+            parts.append(_native(stage.spark, source, prepared, native, ordered=ordered))
+        for part in parts:
+            frame = part if ordered else part.select(*names)
+            frames.append(with_sets(source, group[0].schema, columns, frame) if sets else frame)
     whole = frames[0]
     for frame in frames[1:]:
         whole = whole.unionByName(frame)
-    names = [quote(column.name) for column in columns]
     if not ordered:
-        return whole.select(*names)
-    marker = _as_upsert(source, f.col(MARKER)).alias(MARKER)
+        return whole
+    marker = f.col(MARKER)
+    if source.policies.insert_policy == "upsert" and source.policies.keys:
+        marker = f.when(marker == INSERT, UPSERT).otherwise(marker).alias(MARKER)
     return whole.select(*names, marker, ORDER, *([SET] if sets else []))
 
 
 def reads_as_it_is(source: Source, landed: Landed, columns: Columns) -> bool:
     """Say whether Spark reads a file where it lies, so that nothing has to be written for it."""
-    as_it_is = can_spark_read(source, landed) and not _has_shortest_digits(landed, columns)
-    return as_it_is and not needs_rescue(source, landed, columns)
-
-
-def _has_shortest_digits(landed: Landed, columns: Columns) -> bool:
-    """Say whether doubles become decimals: not all Javas agree on their shortest digits (JDK-4511638)."""
-    pairs = ((column, find_column(columns, column.name)) for column in landed.schema.columns)
-    return any(
-        mine is not None and pa.types.is_decimal(mine.type) and is_binary_float(column.type)
-        for column, mine in pairs
-    )
+    for column in landed.schema.columns:
+        mine = find_column(columns, column.name)
+        if mine is not None and pa.types.is_decimal(mine.type) and is_binary_float(column.type):
+            return False  # not all Javas agree on the shortest digits of a double (JDK-4511638)
+    return can_spark_read(source, landed) and not needs_rescue(source, landed, columns)
 
 
 def _same_shape(
@@ -128,51 +115,47 @@ def _native(
     from pyspark.sql import functions as f
 
     schema = group[0].schema
-    uris = [source.zone.uri(landed.file.path) for landed in group]
-    rows = file_reader(spark, _read_ddl(schema)).parquet(*uris)
+    known = [(c.name, c.stored) for c in schema.own.columns if not pa.types.is_null(c.type)]
+    kind = schema.marker_type
+    typed_marker = None if kind is None or pa.types.is_null(kind) else schema.marker
+    if typed_marker is not None:
+        known.append((typed_marker, kind))
+    ddl = ", ".join(f"{quote(name)} {_spark_reads(stored)}" for name, stored in known)
+    paths = [landed.file.path for landed in group]
+    rows = file_reader(spark, ddl).parquet(*map(source.zone.uri, paths))
     values = [_cast(schema, column.name, column.sql_type) for column in prepared.growth.columns]
     if not ordered:
         return rows.select(*values)
-    marker = _marker(source, schema).alias(MARKER)
-    row = f.col("_metadata.row_index")
-    ordinal = {landed.file.path: place for place, landed in enumerate(prepared.landed)}
-    paths = [landed.file.path for landed in group]
-    if len(paths) == 1:
-        first = ordinal[paths[0]] * ROWS_PER_FILE
-        return rows.select(*values, marker, (row + f.lit(first)).alias(ORDER))
-    names = spark.createDataFrame(
-        [(path.rpartition("/")[2], ordinal[path]) for path in paths],
-        "_mirror_file string, _mirror_ordinal long",
-    )
-    place = f.col("_mirror_ordinal") * ROWS_PER_FILE + f.col("_mirror_row")
-    placed = rows.select(
-        *values,
-        marker,
-        f.col("_metadata.file_name").alias("_mirror_name"),
-        row.alias("_mirror_row"),
-    ).join(f.broadcast(names), f.col("_mirror_name") == f.col("_mirror_file"))
-    helpers = ("_mirror_name", "_mirror_row", "_mirror_file", "_mirror_ordinal")
-    return placed.withColumn(ORDER, place).drop(*helpers)
-
-
-def _read_ddl(schema: FileSchema) -> str:
-    known = [(c.name, c.stored) for c in schema.own.columns if not pa.types.is_null(c.type)]
+    marker = f.lit(UPSERT if source.policies.upsert_default else INSERT)
     if (
-        schema.marker is not None
-        and schema.marker_type is not None
-        and not pa.types.is_null(schema.marker_type)
-    ):
-        known.append((schema.marker, schema.marker_type))
-    return ", ".join(f"{quote(name)} {_spark_reads(stored)}" for name, stored in known)
+        typed_marker is not None
+    ):  # whatever its type; its values were checked when the file was opened
+        value = f.col(quote(typed_marker))
+        if _spark_reads(kind) == "string":
+            value = f.regexp_extract(value, "[0-9]", 0)  # what is around the digit is white space
+        marker = f.coalesce(value.cast("double").cast("int"), marker)
+    values.append(marker.alias(MARKER))
+    row = f.col("_metadata.row_index")
+    firsts = {one.file.path: at * ROWS_PER_FILE for at, one in enumerate(prepared.landed)}
+    if len(paths) == 1:
+        return rows.select(*values, (row + f.lit(firsts[paths[0]])).alias(ORDER))
+    names = spark.createDataFrame(
+        [(path.rpartition("/")[2], firsts[path]) for path in paths],
+        "_mirror_file string, _mirror_first long",
+    )
+    name = f.col("_metadata.file_name").alias("_mirror_name")
+    placed = rows.select(*values, name, row.alias("_mirror_row")).join(
+        f.broadcast(names), f.col("_mirror_name") == f.col("_mirror_file")
+    )
+    helpers = ("_mirror_name", "_mirror_row", "_mirror_file", "_mirror_first")
+    return placed.withColumn(ORDER, f.col("_mirror_first") + f.col("_mirror_row")).drop(*helpers)
 
 
 def _spark_reads(stored: pa.DataType) -> str:
     """Return the type that Spark's Parquet reader has for a stored type that it reads as it is."""
     # Of nanoseconds, Spark reads INT96 alone as it is, whose values are instants.
-    kind = mirror_type(
-        stored, "keep", instant=pa.types.is_timestamp(stored) and stored.unit == "ns"
-    )
-    return sql_type(kind if kind is not None else stored)
+    nanos = pa.types.is_timestamp(stored) and stored.unit == "ns"
+    return sql_type(mirror_type(stored, "keep", instant=nanos) or stored)
 
 
 def _cast(schema: FileSchema, name: str, kind: str) -> SparkColumn:
@@ -188,59 +171,24 @@ def _cast(schema: FileSchema, name: str, kind: str) -> SparkColumn:
     return value.cast(kind).alias(name)
 
 
-def _marker(source: Source, schema: FileSchema) -> SparkColumn:
-    """Read the marker whatever its type; its values were checked when the file was opened."""
-    from pyspark.sql import functions as f
-
-    default = UPSERT if source.policies.upsert_default else INSERT
-    if schema.marker is None or schema.marker_type is None or pa.types.is_null(schema.marker_type):
-        marker = f.lit(default)
-    else:
-        value = f.col(quote(schema.marker))
-        if _spark_reads(schema.marker_type) == "string":
-            value = f.regexp_extract(value, "[0-9]", 0)  # what is around the digit is white space
-        marker = f.coalesce(value.cast("double").cast("int"), f.lit(default))
-    return marker
-
-
-def _as_upsert(source: Source, marker: SparkColumn) -> SparkColumn:
-    from pyspark.sql import functions as f
-
-    if source.policies.insert_policy != "upsert" or not source.policies.keys:
-        return marker
-    return f.when(marker == INSERT, UPSERT).otherwise(marker)
-
-
-def _rewritten(
-    stage: Stage, source: Source, prepared: Prepared, landed: Landed, *, ordered: bool
-) -> DataFrame:
-    """Write a file again in the table's types, a piece at a time, and read that."""
-    columns = prepared.growth.columns
-    path = f"{stage.folder}/{prepared.landed.index(landed)}.parquet"
+def _rewritten(stage: Stage, source: Source, prepared: Prepared, landed: Landed) -> DataFrame:
+    """Write a file again in the table's types, with `MARKER` and `ORDER`, a piece at a time, and read that."""
+    columns, number = prepared.growth.columns, prepared.landed.index(landed)
+    path = f"{stage.folder}/{number}.parquet"
     schema = pa.schema(
-        [(c.name, c.type) for c in columns] + [(MARKER, pa.int8()), (ORDER, pa.int64())]
+        [*((c.name, c.type) for c in columns), (MARKER, pa.int32()), (ORDER, pa.int64())]
     )
-    first = prepared.landed.index(landed) * ROWS_PER_FILE
+    first = number * ROWS_PER_FILE
     with (
         stage.state.open_new(path) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
         for rows, markers in open_batches(source, landed):
             part = replace(landed, rows=rows, schema=replace(landed.schema, rows=len(rows)))
-            place = pc.add(
-                pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), len(rows))), 1),
-                first,
-            )
-            fitted = (
-                fitted_rows(source, part, columns)
-                .append_column(MARKER, markers)
-                .append_column(ORDER, place)
-            )
-            writer.write_table(fitted.cast(schema))
+            fitted = fitted_rows(source, part, columns).append_column(MARKER, markers)
+            ones = pa.repeat(pa.scalar(1, pa.int64()), len(rows))
+            places = pc.cumulative_sum(ones, start=first - 1)
+            writer.write_table(fitted.append_column(ORDER, places).cast(schema))
             first += len(rows)
-    ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} tinyint", f"{ORDER} bigint"])
-    frame = file_reader(stage.spark, ddl).parquet(stage.state.uri(path))
-    from pyspark.sql import functions as f
-
-    marker = f.col(MARKER).cast("int")
-    return frame.withColumn(MARKER, marker) if ordered else frame.drop(MARKER, ORDER)
+    ddl = ", ".join([*(c.ddl for c in columns), f"{MARKER} int, {ORDER} bigint"])
+    return file_reader(stage.spark, ddl).parquet(stage.state.uri(path))

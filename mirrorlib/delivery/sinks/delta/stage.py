@@ -5,21 +5,19 @@ In: a frame. Out: `Staged`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from mirrorlib.commit.stage import RANGED, stage_frame
-from mirrorlib.commit.staged import OP, Staged
+from mirrorlib.commit.stage import stage_frame, staged_table
 from mirrorlib.feed.files.small_window import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
 
 
@@ -44,15 +42,4 @@ def stage_rows(
 
 def stage_table(work: Work, rows: pa.Table, schema: StructType, keys: Sequence[str]) -> Staged:
     """Make few rows a part of the plan."""
-    kind = schema[keys[0]].dataType.simpleString()
-    ends: Any = pc.min_max(rows.column(keys[0])) if kind in RANGED else {"min": pa.scalar(None)}
-    return Staged(
-        frame=frame_of(work.spark, rows, schema),
-        plain=False,
-        ops=frozenset(rows.column(OP).unique().to_pylist()),
-        rows=len(rows),
-        null_keys=any(rows.column(key).null_count for key in keys),
-        bytes=rows.nbytes,
-        private=True,
-        key_range=(ends["min"].as_py(), ends["max"].as_py()) if ends["min"].is_valid else None,
-    )
+    return staged_table(frame_of(work.spark, rows, schema), rows, keys)

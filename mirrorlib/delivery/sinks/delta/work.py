@@ -10,7 +10,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import LandingZoneError, SchemaError
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.commit.last_commit import LastCommit
+    from mirrorlib.commit.mark import Mark
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delta.table import Found, TableRef
     from mirrorlib.journal.streams import Plan, Stream
 
-_WINDOWS = 32  # bits for a window's number within its stream
 _PART = r"(?:`((?:[^`]|``)+)`|([^.`\s]+))"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 
@@ -145,21 +144,13 @@ class Work:
         return self.stream.start_at is None
 
     def mark(self) -> Mark:
-        """Return what makes the window's commit ours and unrepeatable.
-
-        The streams of a consumer share a mark that grows from one to the next, so Delta itself skips what a
-        late runner of an earlier one still writes.
-        """
+        """Return what makes the window's commit ours and unrepeatable, see `LastCommit.next_mark`."""
         stream, plan = self.stream, self.plan
-        epoch = self.last.epoch_of(stream)
         facts: dict[str, Any] = {
             "consumer": stream.consumer,
             "table": stream.table,
-            "stream": stream.uuid,
             "ordinal": stream.ordinal,
             "began_at": stream.began_at,
-            "epoch": epoch,
-            "window": plan.number,
             "attempt": plan.attempt,
             "kind": plan.kind,
             "after": plan.after,
@@ -171,7 +162,7 @@ class Work:
             "physical": dict(self.physical),
         }
         app_id = f"mirrorlib:export:{stream.consumer}:{stream.table}"
-        return Mark(app_id=app_id, version=(epoch << _WINDOWS) + plan.number, facts=facts)
+        return self.last.next_mark(app_id, stream, plan.number, facts)
 
     def spelled(self, name: str) -> str:
         """Name a column as the target does."""
