@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.ingest.files.plan import Limits
 from mirrorlib.journal.entries import Readers
 from mirrorlib.landing.metadata.declared import is_partial
 
@@ -95,11 +94,6 @@ class Options:
         """Return for how long moved files are kept."""
         return timedelta(days=RETENTION if self.retention is None else self.retention)
 
-    @property
-    def limits(self) -> Limits:
-        """Return how much one batch may hold."""
-        return Limits(max_files=self.max_files, max_bytes=self.max_bytes)
-
     def __post_init__(self) -> None:
         """Take a lone name for a list of one; refuse words that would be taken for the other choice.
 
@@ -109,8 +103,7 @@ class Options:
         """
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
-        _ = self.limits
-        for name in ("start_at", "retention", "parallelism"):
+        for name in ("max_files", "max_bytes", "start_at", "retention", "parallelism"):
             number = getattr(self, name)
             if number is not None and number < 1:
                 msg = f"{name} is {number}; it has to be 1 or more"

@@ -6,12 +6,13 @@ read.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.ingest.report import BatchReport, Position, State, TableReport, shown_position
-from mirrorlib.journal.entries import now
+from mirrorlib.ingest.report import BatchReport, TableReport, shown_position
+from mirrorlib.journal.entries import Entry, now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.batch.foreign_writes import Verified
     from mirrorlib.ingest.files.incremental_listing import Listed
     from mirrorlib.ingest.files.plan import Watched
+    from mirrorlib.ingest.report import State
     from mirrorlib.journal.disk import Journal
-    from mirrorlib.journal.entries import Done, Entry, Plan
+    from mirrorlib.journal.entries import Done, Plan
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,10 +42,31 @@ class Progress:
     emptied: str | None = None
     listing: str = ""
 
-    def add(self, plan: Plan, done: Done) -> None:
-        """Count a batch that has ended; a void one applied nothing."""
+    def recall(self, word: Mapping[str, Any]) -> None:
+        """Take over what an earlier run has left in the table's last word; nothing rests on it."""
+        self.proven = word.get("proven")
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            datetime.fromisoformat(word["emptied"])
+            self.emptied = str(word["emptied"])
+
+    def add(self, plan: Plan, done: Done) -> Entry:
+        """Take over a batch that has ended; a void one applied nothing."""
+        self.entry = Entry(plan=plan, done=done)
         if done.outcome == "applied":
-            self.batches.append(_batch_report(plan, done))
+            names = ("inserts", "updates", "deletes", "upserts")
+            batch = BatchReport(
+                batch=plan.batch,
+                kind=done.kind,
+                files=len(plan.files),
+                bytes=plan.bytes,
+                first_file=plan.files[0].name,
+                last_file=plan.files[-1].name,
+                version=done.version,
+                seconds=dict(done.seconds),
+                **{name: done.rows.get(name, 0) for name in names},
+            )
+            self.batches.append(batch)
+        return self.entry
 
     def warn(self, *warnings: str) -> None:
         """Note warnings, each once."""
@@ -63,22 +86,17 @@ class Progress:
             reason=reason,
             file=file,
             error=error,
-            position=self.position,
-            version=self.version,
+            position=shown_position(self.applied) if self.entry else None,
+            version=self.entry.done.version if self.entry and self.entry.done else None,
             batches=tuple(self.batches),
             warnings=tuple(self.warnings),
             listing=self.listing,
         )
 
     @property
-    def position(self) -> Position | None:
-        """Return the last applied number, per partition folder where there are any."""
-        return shown_position(self.entry.position) if self.entry else None
-
-    @property
-    def version(self) -> int | None:
-        """Return the Delta version of the newest batch that has ended."""
-        return self.entry.done.version if self.entry and self.entry.done else None
+    def applied(self) -> Mapping[str, int]:
+        """Return the last applied number per partition folder; empty while there is none."""
+        return self.entry.position if self.entry else {}
 
 
 def record_status(journal: Journal, progress: Progress, report: TableReport) -> str:
@@ -108,27 +126,3 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)
     return str(since)
-
-
-def read_emptied(word: Mapping[str, Any]) -> str | None:
-    """Read since when a folder was seen empty, from a table's last word; nothing rests on it."""
-    try:
-        datetime.fromisoformat(word["emptied"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return str(word["emptied"])
-
-
-def _batch_report(plan: Plan, done: Done) -> BatchReport:
-    rows = {name: done.rows.get(name, 0) for name in ("inserts", "updates", "deletes", "upserts")}
-    return BatchReport(
-        batch=plan.batch,
-        kind=done.kind,
-        files=len(plan.files),
-        bytes=plan.bytes,
-        first_file=plan.files[0].name,
-        last_file=plan.files[-1].name,
-        version=done.version,
-        seconds=dict(done.seconds),
-        **rows,
-    )

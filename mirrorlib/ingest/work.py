@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.events import Event
-from mirrorlib.ingest.options import MAX_LOSS
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from mirrorlib.delta.table import TableRef
     from mirrorlib.events import Observer
     from mirrorlib.ingest.files.source import Source
+    from mirrorlib.ingest.options import Options
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life, Plan
     from mirrorlib.store import Store
@@ -42,10 +42,9 @@ class Work:
         journal: its lives, plans and outcomes.
         lives: all lives, the present one last.
         state: the state folder.
+        options: what the caller asks for.
         observe: told before and after each step.
-        allow_foreign_writes: go on after somebody else's commits.
-        allow_empty: a new life may replace a table by no rows, and an empty snapshot empty it.
-        max_loss: the share of its rows that a snapshot may take from a table.
+        stop: asked between batches; True ends the run.
 
     """
 
@@ -56,10 +55,9 @@ class Work:
     journal: Journal
     lives: tuple[Life, ...]
     state: Store
+    options: Options
     observe: Observer
-    allow_foreign_writes: bool = False
-    allow_empty: bool = False
-    max_loss: float = MAX_LOSS
+    stop: Callable[[], bool]
 
     @property
     def life(self) -> Life:

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import MirrorError
-from mirrorlib.ingest.files.changed_source import changed_source_error
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.kept import newest_entry
-from mirrorlib.ingest.files.plan import Limits, first_position, next_run
+from mirrorlib.ingest.files.plan import first_position, next_run
+from mirrorlib.ingest.files.source import doubt_of
 from mirrorlib.ingest.files.table_folder import emptied_since, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
@@ -40,6 +40,7 @@ from mirrorlib.store.target import Target
 from mirrorlib.tabular import duration
 
 if TYPE_CHECKING:
+    from mirrorlib.ingest.files.incremental_listing import Listed
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.store import PathOrUrl, Store
 
@@ -192,12 +193,11 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
             landing_zone=entry.plan.zone,
         )
     status = replace(status, life=len(lives))
-    doubt = changed_source_error(name.shown, entry)
+    doubt = doubt_of(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     try:
-        incremental = IncrementalListing(journal, Options(), read_listed(word), due=False)
-        opened = _open(status, name, journal, incremental)
+        opened = _open(status, name, journal, read_listed(word))
         if opened is not None and not opened.listing.count and _is_absent(status, name):
             return _absent(status, begun=bool(lives))
     except MirrorError as exc:
@@ -233,13 +233,15 @@ def _absent(status: TableStatus, *, begun: bool) -> TableStatus | None:
 
 
 def _open(
-    status: TableStatus, name: TableName, journal: Journal, incremental: IncrementalListing
+    status: TableStatus, name: TableName, journal: Journal, left: Listed | None
 ) -> Folder | None:
     if status.landing_zone is None:
         return None
     folder = TableFolder(name=name, path=name.folder)
     zone = open_store(status.landing_zone)
-    return open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
+    history = History(journal, zone.url)
+    incremental = IncrementalListing(history, Options(), left, due=False)
+    return open_folder(zone, folder, history, incremental=incremental)
 
 
 def _with_listing(
@@ -247,7 +249,7 @@ def _with_listing(
 ) -> TableStatus:
     """Compare the last word with what the zone shows now."""
     listing = opened.listing
-    run = next_run(listing, position, Limits())
+    run = next_run(listing, position)
     partitions = [
         (position.get(partition, 0), files) for partition, files in listing.partitions.items()
     ]
@@ -275,7 +277,7 @@ def _with_listing(
     if status.state == "gone":
         return replace(status, state="behind", reason=_BACK, file=None)
     if run.files:
-        files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
+        files = "1 change file is" if len(run.files) == 1 else f"{len(run.files)} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
     waited = status.state in {"behind", "blocked", "waiting"}

@@ -91,7 +91,7 @@ def evolve_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, fl
 
 def _correct_keys(work: Work, plan: Plan, columns: Columns) -> None:
     """Write down keys that are no longer what they were; looks at the table only where they are not."""
-    before, keys = next_keys(plan, columns, foreign=work.allow_foreign_writes)
+    before, keys = next_keys(plan, columns, foreign=work.options.allow_foreign_writes)
     if before == keys_property(keys).get(KEYS_PROPERTY, ""):
         return
     found = find_table(work.spark, work.ref)
@@ -174,7 +174,7 @@ def _still_narrow(columns: Columns, found: Found) -> Columns:
 
 def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
     """Make sure of a table that this life owns and that no earlier life can write to any more."""
-    foreign = work.allow_foreign_writes
+    foreign = work.options.allow_foreign_writes
     found = find_table(work.spark, work.ref)
     if found is None:
         keys = mirror_keys(plan, columns, fresh=True, foreign=foreign)
@@ -226,7 +226,9 @@ def refuse_table(work: Work, found: Found) -> None:
     mine = {life.uuid for life in work.lives}
     if owner not in mine and owner in {life.uuid for life in work.journal.lives()}:
         raise life_is_over(work)
-    refuse_others_table(work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes)
+    refuse_others_table(
+        work.table, work.lives, found, allow_forgetting=work.options.allow_foreign_writes
+    )
 
 
 def refuse_others_table(

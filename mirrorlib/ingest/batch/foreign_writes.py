@@ -108,7 +108,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     if found is None or (last.table_id is not None and found.id != last.table_id):
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
     _guard(work, commits, known, newest)
-    if not work.allow_foreign_writes:
+    if not work.options.allow_foreign_writes:
         plan = entry.plan
         verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
     return Standing(
@@ -182,7 +182,7 @@ def find_outcome(work: Work, plan: Plan, *, anew: bool = False) -> tuple[int | N
 
 def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> None:
     """Refuse to go on after commits of others that may have changed rows."""
-    if work.allow_foreign_writes:
+    if work.options.allow_foreign_writes:
         return
     lives = {life.uuid for life in work.lives}
     foreign = [

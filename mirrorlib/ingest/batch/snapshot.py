@@ -131,7 +131,7 @@ def _check_files(source: Source, prepared: Prepared) -> None:
 
 def _check_loss(work: Work, source: Source, newest: Prepared, differences: Differences) -> None:
     file = newest.landed[0].file.name
-    most, empty = work.max_loss, work.allow_empty
+    most, empty = work.options.max_loss, work.options.allow_empty
     check_loss(source, file, differences, newest.rows, most=most, allow_empty=empty)
 
 

@@ -23,7 +23,6 @@ from mirrorlib.names import partition_of, sequence_number
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.history import History
     from mirrorlib.ingest.options import Options
-    from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Entry, PlannedFile
     from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
     from mirrorlib.landing.metadata.declared import TableMetadata
@@ -81,10 +80,10 @@ class IncrementalListing:
     """How one run looks into one table's folder; it keeps what it has seen for the run after it."""
 
     def __init__(
-        self, journal: Journal, options: Options, left: Listed | None, *, due: bool = True
+        self, history: History, options: Options, left: Listed | None, *, due: bool = True
     ) -> None:
         """Begin with what the last run has *left*; *due* False never lists in full only because it is time to."""
-        self._journal = journal
+        self._history = history
         self._options = options
         self._due = due
         # Cleaning up needs to see all, and keeps folders short.
@@ -100,9 +99,7 @@ class IncrementalListing:
         """Return what the last full listing has shown and short looks do not."""
         return self._listed.warnings if self._listed else ()
 
-    def see(
-        self, zone: Store, folder: TableFolder, history: History | None
-    ) -> tuple[FolderContent, bytes] | None:
+    def see(self, zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes] | None:
         """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do.
 
         Raises:
@@ -114,8 +111,10 @@ class IncrementalListing:
         listed = self._listed
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
             return None
-        entry = self._newest()
-        if entry is None or not self._is_last_word(listed, entry):
+        _, entry = self._history.newest()
+        # What the last run has left is about the newest batch; one that was killed leaves nothing.
+        self._proven |= entry is not None and entry.plan.batch == listed.batch
+        if entry is None or not self._proven:
             self._listed = None
             return None
         if entry.done is None or entry.done.outcome != "applied":
@@ -125,10 +124,21 @@ class IncrementalListing:
             return None
         names = [anchor.name for anchor in listed.anchors.values()]
         metadata = as_published(parse_metadata(data, str(folder.name)), names)
-        if metadata.detection == "sequential":
-            seen = self._see_next(zone, folder, listed, entry, metadata)
-        else:
-            seen = self._see_after(zone, folder, history)
+        seen = None
+        if metadata.detection != "sequential":
+            seen = self._see_after(zone, folder)
+        elif not entry.plan.policies.by_time:
+            anchors = _anchors(listed, entry)
+            self._listed = replace(listed, anchors=anchors)
+            onward = Onward(
+                anchors=anchors,
+                extensions=tuple(
+                    one for one in metadata.extensions if one.isascii() and one.isalnum()
+                ),
+                partitioned=metadata.partitioned,
+                most=self._options.max_files,
+            )
+            seen = see_next(zone, folder, onward)
         return None if seen is None else (seen, data)
 
     def remember(
@@ -139,16 +149,23 @@ class IncrementalListing:
         listing: FolderListing,
         listed_at: str,
         warnings: tuple[str, ...],
-        history: History | None,
     ) -> None:
         """Keep what a full listing has shown, if the next looks may be short."""
         self._full = self._proven = True
         self._listed = None
         if not self._is_long(listing):
             return
-        entry = self._newest()
+        _, entry = self._history.newest()
         position = entry.position if entry else {}
-        if not self._is_plain(listing, metadata, position, history):
+        if listing.by_time:
+            files = [file for one in listing.partitions.values() for file in one.values()]
+            sees_all = not metadata.partitioned and self._history.in_order(files)
+        else:
+            sees_all = not any(
+                _has_gap(numbers, position.get(partition))
+                for partition, numbers in listing.partitions.items()
+            )
+        if not sees_all:  # a short look would not
             return
         anchors = {
             partition: _anchor(files[position[partition]])
@@ -174,7 +191,7 @@ class IncrementalListing:
         if self._listed is None or entry is None:
             return None
         by_time = entry.plan.policies.by_time
-        anchors = {} if by_time else self._anchors(self._listed, entry)
+        anchors = {} if by_time else _anchors(self._listed, entry)
         if not by_time and not anchors:
             return None
         return replace(
@@ -184,15 +201,6 @@ class IncrementalListing:
             short=self._listed.short + 1 if by_time and not self._full else 0,
             warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._kept_warnings))),
         )
-
-    def _newest(self) -> Entry | None:
-        lives = self._journal.lives()
-        return self._journal.newest(lives[-1]) if lives else None
-
-    def _is_last_word(self, listed: Listed, entry: Entry) -> bool:
-        """Say whether what the last run has left is about the newest batch; one that was killed leaves nothing."""
-        self._proven = self._proven or entry.plan.batch == listed.batch
-        return self._proven
 
     def _is_due(self, listed: Listed) -> bool:
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
@@ -205,71 +213,29 @@ class IncrementalListing:
         longest = max((len(files) for files in listing.partitions.values()), default=0)
         return longest + len(listing.foreign) > PAGE
 
-    def _is_plain(
-        self,
-        listing: FolderListing,
-        metadata: TableMetadata,
-        position: Mapping[str, int],
-        history: History | None,
-    ) -> bool:
-        """Say whether short looks would see what comes: names in order, or numbers without a gap."""
-        if listing.by_time:
-            files = [
-                file for partition in listing.partitions.values() for file in partition.values()
-            ]
-            return not metadata.partitioned and history is not None and history.in_order(files)
-        return not any(
-            _has_gap(files, position.get(partition))
-            for partition, files in listing.partitions.items()
-        )
-
-    def _see_next(
-        self,
-        zone: Store,
-        folder: TableFolder,
-        listed: Listed,
-        entry: Entry,
-        metadata: TableMetadata,
-    ) -> FolderContent | None:
-        if entry.plan.policies.by_time:
-            return None
-        anchors = self._anchors(listed, entry)
-        self._listed = replace(listed, anchors=anchors)
-        onward = Onward(
-            anchors=anchors,
-            extensions=tuple(one for one in metadata.extensions if one.isascii() and one.isalnum()),
-            partitioned=metadata.partitioned,
-            most=self._options.max_files,
-        )
-        return see_next(zone, folder, onward)
-
-    def _see_after(
-        self, zone: Store, folder: TableFolder, history: History | None
-    ) -> FolderContent | None:
+    def _see_after(self, zone: Store, folder: TableFolder) -> FolderContent | None:
         """List from the greatest name on that was applied before this run.
 
         A run that has listed in full goes by that to its end: it may have seen what a short look passes over.
         """
-        if self._full or history is None:
+        if self._full:
             return None
-        self._after = self._after or max(history.applied().etags, default=None)
+        self._after = self._after or max(self._history.applied().etags, default=None)
         return see_after(zone, folder, self._after) if self._after else None
 
-    def _anchors(self, listed: Listed, entry: Entry) -> dict[str, Anchor]:
-        """Return the newest applied files, as the last listing or the newest plan has seen them."""
-        here = entry.plan.zone == listed.zone
-        planned = {
-            (partition_of(file.name), (anchor := _anchor(file)).number): anchor
-            for file in (entry.plan.files if here else ())
-        }
-        found = {}
-        for partition, number in entry.position.items():
-            known = listed.anchors.get(partition)
-            if known is not None and known.number == number:
-                found[partition] = known
-            elif (partition, number) in planned:
-                found[partition] = planned[partition, number]
-        return found
+
+def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:
+    """Return the newest applied files, as the last listing or the newest plan has seen them."""
+    planned = {partition_of(file.name): _anchor(file) for file in entry.plan.files}
+    found: dict[str, Anchor] = {}
+    for partition, number in entry.position.items():
+        anchors = [listed.anchors.get(partition)]
+        if entry.plan.zone == listed.zone:
+            anchors.append(planned.get(partition))
+        for anchor in anchors:
+            if anchor is not None and anchor.number == number:
+                found.setdefault(partition, anchor)
+    return found
 
 
 def _anchor(file: StoredFile | PlannedFile) -> Anchor:

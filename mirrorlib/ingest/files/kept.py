@@ -34,7 +34,8 @@ def newest_entry(
     entry = journal.newest(lives[-1]) if lives else None
     if entry is not None or metadata is None or not lives or not lives[-1].keeps:
         return entry
-    last = last_applied(journal, lives[-2])
+    before = lives[-2]
+    last = next(applied_entries(journal, before, journal.newest(before)), None)
     if last is None:
         return None
     known = History(journal, lives[-1].zone).applied()
@@ -46,13 +47,8 @@ def newest_entry(
     return Entry(plan=plan, done=last.done)
 
 
-def last_applied(journal: Journal, life: Life) -> Entry | None:
-    """Return the newest batch of a life that was applied; a plan that was voided, or never committed, is none."""
-    return next(applied_entries(journal, life, journal.newest(life)), None)
-
-
 def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Iterator[Entry]:
-    """Give the batches of a life that were applied, from the newest on."""
+    """Give the batches of a life that were applied, from the newest on, without what was voided or never ended."""
     for batch in range(newest.plan.batch if newest else 0, 0, -1):
         one = newest if newest and batch == newest.plan.batch else journal.entry(life, batch)
         if one.done is not None and one.done.outcome == "applied":
