@@ -71,12 +71,7 @@ def open_job(
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Job:
-    """Gather what all tables of one call share.
-
-    Raises:
-        LandingZoneError: the zone lies inside its target, or the reverse.
-
-    """
+    """Gather what all tables of one call share."""
     zone = open_store(landing_zone)
     refuse_overlap(zone.url, target)
     return Job(
@@ -242,12 +237,7 @@ def _refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[
 
 
 def refuse_overlap(zone: str, target: Target) -> None:
-    """Refuse a zone inside its target or state, and the reverse.
-
-    Raises:
-        LandingZoneError: one lies inside the other.
-
-    """
+    """Refuse a zone inside its target or state, and the reverse."""
     for place in [target.state] + ([target.place] if target.catalog is None else []):
         outer, inner = sorted((f"{settled(zone)}/", f"{settled(place)}/"), key=len)
         if inner.startswith(outer):

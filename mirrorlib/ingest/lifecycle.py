@@ -8,6 +8,7 @@ format, table lifecycle; design §4, Lives).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.lock import lock_table
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 KEPT = f"{GONE} The Delta table is kept as it is."
 DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
+_UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 TO_BE_DROPPED = f"{GONE} The Delta table will be dropped, as --on-gone asks."
 
 
@@ -54,30 +56,21 @@ def end_life(job: Job, name: TableName) -> str | None:
         if job.options.on_gone == "keep":
             return KEPT
         with lend_session(job.spark) as spark:
-            if _find_droppable(job, name, lives, spark):
+            if _has_droppable(job, name, lives, spark):
                 drop_table(spark, refer(job.target, name))
     return DROPPED
 
 
 def coming_end(job: Job, name: TableName) -> str:
-    """Say what `end_life` would do, and write nothing.
-
-    Raises:
-        ForeignWriteError: the table to be dropped is not this mirror's.
-        MirrorError: another table lies inside the one to be dropped.
-
-    """
+    """Say what `end_life` would do, or raise what it would, and write nothing."""
     if job.options.on_gone == "keep":
         return KEPT
     with lend_session(job.spark) as spark:
-        there = _find_droppable(job, name, Journal(job.state, name).lives(), spark)
+        there = _has_droppable(job, name, Journal(job.state, name).lives(), spark)
     return TO_BE_DROPPED if there else DROPPED
 
 
-def _find_droppable(
-    job: Job, name: TableName, lives: tuple[Life, ...], spark: SparkSession
-) -> bool:
-    """Say whether there is a table to drop."""
+def _has_droppable(job: Job, name: TableName, lives: tuple[Life, ...], spark: SparkSession) -> bool:
     inner = [
         other
         for other in known_tables(job)
@@ -108,16 +101,7 @@ def lives_of(job: Job, name: TableName, opened: Folder, *, write: bool = True) -
     # What a table that starts over shows has come since.
     existing = bool(lives) or not opened.plain or job.options.include_existing
     if not write:
-        life = Life(
-            ordinal=ordinal,
-            uuid="",
-            why=why,
-            zone=zone,
-            started_at="",
-            start_at=start,
-            include_existing=existing,
-        )
-        return (*lives, life)
+        return (*lives, replace(_UNBORN, start_at=start, include_existing=existing))
     if not existing:  # first of all: what comes from here on must not be taken for what was there
         files = (file for files in opened.listing.partitions.values() for file in files.values())
         journal.write_passed(ordinal, passed_files(files))

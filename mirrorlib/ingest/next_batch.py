@@ -175,12 +175,7 @@ def choose_files(
 
 
 def check_emptiness(work: Work, coming: Next, prepared: Prepared) -> None:
-    """See that a table is not replaced by nothing.
-
-    Raises:
-        MirrorError: it would empty its table, and nobody has said that it may.
-
-    """
+    """See that a table is not replaced by nothing, where nobody has said that it may."""
     rows = prepared.newest.rows if work.options.snapshots else prepared.rows
     if coming.replaces and rows == 0 and not work.options.allow_empty:
         msg = "the first batch of the new life holds no rows, and would empty the table"

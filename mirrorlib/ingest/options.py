@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
@@ -84,23 +83,8 @@ class Options:
             **{one.name: parameters[one.name] for one in fields(cls) if one.name in parameters}
         )
 
-    @property
-    def interval(self) -> float:
-        """Return the seconds after which a folder is listed in full all the same."""
-        return read_interval(self.backfill_interval)
-
-    @property
-    def kept(self) -> timedelta:
-        """Return for how long moved files are kept."""
-        return timedelta(days=RETENTION if self.retention is None else self.retention)
-
     def __post_init__(self) -> None:
-        """Take a lone name for a list of one; refuse words that would be taken for the other choice.
-
-        Raises:
-            ValueError: a limit is less than 1, a policy is not one of its words, or an option means nothing.
-
-        """
+        """Take a lone name for a list of one; refuse what means nothing, or would be taken for another choice."""
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
         for name in ("max_files", "max_bytes", "start_at", "retention", "parallelism"):

@@ -32,7 +32,7 @@ from mirrorlib.ingest.files.source_identity import (
     check_zone,
     judge_changes,
 )
-from mirrorlib.ingest.files.table_folder import FolderView, pass_over
+from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import coming_end, lives_of
 from mirrorlib.ingest.next_batch import bars_of, check_emptiness, open_next
@@ -151,7 +151,10 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
         return replace(planned, reason=opened.waits_for)
     lives = lives_of(job, folder.name, opened, write=False)
     if not (lives[-1].uuid or lives[-1].include_existing):
-        return replace(planned, reason=pass_over(opened).waits_for, warnings=())
+        # Its files are those that were there when the table was first seen.
+        none = replace(opened.listing, partitions={})
+        passed = replace(opened, listing=none, passed=opened.passed + opened.listing.count)
+        return replace(planned, reason=passed.waits_for, warnings=())
     with lend_session(job.spark) as spark:
         work = open_work(job, spark, folder, opened, lives)
         return _look_ahead(work, view, opened, replace(planned, state="current"))
@@ -216,13 +219,7 @@ def _with_batch(
     prepared: Prepared,
     position: Mapping[str, int],
 ) -> PlannedTable:
-    """Add a batch, and of the first one of snapshots what it changes in a table that is not filled from nothing.
-
-    Raises:
-        ForeignWriteError: the table, where it is filled from nothing, is another's.
-        LandingZoneError: its folder holds something else.
-
-    """
+    """Add a batch; see that the first finds a place that is free, or ours, and say of snapshots what it changes."""
     before, columns, differences = standing.columns, prepared.growth.columns, planned.differences
     if not planned.batches and not before:
         found = find_table(work.spark, work.ref)

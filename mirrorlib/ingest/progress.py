@@ -104,7 +104,7 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
     old = journal.read_status()
     same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
     since = old["since"] if same and "since" in old else now()
-    done = progress.entry.done if progress.entry else None
+    done, listed = progress.entry.done if progress.entry else None, progress.listed
     word: dict[str, Any] = {
         "table": report.table,
         "state": report.state,
@@ -118,7 +118,7 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
         "last_commit": done.finished_at if done else None,
         "warnings": list(report.warnings),
         "watched": asdict(progress.watched) if progress.watched else None,
-        "listing": progress.listed.to_word() if progress.listed else None,
+        "listing": listed and {**asdict(listed), "warnings": list(listed.warnings)},
         "verified": asdict(progress.verified) if progress.verified else old.get("verified"),
         **({"proven": progress.proven} if progress.proven else {}),
         **({"emptied": progress.emptied} if progress.emptied else {}),

@@ -125,13 +125,7 @@ def reset_with_warnings(
 
 
 def _check_first(zone: str, name: TableName, start_at: int, table: str) -> None:
-    """See that a new life can begin with a number, by those that the partition folders show.
-
-    Raises:
-        JournalError: its first change file is gone, and later ones would wait for it for ever; or
-            it is not there by far.
-
-    """
+    """See that a new life can begin with a number, so that no file would wait for ever for one that is gone."""
     try:
         opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     except MirrorError:
@@ -155,18 +149,7 @@ def _check_first(zone: str, name: TableName, start_at: int, table: str) -> None:
 def _begin_kept_life(
     spark: SparkSession, places: Target, journal: Journal, name: TableName
 ) -> tuple[Life, tuple[str, ...]]:
-    """Begin the life, or return the one that has begun and applied nothing yet.
-
-    Returns:
-        the life, and what is to be known of the table's keys.
-
-    Raises:
-        JournalError: there is nothing to keep, or something would be lost or counted twice.
-        MetadataError: the metadata cannot be understood.
-        ForeignWriteError: the table is not this mirror's.
-        StoreError: the zone cannot be read.
-
-    """
+    """Begin the life, or return the one that has begun and applied nothing yet; and what is to be known of the keys."""
     lives, table = journal.lives(), str(name)
     last, newest = lives[-1], journal.newest(lives[-1])
     if journal.is_gone(last):

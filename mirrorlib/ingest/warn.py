@@ -18,10 +18,8 @@ from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.journal.entries import Policies
-    from mirrorlib.landing.columns import FileColumn
 
 
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
@@ -30,6 +28,7 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
         f"_metadata.json was repaired: the key column {key.strip()!r} is {name!r} in the files"
         for key, name in _respelled(prepared, policies.keys)
     ]
+    growth = prepared.growth
     for landed in prepared.landed:
         if landed.null_keys:
             found.append(
@@ -45,18 +44,21 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
                 "columns that SchemaDefinition does not declare are strings: "
                 f"{first_few(landed.schema.undeclared)}"
             )
-        extra = [c.name for c in landed.schema.columns if _is_left_out(prepared, c)]
+        typed = [c.name for c in landed.schema.columns if not pa.types.is_null(c.type)]
+        extra = [name for name in typed if find_column(growth.columns, name) is None]
         if extra:
-            kept = find_column(prepared.growth.columns, RESCUED_COLUMN.name) is not None
+            kept = find_column(growth.columns, RESCUED_COLUMN.name) is not None
             what = "are rescued" if kept else "are left out"
             found.append(f"columns that the table lacks {what}: {first_few(extra)}")
-        missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
+        missing = [c.name for c in growth.columns if landed.schema.column(c.name) is None]
         if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
             found.append(
                 "updates lack columns of the table, which become NULL in the updated rows: "
                 f"{first_few(missing)}"
             )
-    mapped = _mapped(prepared, policies)
+    # A new table's columns too where it is for plain readers.
+    new = growth.added == growth.columns and policies.readers == "plain"
+    mapped = growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
     if mapped:
         names = first_few(column.name for column in mapped)
         found.append(
@@ -69,13 +71,6 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
             f"the values are applied as their file has them: {first_few(narrowed)}"
         )
     return tuple(dict.fromkeys(found))
-
-
-def _mapped(prepared: Prepared, policies: Policies) -> Columns:
-    """Return the columns for which column mapping is turned on; a new table's too where it is for plain readers."""
-    growth = prepared.growth
-    new = growth.added == growth.columns and policies.readers == "plain"
-    return growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
 
 
 def _respelled(prepared: Prepared, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -101,9 +96,3 @@ def _narrowed(prepared: Prepared) -> Iterator[str]:
                 yield column.name
             elif column.type == pa.float64():
                 double.add(fold_name(column.name))
-
-
-def _is_left_out(prepared: Prepared, column: FileColumn) -> bool:
-    """Say whether a column has values and no place in the table, as only a plain folder's has."""
-    typed = not pa.types.is_null(column.type)
-    return typed and find_column(prepared.growth.columns, column.name) is None

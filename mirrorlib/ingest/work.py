@@ -36,14 +36,9 @@ class Work:
 
     Attributes:
         spark: a session of its own: transaction marks of MERGE are session configuration.
-        ref: the Delta table.
-        log: its commits.
         source: where its change files lie, with the policies of new plans.
-        journal: its lives, plans and outcomes.
         lives: all lives, the present one last.
         state: the state folder.
-        options: what the caller asks for.
-        observe: told before and after each step.
         stop: asked between batches; True ends the run.
 
     """
@@ -94,9 +89,9 @@ class Work:
         self.observe(replace(event, when="after"))
 
 
-def _facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
-    """Return what a commit says of the batch that it belongs to."""
-    return {
+def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
+    """Return what makes the batch's one commit unrepeatable, and says what it belongs to."""
+    facts = {
         "life": work.life.uuid,
         "batch": plan.batch,
         "attempt": plan.attempt,
@@ -106,11 +101,7 @@ def _facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
         "mirrorlib": VERSION,
         **more,
     }
-
-
-def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
-    """Return what makes the batch's one commit unrepeatable."""
-    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=_facts_of(work, plan, more))
+    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=facts)
 
 
 def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
@@ -118,8 +109,8 @@ def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
 
     Its number is one less: a void or a fence forbids both.
     """
-    facts = _facts_of(work, plan, {**more, "batch": None})
-    return Mark(app_id=work.life.app_id, version=2 * plan.batch - 1, facts=facts)
+    mark = mark_of(work, plan, {**more, "batch": None})
+    return replace(mark, version=mark.version - 1)
 
 
 def source_of(work: Work, plan: Plan) -> Source:

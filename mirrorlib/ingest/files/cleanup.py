@@ -10,13 +10,15 @@ format, best practices 2026-09-18 (`_ProcessedFiles`, seven days).
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.plan import changed_files, placed_files
 from mirrorlib.ingest.files.source_identity import goes_on
+from mirrorlib.ingest.options import RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +53,9 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         for file in _finished(opened, entry):
             zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
             moved += 1
-        _remove_old(zone, place, today - options.kept)
+        _remove_old(
+            zone, place, today, RETENTION if options.retention is None else options.retention
+        )
     except MirrorError as exc:
         _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)
     if moved:
@@ -71,13 +75,9 @@ def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
                 yield file
 
 
-def _remove_old(zone: Store, place: str, until: date) -> None:
-    """Remove the days before *until*."""
+def _remove_old(zone: Store, place: str, today: date, days: int) -> None:
     listed = zone.list_folder(place)
     for name in listed.folders if listed else ():
-        try:
-            day = date.fromisoformat(name)
-        except ValueError:
-            continue  # not ours
-        if day < until:
-            zone.delete_folder(f"{place}/{name}")
+        with contextlib.suppress(ValueError):  # another name is not ours
+            if today - date.fromisoformat(name) > timedelta(days=days):
+                zone.delete_folder(f"{place}/{name}")

@@ -96,12 +96,7 @@ class History:
         self._forget(None)
 
     def newest(self) -> tuple[Life | None, Entry | None]:
-        """Return the present life and its newest batch.
-
-        Raises:
-            JournalError: they cannot be read.
-
-        """
+        """Return the present life and its newest batch."""
         life = self._present()
         return life, self._journal.newest(life) if life else None
 
@@ -136,7 +131,7 @@ class History:
         """Write down, once its caller has proven it, that what `moves` tells is so."""
         if self._life is not None and self._moved_from is not None:
             self._journal.write_move(self._life, self._moved_from, self._zone)
-            self._roots = None  # they are read anew
+            self._roots = None
 
     def roots(self) -> Collection[str]:
         """Return where the files that are known here lie or lay, as the plans name it; "" for what has numbers."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.ingest.options import read_interval
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME, as_published
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
@@ -56,10 +57,6 @@ class Listed:
     short: int
     warnings: tuple[str, ...]
 
-    def to_word(self) -> dict[str, Any]:
-        """Give it as JSON gives it back."""
-        return {**asdict(self), "warnings": list(self.warnings)}
-
 
 def read_listed(word: Mapping[str, Any]) -> Listed | None:
     """Read what an earlier run has left in a table's last word; None unless the table was current then."""
@@ -100,14 +97,7 @@ class IncrementalListing:
         return self._listed.warnings if self._listed else ()
 
     def see(self, zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes] | None:
-        """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do.
-
-        Raises:
-            JournalError: the newest batch cannot be read.
-            MetadataError: the metadata cannot be understood.
-            StoreError: the zone cannot be read.
-
-        """
+        """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do."""
         listed = self._listed
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
             return None
@@ -153,7 +143,10 @@ class IncrementalListing:
         """Keep what a full listing has shown, if the next looks may be short."""
         self._full = self._proven = True
         self._listed = None
-        if not self._is_long(listing):
+        # Short looks cost less than a listing only where that is long.
+        longest = max((len(files) for files in listing.partitions.values()), default=0)
+        long = self._options.listing == "incremental" or longest + len(listing.foreign) > PAGE
+        if not (self._wanted and long):
             return
         _, entry = self._history.newest()
         position = entry.position if entry else {}
@@ -203,15 +196,9 @@ class IncrementalListing:
         )
 
     def _is_due(self, listed: Listed) -> bool:
+        interval = read_interval(self._options.backfill_interval)
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
-        return listed.short >= MOST_SHORT or not 0 <= age < self._options.interval
-
-    def _is_long(self, listing: FolderListing) -> bool:
-        """Say whether short looks at a folder are wanted, and cost less than listing it."""
-        if not self._wanted or self._options.listing == "incremental":
-            return self._wanted
-        longest = max((len(files) for files in listing.partitions.values()), default=0)
-        return longest + len(listing.foreign) > PAGE
+        return listed.short >= MOST_SHORT or not 0 <= age < interval
 
     def _see_after(self, zone: Store, folder: TableFolder) -> FolderContent | None:
         """List from the greatest name on that was applied before this run.

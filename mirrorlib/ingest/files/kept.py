@@ -25,12 +25,7 @@ if TYPE_CHECKING:
 def newest_entry(
     journal: Journal, lives: Sequence[Life], metadata: TableMetadata | None
 ) -> Entry | None:
-    """Return the newest batch of the present life; before its first, the one that it follows on.
-
-    Raises:
-        JournalError: a plan or an outcome cannot be read.
-
-    """
+    """Return the newest batch of the present life; before its first, the one that it follows on."""
     entry = journal.newest(lives[-1]) if lives else None
     if entry is not None or metadata is None or not lives or not lives[-1].keeps:
         return entry
@@ -56,20 +51,11 @@ def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Itera
 
 
 def position_behind(names: Iterable[str], count: int, metadata: TableMetadata) -> dict[str, int]:
-    """Return the position behind files that were known by name; never an empty one, which would begin a table.
-
-    Args:
-        names: the files.
-        count: how many files were applied.
-        metadata: says which of them have numbers that count, or that none has to.
-
-    """
+    """Return the position behind *count* files that were known by name; never an empty one, as before a table."""
     if metadata.detection != "sequential":
         return {WHOLE_FOLDER: count}
-    partitions = numbers_of(names, metadata)
-    return {partition: max(numbers) for partition, numbers in partitions.items()} or {
-        WHOLE_FOLDER: 0
-    }
+    partitions = numbers_of(names, metadata) or {WHOLE_FOLDER: {0}}
+    return {partition: max(numbers) for partition, numbers in partitions.items()}
 
 
 def numbers_of(names: Iterable[str], metadata: TableMetadata) -> Mapping[str, set[int]]:

@@ -24,15 +24,7 @@ Files: TypeAlias = "tuple[tuple[int, StoredFile], ...]"  # by their numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A missing sequence number with later ones present.
-
-    Attributes:
-        awaited: the file name that is missing.
-        since: when the oldest of the files behind it was written.
-        behind: how many files wait.
-        others: how many other partition folders lack a file too.
-
-    """
+    """A missing number: *behind* files wait for it, the oldest *since* then; *others* more folders lack one too."""
 
     awaited: str
     since: datetime

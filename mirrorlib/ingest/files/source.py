@@ -51,12 +51,7 @@ def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:
 
 
 def refuse_doubt(table: str, entry: Entry | None) -> None:
-    """Go on only where nothing casts doubt on a table's newest batch.
-
-    Raises:
-        FileChangedError: something does, until the table is reset.
-
-    """
+    """Go on only where nothing casts doubt on a table's newest batch; else not before the table is reset."""
     doubt = doubt_of(table, entry)
     if doubt is not None:
         raise doubt

@@ -92,18 +92,11 @@ def _prove_passed(
 ) -> tuple[bool, int]:
     """Compare files with the plans that have applied what was there under their names, the newest first.
 
-    Args:
-        work: the table.
-        entry: its newest batch.
-        files: what is there.
-        roots: where a plain folder's plans have found them; empty where names alone tell files.
+    *roots* is where a plain folder's plans have found them; empty where names alone tell files.
 
     Returns:
         whether some file of the newest applied batch is there, as it was applied or, without a fingerprint, as far
         as size and rows tell; and how many were applied by an earlier version, which kept no fingerprint.
-
-    Raises:
-        FileChangedError: one holds something else.
 
     """
     waiting = {file.name: file for file in files}
@@ -174,10 +167,6 @@ def check_policies(work: Work, opened: Folder, entry: Entry | None) -> None:
 
     Keys cannot change once declared, but for their order; they may be declared later (landing-zone format). A
     position means nothing in another order, nor one in partition folders without them.
-
-    Raises:
-        JournalError: something has changed.
-
     """
     if entry is None or not entry.position:
         return
@@ -217,12 +206,7 @@ def check_policies(work: Work, opened: Folder, entry: Entry | None) -> None:
 
 
 def check_snapshots(metadata: TableMetadata, table: str) -> None:
-    """See that a table's files have one order, in which the newest is the whole table.
-
-    Raises:
-        MetadataError: they have none, or several.
-
-    """
+    """See that a table's files have one order, in which the newest is the whole table."""
     if metadata.plain or metadata.detection != "sequential":
         msg = "snapshots need numbers: one that comes to light late would take the table back"
         step = "Publish numbered files, or apply the table without --snapshots."
@@ -257,16 +241,14 @@ def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
             return
         for planned in work.journal.entry(work.life, earlier).plan.files:
             file = waiting.pop(planned.name, None)
-            if file is not None and not _is_same(file, planned):
+            if file is None:
+                continue
+            same = file.etag == planned.etag
+            if planned.modified:  # one that was restored with its time is the same
+                written = file.modified.isoformat(timespec="microseconds")
+                same = (file.size, written) == (planned.size, planned.modified)
+            if not same:
                 yield planned.name
-
-
-def _is_same(file: StoredFile, planned: PlannedFile) -> bool:
-    """Say whether a file is the one that was planned; one that was restored with its time is."""
-    if not planned.modified:
-        return file.etag == planned.etag
-    written = file.modified.isoformat(timespec="microseconds")
-    return (file.size, written) == (planned.size, planned.modified)
 
 
 def judge_changes(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:

@@ -6,7 +6,7 @@ what was repaired is told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -133,12 +133,8 @@ def open_folder(
 ) -> Folder:
     """List a table folder and read its metadata.
 
-    Args:
-        zone: the landing zone.
-        folder: the table's folder.
-        history: what has been applied; files without numbers are all new without it.
-        incremental: lets the folder be looked at for what has come alone; without it the listing is full.
-        options: whether and how a folder without metadata is read; without them, as it was until now.
+    Without *history*, files without numbers are all new; without *incremental*, the listing is full; without
+    *options*, a folder without metadata is read as it was until now.
 
     Raises:
         MetadataError: the metadata cannot be understood.
@@ -222,12 +218,6 @@ def _open_plain(
         passed=len(left),
         emptied=not listing.count and history.has_applied(),
     )
-
-
-def pass_over(opened: Folder) -> Folder:
-    """Take a folder's files for those that were there when its table was first seen."""
-    listing = replace(opened.listing, partitions={})
-    return replace(opened, listing=listing, passed=opened.passed + opened.listing.count)
 
 
 def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:
