@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from mirrorlib.ingest.batch.foreign_writes import Standing
-    from mirrorlib.ingest.batch.open_batch import Prepared
     from mirrorlib.ingest.files.table_folder import Folder, FolderView
     from mirrorlib.ingest.next_batch import Next
     from mirrorlib.ingest.progress import Progress
@@ -70,7 +69,6 @@ def advance_table(work: Work, view: FolderView, opened: Folder, progress: Progre
 
 
 def _apply_batches(work: Work, view: FolderView, opened: Folder, progress: Progress) -> TableReport:
-    """Apply batch after batch, from where the table stands."""
     entry = progress.entry
     bars = {} if work.options.retry else bars_of(entry)
     while True:
@@ -96,7 +94,7 @@ def _apply_batches(work: Work, view: FolderView, opened: Folder, progress: Progr
         if coming.prepared is None:
             return _end_idle(progress, opened, coming)
         check_emptiness(work, coming, coming.prepared)
-        drafted = _draft_plan(work, entry, standing, opened, coming, coming.prepared)
+        drafted = _draft_plan(work, entry, standing, opened, coming)
         with work.step("plan", clock, drafted, len(drafted.files), drafted.rows):
             plan = work.journal.write_plan(work.life, drafted)
         # Of a plan that another runner has written first, the files are opened again.
@@ -127,14 +125,8 @@ def _end_idle(progress: Progress, opened: Folder, coming: Next) -> TableReport:
 
 
 def _draft_plan(
-    work: Work,
-    entry: Entry | None,
-    standing: Standing,
-    opened: Folder,
-    coming: Next,
-    prepared: Prepared,
+    work: Work, entry: Entry | None, standing: Standing, opened: Folder, coming: Next
 ) -> Plan:
-    """Make the plan of a batch."""
     known = _moment(seen_until(entry.plan)) if entry else ""
     previous: dict[str, object] | None = None
     if entry is not None and entry.done is not None:
@@ -155,7 +147,7 @@ def _draft_plan(
             modified=_moment(one.file.modified),
             fingerprint=one.fingerprint,
         )
-        for one in prepared.landed
+        for one in (coming.prepared.landed if coming.prepared else ())
     )
     policies = work.source.policies
     return Plan(

@@ -130,7 +130,6 @@ def find_tables(
 
     Raises:
         LandingZoneError: there is no landing zone, or a pattern names no table.
-        StoreError: the zone itself cannot be listed.
 
     """
     known, wanted = known_tables(job), job.options.tables
@@ -201,7 +200,6 @@ def _conflicts_with_kept(
 
 
 def _is_of(job: Job, name: TableName) -> bool:
-    """Say whether this zone has filled a table."""
     journal = Journal(job.state, name)
     try:
         lives = journal.lives()
@@ -214,7 +212,6 @@ def _is_of(job: Job, name: TableName) -> bool:
 
 
 def _refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
-    """Refuse by name the tables that a catalog's schema has no room for."""
     if target.catalog is None:
         return tuple(folders)
     seen = Counter(folder.name.table.lower() for folder in folders)

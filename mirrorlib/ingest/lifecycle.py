@@ -8,6 +8,7 @@ format, table lifecycle; design §4, Lives).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,6 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Life
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.ingest.job import Job
     from mirrorlib.landing.listing import FolderListing
@@ -36,54 +35,39 @@ _UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 TO_BE_DROPPED = f"{GONE} The Delta table will be dropped, as --on-gone asks."
 
 
-def end_life(job: Job, name: TableName) -> str | None:
-    """Write down that a table's folder was seen absent; drop the table when that is asked for.
+def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
+    """Write down that a table's folder was seen absent; drop the table when that is asked for and it is this mirror's.
 
     Returns:
-        what was done; None when the folder is back.
-
-    Raises:
-        ForeignWriteError: the table to be dropped is not this mirror's.
-        MirrorError: another table lies inside the one to be dropped.
+        what was done, or would be without *write*; None when the folder is back.
 
     """
     journal = Journal(job.state, name)
-    with lock_table(job.spark, job.target, job.state, name, job.stop):
-        if job.zone.list_folder(name.folder) is not None:
-            return None
+    locked = lock_table(job.spark, job.target, job.state, name, job.stop)
+    with locked if write else nullcontext():
         lives = journal.lives()
-        journal.write_gone(lives[-1])
+        if write and job.zone.list_folder(name.folder) is not None:
+            return None
+        if write:
+            journal.write_gone(lives[-1])
         if job.options.on_gone == "keep":
             return KEPT
+        others = (one for one in known_tables(job) if one.path.startswith(f"{name.path}/"))
+        inner = next((one for one in others if Journal(job.state, one).lives()), None)
+        if inner is not None and job.target.catalog is None:
+            msg = "the table cannot be dropped: another one lies inside its folder"
+            step = "Move or remove it by hand, or leave out --on-gone drop."
+            raise MirrorError(msg, table=str(name), found=str(inner), next_step=step)
         with lend_session(job.spark) as spark:
-            if _has_droppable(job, name, lives, spark):
-                drop_table(spark, refer(job.target, name))
+            ref = refer(job.target, name)
+            found = find_table(spark, ref)
+            if found is None:
+                return DROPPED
+            refuse_others_table(str(name), lives, found, allow_forgetting=True)
+            if not write:
+                return TO_BE_DROPPED
+            drop_table(spark, ref)
     return DROPPED
-
-
-def coming_end(job: Job, name: TableName) -> str:
-    """Say what `end_life` would do, or raise what it would, and write nothing."""
-    if job.options.on_gone == "keep":
-        return KEPT
-    with lend_session(job.spark) as spark:
-        there = _has_droppable(job, name, Journal(job.state, name).lives(), spark)
-    return TO_BE_DROPPED if there else DROPPED
-
-
-def _has_droppable(job: Job, name: TableName, lives: tuple[Life, ...], spark: SparkSession) -> bool:
-    inner = [
-        other
-        for other in known_tables(job)
-        if other.path.startswith(f"{name.path}/") and Journal(job.state, other).lives()
-    ]
-    if inner and job.target.catalog is None:
-        msg = "the table cannot be dropped: another one lies inside its folder"
-        step = "Move or remove it by hand, or leave out --on-gone drop."
-        raise MirrorError(msg, table=str(name), found=str(inner[0]), next_step=step)
-    found = find_table(spark, refer(job.target, name))
-    if found is not None:
-        refuse_others_table(str(name), lives, found, allow_forgetting=True)
-    return found is not None
 
 
 def lives_of(job: Job, name: TableName, opened: Folder, *, write: bool = True) -> tuple[Life, ...]:

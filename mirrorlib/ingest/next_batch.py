@@ -45,9 +45,7 @@ class Next:
         prepared: the batch that they make, opened; None where nothing can be applied now.
         replaces: they replace a table that is there.
         state: what the table is in once they are applied, or now, where nothing can be.
-        reason: why it is not current.
-        file: the one that it is about.
-        error: the class of what is wrong with that.
+        reason: why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
         young: the first file that may still be an upload under way.
         warnings: of the files that were opened.
 

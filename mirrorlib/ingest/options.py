@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.journal.entries import Readers
@@ -106,17 +107,10 @@ class Options:
         if not 0 <= self.max_loss <= 1:
             msg = f"max_loss is {self.max_loss}; it has to be a share from 0 to 1"
             raise ValueError(msg)
-        for name, word, words in (
-            ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
-            ("evolution", self.evolution, get_args(Evolution)),
-            ("ntz", self.ntz, get_args(Ntz)),
-            ("on_gone", self.on_gone, get_args(OnGone)),
-            ("cleanup", self.cleanup, (None, *get_args(Cleanup))),
-            ("plain_folders", self.plain_folders, get_args(PlainFolders)),
-            ("plain_evolution", self.plain_evolution, get_args(PlainEvolution)),
-            ("listing", self.listing, get_args(Listing)),
-            ("readers", self.readers, (None, *get_args(Readers))),
-        ):
-            if word not in words:
-                msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
-                raise ValueError(msg)
+        for name, hint in get_type_hints(type(self)).items():
+            nothing = (None,) if NoneType in get_args(hint) else ()
+            for kind in (hint, *get_args(hint)):
+                word, words = getattr(self, name), (*nothing, *get_args(kind))
+                if get_origin(kind) is Literal and word not in words:
+                    msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
+                    raise ValueError(msg)

@@ -34,7 +34,7 @@ from mirrorlib.ingest.files.source_identity import (
 )
 from mirrorlib.ingest.files.table_folder import FolderView
 from mirrorlib.ingest.job import find_tables, open_job, open_work
-from mirrorlib.ingest.lifecycle import coming_end, lives_of
+from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import bars_of, check_emptiness, open_next
 from mirrorlib.ingest.options import (
     MAX_LOSS,
@@ -136,7 +136,9 @@ def _plan(name: TableName, look: Callable[[], PlannedTable]) -> PlannedTable:
 
 
 def _plan_end(job: Job, name: TableName) -> PlannedTable:
-    return PlannedTable(table=name.shown, state="gone", reason=coming_end(job, name))
+    return PlannedTable(
+        table=name.shown, state="gone", reason=end_life(job, name, write=False) or ""
+    )
 
 
 def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:

@@ -17,7 +17,6 @@ from mirrorlib.journal.entries import Entry, now
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirrorlib.errors import MirrorError
     from mirrorlib.ingest.batch.foreign_writes import Verified
     from mirrorlib.ingest.files.incremental_listing import Listed
     from mirrorlib.ingest.files.plan import Watched
@@ -71,10 +70,6 @@ class Progress:
     def warn(self, *warnings: str) -> None:
         """Note warnings, each once."""
         self.warnings += [warning for warning in warnings if warning not in self.warnings]
-
-    def fail(self, error: MirrorError) -> TableReport:
-        """End with something wrong."""
-        return self.end("failed", str(error), file=error.file, error=type(error).__name__)
 
     def end(
         self, state: State, reason: str = "", *, file: str | None = None, error: str | None = None

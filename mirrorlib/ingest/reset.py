@@ -172,7 +172,6 @@ def _begin_kept_life(
 
 
 def _appended(entry: Entry | None, table: str) -> Entry:
-    """See that the table of a life whose newest batch this is can be kept."""
     if entry is None or not entry.position or entry.plan.policies.plain is None:
         msg = "there is nothing to keep: the table was not appended from a folder without _metadata.json"
         step = f"Without --keep it starts over: mirrorlib reset TARGET {table}"

@@ -216,7 +216,8 @@ def _report(
     try:
         report = act(journal, progress)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(as_mirror_error(exc, name.shown))
+        error = as_mirror_error(exc, name.shown)
+        report = progress.end("failed", str(error), file=error.file, error=type(error).__name__)
     level = logging.INFO if report.state == "current" else logging.WARNING
     _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
     since = now()
@@ -231,7 +232,6 @@ def _report(
 
 
 def _end_gone(job: Job, name: TableName, journal: Journal, progress: Progress) -> TableReport:
-    """End the life of a table whose folder is gone."""
     progress.entry = journal.newest(journal.lives()[-1])
     done = end_life(job, name)
     return progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")

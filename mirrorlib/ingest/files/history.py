@@ -49,7 +49,6 @@ def passed_files(files: Iterable[StoredFile]) -> bytes:
 
 
 def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **facts: str) -> bytes:
-    """Write etag and time of each file by its root and name, and *facts* beside."""
     etags, modified = zip(*files.values(), strict=True) if files else ((), ())
     names = [name.encode(*_NAMES) for _, name in files]
     table = pa.table([names, etags, modified, [root for root, _ in files]], schema=_SCHEMA)
@@ -82,9 +81,8 @@ class History:
     ) -> None:
         """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
 
-        The life is the newest one, or the one numbered *until*. Nothing is read yet. What identified a file's
-        content elsewhere says nothing of the file that is here now.
-        The files of a plain folder that was read at *moved_from* are taken for those that are here.
+        The life is the newest one, or the one numbered *until*. What identified a file's content elsewhere says
+        nothing of what is here now. A plain folder's files that were read at *moved_from* are taken for those here.
         """
         self._journal = journal
         self._zone = zone
@@ -101,12 +99,7 @@ class History:
         return life, self._journal.newest(life) if life else None
 
     def applied(self) -> Applied:
-        """Read on to the newest batch.
-
-        Raises:
-            JournalError: a plan, an outcome or a checkpoint cannot be read.
-
-        """
+        """Read on to the newest batch."""
         life, newest = self.newest()
         if life is not None and life != self._life:
             self._begin(life)
@@ -138,12 +131,7 @@ class History:
         return {root for root, _ in self._files if not root or self._is_here(root)}
 
     def passed(self) -> Mapping[str, str]:
-        """Return what identified the files that the present life passes over, by name.
-
-        Raises:
-            JournalError: nobody can tell which ones they are.
-
-        """
+        """Return what identified the files that the present life passes over, by name."""
         return {name: etag for name, (etag, _) in self._passed_files().items()}
 
     def is_plain(self) -> bool | None:

@@ -35,11 +35,9 @@ MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Au
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What the last full listing of a folder leaves to the next looks.
+    """What the last full listing of a folder, *at* a moment in UTC, leaves to the next looks.
 
     Attributes:
-        zone: the landing zone's URL.
-        at: when that was, ISO 8601, UTC.
         batch: the newest one then, or after the short looks since; another one means that a run has ended
             without a word.
         metadata: a digest of `_metadata.json`.
@@ -116,7 +114,10 @@ class IncrementalListing:
         metadata = as_published(parse_metadata(data, str(folder.name)), names)
         seen = None
         if metadata.detection != "sequential":
-            seen = self._see_after(zone, folder)
+            # A run that has listed in full goes by that: it may have seen what a short look passes over.
+            if not self._full:
+                self._after = self._after or max(self._history.applied().etags, default=None)
+                seen = see_after(zone, folder, self._after) if self._after else None
         elif not entry.plan.policies.by_time:
             anchors = _anchors(listed, entry)
             self._listed = replace(listed, anchors=anchors)
@@ -199,16 +200,6 @@ class IncrementalListing:
         interval = read_interval(self._options.backfill_interval)
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
         return listed.short >= MOST_SHORT or not 0 <= age < interval
-
-    def _see_after(self, zone: Store, folder: TableFolder) -> FolderContent | None:
-        """List from the greatest name on that was applied before this run.
-
-        A run that has listed in full goes by that to its end: it may have seen what a short look passes over.
-        """
-        if self._full:
-            return None
-        self._after = self._after or max(self._history.applied().etags, default=None)
-        return see_after(zone, folder, self._after) if self._after else None
 
 
 def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:

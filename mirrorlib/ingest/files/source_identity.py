@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import StoredFile
 
-UNPROVEN = (
-    "{count} applied files were applied by an earlier version, which kept no fingerprint of what they hold: "
-    "that these are the same ones is not proven."
-)
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
@@ -77,7 +73,11 @@ def check_zone(
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
-    return (UNPROVEN.format(count=unproven),) if unproven else ()
+    warning = (
+        f"{unproven} applied files were applied by an earlier version, which kept no fingerprint of what they hold: "
+        "that these are the same ones is not proven."
+    )
+    return (warning,) if unproven else ()
 
 
 def proof_of(work: Work, entry: Entry | None) -> str | None:

@@ -58,10 +58,8 @@ class Folder:
     """A table folder at one moment.
 
     Attributes:
-        listing: its files in the order in which they count.
         metadata: what its publisher states; None while `_metadata.json` is absent.
         dialect: how its text is written; None when its files are Parquet.
-        warnings: what was repaired, what is ignored.
         listed_at: a moment just before it was listed, ISO 8601, UTC.
         metadata_written: when `_metadata.json` was written last.
         watched: a file that an earlier run has left because it may have been an upload under way.
@@ -262,11 +260,8 @@ def _shown(listing: FolderListing) -> Iterator[str]:
     undeclared = [path for path in listing.unread if "=" in path.rpartition("/")[2]]
     others = [path for path in listing.unread if path not in undeclared]
     if undeclared:
-        folders = (
-            "1 partition folder is"
-            if len(undeclared) == 1
-            else f"{len(undeclared)} partition folders are"
-        )
+        count = len(undeclared)
+        folders = "1 partition folder is" if count == 1 else f"{count} partition folders are"
         step = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
         yield f"{folders} not read: {first_few(undeclared)}. {step}"
     if others:
