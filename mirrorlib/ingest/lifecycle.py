@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 KEPT = f"{GONE} The Delta table is kept as it is."
 DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."
-_UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 TO_BE_DROPPED = f"{GONE} The Delta table will be dropped, as --on-gone asks."
+_UNBORN = Life(ordinal=1, uuid="", why="first seen", zone="", started_at="")
 
 
 def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:

@@ -218,15 +218,13 @@ def _report(
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         error = as_mirror_error(exc, name.shown)
         report = progress.end("failed", str(error), file=error.file, error=type(error).__name__)
-    level = logging.INFO if report.state == "current" else logging.WARNING
+    level = logging.INFO if report.state in {"current", "gone"} else logging.WARNING
     _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
     since = now()
     if known:
         try:
             since = record_status(journal, progress, report)
-        except (
-            MirrorError
-        ) as exc:  # the last word is for people; losing it must not hide what happened
+        except MirrorError as exc:  # losing the last word must not hide what happened
             _LOG.warning("%s: its status could not be written: %s", report.table, exc)
     return replace(report, since=since)
 
