@@ -143,7 +143,8 @@ def find_tables(
     folders = _refuse_in_catalog(
         [folder for folder in listed if matches(folder.name, wanted)], job.target
     )
-    absent = [name for name in known if name not in shown and matches(name, wanted)]
+    present = set(shown)
+    absent = (name for name in known if name not in present and matches(name, wanted))
     gone = tuple(name for name in absent if _is_of(job, name))
     return (folders, gone, ()) if listed else ((), (), (SHOWS_NOTHING,) if gone else ())
 
@@ -167,8 +168,8 @@ def _list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ..
     for folder in list_tables(job.zone):
         filled = [
             TableFolder(name=name, path=name.folder, refusal=folder.refusal)
-            for name in sorted(known, key=str)
-            if folder.unlisted and name.schema == folder.name.schema and _is_of(job, name)
+            for name in (sorted(known, key=str) if folder.unlisted else ())
+            if name.schema == folder.name.schema and _is_of(job, name)
         ]
         found += filled or [folder]
     conflicts = _conflicts_with_kept(job, found, known)
