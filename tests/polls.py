@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.plan import next_run, position_after
+from mirrorlib.ingest.files.plan import next_run, position_after, within
 from mirrorlib.ingest.files.table_folder import Folder, open_folder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.progress import Progress, record_status
@@ -77,14 +77,14 @@ class Poller:
             self.zone,
             FOLDER,
             history,
-            incremental=IncrementalListing(journal, asked, left, due=False),
+            incremental=IncrementalListing(history, asked, left, due=False),
         )
         if opened.waits_for:
             record_status(journal, progress, progress.end("waiting", opened.waits_for))
             return "waiting", []
         lives = journal.lives()
         life = lives[-1] if lives else journal.begin_life("first seen", self.zone.url, 1)
-        incremental = IncrementalListing(journal, asked, left)
+        incremental = IncrementalListing(history, asked, left)
         opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
         if opened.listing.by_time:  # as `advance_table` does
             opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
@@ -93,10 +93,11 @@ class Poller:
         while True:
             entry = progress.entry = journal.newest(life)
             position = entry.position if entry else {}
-            run = next_run(opened.listing, position, asked.limits)
+            run = next_run(opened.listing, position)
             if not run.files:
                 break
-            names += self._hand_over(journal, life, entry, opened, run.files, asked)
+            files = within(run.files, asked.max_files, asked.max_bytes)
+            names += self._hand_over(journal, life, entry, opened, files, asked)
             opened = open_folder(self.zone, FOLDER, history, incremental=incremental)
         progress.listed = incremental.result(progress.entry)
         state, reason = ("blocked", str(run.gap)) if run.gap else ("current", "")

@@ -5,25 +5,35 @@ In: a session, a zone, a target, options. Out: a `Job`, its tables, and for each
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.table import find_location, open_log, refer
-from mirrorlib.errors import JournalError, LandingZoneError, MetadataError, TableNameError
+from mirrorlib.errors import (
+    JournalError,
+    LandingZoneError,
+    MetadataError,
+    MirrorError,
+    TableNameError,
+)
 from mirrorlib.events import unobserved
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
 from mirrorlib.ingest.files.table_folder import policies_of
+from mirrorlib.ingest.report import SHOWS_NOTHING
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal
-from mirrorlib.names import matches
+from mirrorlib.landing.listing import TableFolder, list_tables
+from mirrorlib.names import TableName, find_conflicts, matches
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -31,10 +41,11 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.ingest.options import Options
     from mirrorlib.journal.entries import Life
-    from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.names import TableName
     from mirrorlib.store import PathOrUrl, Store
 
+_LOG = logging.getLogger(__name__)
+_STILL_THERE = "one of them is no longer in the landing zone, and its Delta table is still there"
+_MAKE_WAY = "Rename the other at its publisher, or remove that table if nobody needs it, with --on-gone drop."
 _STRICT_CATALOGS = frozenset({"spark_catalog", "hive_metastore"})  # Spark's own session catalog
 _STRICT_NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -60,12 +71,7 @@ def open_job(
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Job:
-    """Gather what all tables of one call share.
-
-    Raises:
-        LandingZoneError: the zone lies inside its target, or the reverse.
-
-    """
+    """Gather what all tables of one call share."""
     zone = open_store(landing_zone)
     refuse_overlap(zone.url, target)
     return Job(
@@ -107,35 +113,106 @@ def open_work(
         journal=Journal(job.state, folder.name),
         lives=lives,
         state=job.state,
+        options=job.options,
         observe=job.observe,
-        allow_foreign_writes=job.options.allow_foreign_writes,
-        allow_empty=job.options.allow_empty,
-        max_loss=job.options.max_loss,
+        stop=job.stop,
     )
 
 
-def choose_tables(
-    folders: Sequence[TableFolder], options: Options, known: Sequence[TableName] = ()
-) -> tuple[TableFolder, ...]:
-    """Keep the tables that were asked for; *known* ones may be asked for though they are gone.
+def find_tables(
+    job: Job,
+) -> tuple[tuple[TableFolder, ...], tuple[TableName, ...], tuple[str, ...]]:
+    """Find the tables that were asked for.
+
+    Returns:
+        those that the zone shows; those that it has filled and shows no longer; and what it is warned of: one
+        without any table looks like one that is not mounted, and nothing is gone from it.
 
     Raises:
-        LandingZoneError: a pattern names no table.
+        LandingZoneError: there is no landing zone, or a pattern names no table.
 
     """
-    names = [*known, *(folder.name for folder in folders)]
-    for pattern in options.tables:
-        if not any(matches(name, [pattern]) for name in names):
+    known, wanted = known_tables(job), job.options.tables
+    listed = _list_shown(job, known)
+    shown = [folder.name for folder in listed]
+    for pattern in wanted:
+        if not any(matches(name, [pattern]) for name in (*known, *shown)):
             msg = "no table of the landing zone matches"
-            shown = ", ".join(str(folder.name) for folder in folders[:10]) or "none"
-            raise LandingZoneError(
-                msg, table=pattern, found=f"tables {shown}", next_step="Correct --table."
-            )
-    return tuple(folder for folder in folders if matches(folder.name, options.tables))
+            found = f"tables {', '.join(str(name) for name in shown[:10]) or 'none'}"
+            raise LandingZoneError(msg, table=pattern, found=found, next_step="Correct --table.")
+    folders = _refuse_in_catalog(
+        [folder for folder in listed if matches(folder.name, wanted)], job.target
+    )
+    present = set(shown)
+    absent = (name for name in known if name not in present and matches(name, wanted))
+    gone = tuple(name for name in absent if _is_of(job, name))
+    return (folders, gone, ()) if listed else ((), (), (SHOWS_NOTHING,) if gone else ())
 
 
-def refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
-    """Refuse by name the tables that a catalog's schema has no room for."""
+def known_tables(job: Job) -> tuple[TableName, ...]:
+    """Name the tables that the journal knows."""
+    listed = job.state.list_folder("journal")
+    names = []
+    for segment in listed.folders if listed else ():
+        with contextlib.suppress(TableNameError):  # somebody else's folder
+            names.append(TableName.from_segment(segment))
+    return tuple(names)
+
+
+def _list_shown(job: Job, known: Collection[TableName]) -> tuple[TableFolder, ...]:
+    """List the zone's tables; in the place of a schema folder that cannot be listed, those that it has filled.
+
+    A table whose place in the target would be that of one which the zone shows no longer is refused by name.
+    """
+    found: list[TableFolder] = []
+    for folder in list_tables(job.zone):
+        filled = [
+            TableFolder(name=name, path=name.folder, refusal=folder.refusal)
+            for name in (sorted(known, key=str) if folder.unlisted else ())
+            if name.schema == folder.name.schema and _is_of(job, name)
+        ]
+        found += filled or [folder]
+    conflicts = _conflicts_with_kept(job, found, known)
+    return tuple(
+        replace(folder, refusal=folder.refusal or conflicts.get(folder.name)) for folder in found
+    )
+
+
+def _conflicts_with_kept(
+    job: Job, folders: Collection[TableFolder], known: Iterable[TableName]
+) -> Mapping[TableName, TableNameError]:
+    """Find the tables that cannot lie in the target together with those that are kept there."""
+    shown = {folder.name for folder in folders if not folder.unlisted}
+    others = {name for name in known if name not in shown}
+    if job.target.catalog is not None or not others & find_conflicts([*shown, *others]).keys():
+        return {}
+    kept = [
+        name
+        for name in others
+        if open_store(job.target.place).list_folder(f"{name.path}/_delta_log") is not None
+    ]
+    return {
+        name: TableNameError(
+            error.reason, table=error.table, found=_STILL_THERE, next_step=_MAKE_WAY
+        )
+        for name, error in find_conflicts([*shown, *kept]).items()
+        if name in shown
+    }
+
+
+def _is_of(job: Job, name: TableName) -> bool:
+    journal = Journal(job.state, name)
+    try:
+        lives = journal.lives()
+        entry = journal.newest(lives[-1]) if lives else None
+    except MirrorError as exc:
+        _LOG.warning("a table that is not in the zone: %s", exc)
+        return False
+    zone = entry.plan.zone if entry else lives[-1].zone if lives else None
+    return zone == job.zone.url
+
+
+def _refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[TableFolder, ...]:
     if target.catalog is None:
         return tuple(folders)
     seen = Counter(folder.name.table.lower() for folder in folders)
@@ -158,12 +235,7 @@ def refuse_in_catalog(folders: Sequence[TableFolder], target: Target) -> tuple[T
 
 
 def refuse_overlap(zone: str, target: Target) -> None:
-    """Refuse a zone inside its target or state, and the reverse.
-
-    Raises:
-        LandingZoneError: one lies inside the other.
-
-    """
+    """Refuse a zone inside its target or state, and the reverse."""
     for place in [target.state] + ([target.place] if target.catalog is None else []):
         outer, inner = sorted((f"{settled(zone)}/", f"{settled(place)}/"), key=len)
         if inner.startswith(outer):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mirrorlib.delta.properties import REWRITE_LIMIT
-from mirrorlib.ingest.files.plan import Limits
 from mirrorlib.journal.entries import Readers
 from mirrorlib.landing.metadata.declared import is_partial
 
@@ -85,32 +84,11 @@ class Options:
             **{one.name: parameters[one.name] for one in fields(cls) if one.name in parameters}
         )
 
-    @property
-    def interval(self) -> float:
-        """Return the seconds after which a folder is listed in full all the same."""
-        return read_interval(self.backfill_interval)
-
-    @property
-    def kept(self) -> timedelta:
-        """Return for how long moved files are kept."""
-        return timedelta(days=RETENTION if self.retention is None else self.retention)
-
-    @property
-    def limits(self) -> Limits:
-        """Return how much one batch may hold."""
-        return Limits(max_files=self.max_files, max_bytes=self.max_bytes)
-
     def __post_init__(self) -> None:
-        """Take a lone name for a list of one; refuse words that would be taken for the other choice.
-
-        Raises:
-            ValueError: a limit is less than 1, a policy is not one of its words, or an option means nothing.
-
-        """
+        """Take a lone name for a list of one; refuse what means nothing, or would be taken for another choice."""
         names = (self.tables,) if isinstance(self.tables, str) else tuple(self.tables)
         object.__setattr__(self, "tables", names)  # the value is frozen from here on
-        _ = self.limits
-        for name in ("start_at", "retention", "parallelism"):
+        for name in ("max_files", "max_bytes", "start_at", "retention", "parallelism"):
             number = getattr(self, name)
             if number is not None and number < 1:
                 msg = f"{name} is {number}; it has to be 1 or more"
@@ -129,17 +107,10 @@ class Options:
         if not 0 <= self.max_loss <= 1:
             msg = f"max_loss is {self.max_loss}; it has to be a share from 0 to 1"
             raise ValueError(msg)
-        for name, word, words in (
-            ("insert_policy", self.insert_policy, get_args(InsertPolicy)),
-            ("evolution", self.evolution, get_args(Evolution)),
-            ("ntz", self.ntz, get_args(Ntz)),
-            ("on_gone", self.on_gone, get_args(OnGone)),
-            ("cleanup", self.cleanup, (None, *get_args(Cleanup))),
-            ("plain_folders", self.plain_folders, get_args(PlainFolders)),
-            ("plain_evolution", self.plain_evolution, get_args(PlainEvolution)),
-            ("listing", self.listing, get_args(Listing)),
-            ("readers", self.readers, (None, *get_args(Readers))),
-        ):
-            if word not in words:
-                msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
-                raise ValueError(msg)
+        for name, hint in get_type_hints(type(self)).items():
+            nothing = (None,) if NoneType in get_args(hint) else ()
+            for kind in (hint, *get_args(hint)):
+                word, words = getattr(self, name), (*nothing, *get_args(kind))
+                if get_origin(kind) is Literal and word not in words:
+                    msg = f"{name} is {word!r}; it has to be one of {', '.join(map(str, words))}"
+                    raise ValueError(msg)

@@ -6,22 +6,23 @@ read.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.ingest.report import BatchReport, Position, State, TableReport, shown_position
-from mirrorlib.journal.entries import now
+from mirrorlib.ingest.report import BatchReport, TableReport, shown_position
+from mirrorlib.journal.entries import Entry, now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirrorlib.errors import MirrorError
     from mirrorlib.ingest.batch.foreign_writes import Verified
     from mirrorlib.ingest.files.incremental_listing import Listed
     from mirrorlib.ingest.files.plan import Watched
+    from mirrorlib.ingest.report import State
     from mirrorlib.journal.disk import Journal
-    from mirrorlib.journal.entries import Done, Entry, Plan
+    from mirrorlib.journal.entries import Done, Plan
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,18 +41,35 @@ class Progress:
     emptied: str | None = None
     listing: str = ""
 
-    def add(self, plan: Plan, done: Done) -> None:
-        """Count a batch that has ended; a void one applied nothing."""
+    def recall(self, word: Mapping[str, Any]) -> None:
+        """Take over what an earlier run has left in the table's last word; nothing rests on it."""
+        self.proven = word.get("proven")
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            datetime.fromisoformat(word["emptied"])
+            self.emptied = str(word["emptied"])
+
+    def add(self, plan: Plan, done: Done) -> Entry:
+        """Take over a batch that has ended; a void one applied nothing."""
+        self.entry = Entry(plan=plan, done=done)
         if done.outcome == "applied":
-            self.batches.append(_batch_report(plan, done))
+            names = ("inserts", "updates", "deletes", "upserts")
+            batch = BatchReport(
+                batch=plan.batch,
+                kind=done.kind,
+                files=len(plan.files),
+                bytes=plan.bytes,
+                first_file=plan.files[0].name,
+                last_file=plan.files[-1].name,
+                version=done.version,
+                seconds=dict(done.seconds),
+                **{name: done.rows.get(name, 0) for name in names},
+            )
+            self.batches.append(batch)
+        return self.entry
 
     def warn(self, *warnings: str) -> None:
         """Note warnings, each once."""
         self.warnings += [warning for warning in warnings if warning not in self.warnings]
-
-    def fail(self, error: MirrorError) -> TableReport:
-        """End with something wrong."""
-        return self.end("failed", str(error), file=error.file, error=type(error).__name__)
 
     def end(
         self, state: State, reason: str = "", *, file: str | None = None, error: str | None = None
@@ -63,22 +81,17 @@ class Progress:
             reason=reason,
             file=file,
             error=error,
-            position=self.position,
-            version=self.version,
+            position=shown_position(self.applied) if self.entry else None,
+            version=self.entry.done.version if self.entry and self.entry.done else None,
             batches=tuple(self.batches),
             warnings=tuple(self.warnings),
             listing=self.listing,
         )
 
     @property
-    def position(self) -> Position | None:
-        """Return the last applied number, per partition folder where there are any."""
-        return shown_position(self.entry.position) if self.entry else None
-
-    @property
-    def version(self) -> int | None:
-        """Return the Delta version of the newest batch that has ended."""
-        return self.entry.done.version if self.entry and self.entry.done else None
+    def applied(self) -> Mapping[str, int]:
+        """Return the last applied number per partition folder; empty while there is none."""
+        return self.entry.position if self.entry else {}
 
 
 def record_status(journal: Journal, progress: Progress, report: TableReport) -> str:
@@ -86,7 +99,7 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
     old = journal.read_status()
     same = (old.get("state"), old.get("reason")) == (report.state, report.reason)
     since = old["since"] if same and "since" in old else now()
-    done = progress.entry.done if progress.entry else None
+    done, listed = progress.entry.done if progress.entry else None, progress.listed
     word: dict[str, Any] = {
         "table": report.table,
         "state": report.state,
@@ -100,7 +113,7 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
         "last_commit": done.finished_at if done else None,
         "warnings": list(report.warnings),
         "watched": asdict(progress.watched) if progress.watched else None,
-        "listing": progress.listed.to_word() if progress.listed else None,
+        "listing": listed and {**asdict(listed), "warnings": list(listed.warnings)},
         "verified": asdict(progress.verified) if progress.verified else old.get("verified"),
         **({"proven": progress.proven} if progress.proven else {}),
         **({"emptied": progress.emptied} if progress.emptied else {}),
@@ -108,27 +121,3 @@ def record_status(journal: Journal, progress: Progress, report: TableReport) -> 
     if {name: value for name, value in old.items() if name != "format"} != word:
         journal.write_status(word)
     return str(since)
-
-
-def read_emptied(word: Mapping[str, Any]) -> str | None:
-    """Read since when a folder was seen empty, from a table's last word; nothing rests on it."""
-    try:
-        datetime.fromisoformat(word["emptied"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return str(word["emptied"])
-
-
-def _batch_report(plan: Plan, done: Done) -> BatchReport:
-    rows = {name: done.rows.get(name, 0) for name in ("inserts", "updates", "deletes", "upserts")}
-    return BatchReport(
-        batch=plan.batch,
-        kind=done.kind,
-        files=len(plan.files),
-        bytes=plan.bytes,
-        first_file=plan.files[0].name,
-        last_file=plan.files[-1].name,
-        version=done.version,
-        seconds=dict(done.seconds),
-        **rows,
-    )

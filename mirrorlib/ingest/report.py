@@ -6,7 +6,7 @@ Nothing here computes; every stage of the run fills in its part. `mirrorlib.even
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from mirrorlib.names import WHOLE_FOLDER
@@ -126,22 +126,20 @@ class ApplyReport(StateReport):
 
     def header(self) -> tuple[str, ...]:
         """Name the columns of the table that the report prints as."""
-        return (
-            "table",
-            "state",
-            "files",
-            "insert",
-            "update",
-            "delete",
-            "upsert",
-            "version",
-            "seconds",
-            "rows/s",
-        )
+        markers = ("insert", "update", "delete", "upsert")
+        return ("table", "state", "files", *markers, "version", "seconds", "rows/s")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
-        return [_row(table) for table in self.tables]
+        shown: list[tuple[str, ...]] = []
+        for table in self.tables:
+            names = ("files", "inserts", "updates", "deletes", "upserts")
+            counts = tuple(f"{table.total(name):,}" for name in names)
+            version = "-" if table.version is None else str(table.version)
+            rows, seconds = table.total("rows"), table.seconds
+            rate = f"{rows / seconds:,.0f}" if rows and seconds else "-"
+            shown.append((table.table, table.state, *counts, version, f"{seconds:.1f}", rate))
+        return shown
 
     def notes(self) -> list[str]:
         """Return what stopped tables, then what was warned about."""
@@ -172,7 +170,7 @@ class PlanReport(StateReport):
 
     landing_zone: str
     target: str
-    tables: tuple[PlannedTable, ...] = field(default=())
+    tables: tuple[PlannedTable, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def header(self) -> tuple[str, ...]:
@@ -181,24 +179,15 @@ class PlanReport(StateReport):
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
-        return [
-            (
-                t.table,
-                t.state,
-                str(t.batches),
-                str(t.files),
-                f"{t.rows:,}",
-                t.first_file or "-",
-                t.last_file or "-",
-            )
-            for t in self.tables
-        ]
+        shown: list[tuple[str, ...]] = []
+        for t in self.tables:
+            counts = (str(t.batches), str(t.files), f"{t.rows:,}")
+            shown.append((t.table, t.state, *counts, t.first_file or "-", t.last_file or "-"))
+        return shown
 
     def notes(self) -> list[str]:
         """Return schema changes and what snapshots change, then what stops tables, then warnings."""
-        changes = [
-            f"{table.table}: {change}" for table in self.tables for change in table.schema_changes
-        ]
+        changes = [f"{t.table}: {change}" for t in self.tables for change in t.schema_changes]
         changes += [f"{t.table}: {t.differences}" for t in self.tables if t.differences]
         return changes + notes_of(self.tables, self.warnings)
 
@@ -207,12 +196,8 @@ def notes_of(
     tables: tuple[TableReport, ...] | tuple[PlannedTable, ...], warnings: tuple[str, ...]
 ) -> list[str]:
     """Say for each table why it is not current, then what it warns about, then what the zone itself does."""
-    reasons = [
-        reason_line(table.table, table.state, table.reason) for table in tables if table.reason
-    ]
-    warned = [
-        f"{table.table}: warning: {warning}" for table in tables for warning in table.warnings
-    ]
+    reasons = [reason_line(t.table, t.state, t.reason) for t in tables if t.reason]
+    warned = [f"{t.table}: warning: {warning}" for t in tables for warning in t.warnings]
     empty = [] if tables or warnings else [EMPTY]
     return [*empty, *reasons, *warned, *(f"warning: {warning}" for warning in warnings)]
 
@@ -220,13 +205,3 @@ def notes_of(
 def reason_line(table: str, state: str, reason: str) -> str:
     """Say why a table is not current, naming it once."""
     return f"{table} is {state}: {reason.removeprefix(f'{table}: ')}"
-
-
-def _row(table: TableReport) -> tuple[str, ...]:
-    rows = table.total("rows")
-    rate = f"{rows / table.seconds:,.0f}" if rows and table.seconds else "-"
-    counts = tuple(
-        f"{table.total(name):,}" for name in ("files", "inserts", "updates", "deletes", "upserts")
-    )
-    version = "-" if table.version is None else str(table.version)
-    return (table.table, table.state, *counts, version, f"{table.seconds:.1f}", rate)

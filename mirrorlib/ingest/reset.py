@@ -11,11 +11,10 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.batch.take_over import check_key_columns
-from mirrorlib.ingest.files.changed_source import check_changed_source
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import numbers_of, position_behind
+from mirrorlib.ingest.files.source import refuse_doubt
 from mirrorlib.ingest.files.table_folder import open_folder
-from mirrorlib.ingest.lifecycle import check_first
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
 from mirrorlib.landing.listing import TableFolder, see_folder
 from mirrorlib.landing.plain import order_plain, see_below
@@ -24,25 +23,16 @@ from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
     from pyspark.sql import SparkSession
 
     from mirrorlib.ingest.files.table_folder import Folder
     from mirrorlib.journal.entries import Entry, Life
     from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.names import TableName
-    from mirrorlib.store import Store
+    from mirrorlib.store import PathOrUrl, Store
 
 _REPLACED = "The table was reset; the next apply replaces its content."
 _KEPT = "The table is kept; the next apply goes on by _metadata.json, behind what was appended."
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from mirrorlib.journal.entries import Life
-    from mirrorlib.names import TableName
-    from mirrorlib.store import PathOrUrl
 _APPEND = (
     "Take _metadata.json away, append what is there with --plain-folders append, put it back, and call again. "
     "Without --keep the table starts over by _metadata.json."
@@ -104,96 +94,84 @@ def reset_with_warnings(
         raise ValueError(msg)
     places = Target.of(target, catalog=catalog, state=state)
     store = open_store(places.state)
-    journal = Journal(store, parse_name(table))
+    name = parse_name(table)
+    journal = Journal(store, name)
     if not journal.lives():
         msg = "the target has no such table"
-        raise JournalError(
-            msg, table=table, next_step="See its tables with: mirrorlib status TARGET"
-        )
+        step = "See its tables with: mirrorlib status TARGET"
+        raise JournalError(msg, table=table, next_step=step)
     if (marker := store.read(STATE_FILE)) is not None:
         check_owner(store, marker, places.owner)
-    with lock_table(spark, places, store, parse_name(table), lambda: False):
+    with lock_table(spark, places, store, name, lambda: False):
         if keep:
-            life, warnings = begin_kept_life(spark, places, journal, parse_name(table))
-            _write_status(journal, life, _KEPT)
-            return life, warnings
-        lives = journal.lives()
-        zone = _zone_of(journal, lives[-1])
-        check_first(_visible(zone, parse_name(table)), start_at, table)
-        life = journal.begin_life("reset", zone, lives[-1].ordinal + 1, start_at)
-        _write_status(journal, life, _REPLACED)
-    return life, ()
+            life, warnings = _begin_kept_life(spark, places, journal, name)
+        else:
+            last = journal.lives()[-1]
+            try:
+                newest = journal.newest(last)
+            except JournalError:  # plans were lost
+                newest = None
+            zone = newest.plan.zone if newest else last.zone
+            _check_first(zone, name, start_at, table)
+            life, warnings = journal.begin_life("reset", zone, last.ordinal + 1, start_at), ()
+        word = {
+            **journal.read_status(),
+            "state": "behind",
+            "reason": _KEPT if keep else _REPLACED,
+            "since": life.started_at,
+        }
+        journal.write_status({**word, "position": None, "error": None, "file": None})
+    return life, warnings
 
 
-def _write_status(journal: Journal, life: Life, reason: str) -> None:
-    """Say what the next apply does."""
-    word = {**journal.read_status(), "state": "behind", "reason": reason, "since": life.started_at}
-    journal.write_status({**word, "position": None, "error": None, "file": None})
-
-
-def _zone_of(journal: Journal, life: Life) -> str:
-    """Return where a table's files come from, by its newest plan, or by its life where plans were lost."""
-    try:
-        newest = journal.newest(life)
-    except JournalError:
-        return life.zone
-    return newest.plan.zone if newest else life.zone
-
-
-def _visible(zone: str, name: TableName) -> list[tuple[int, int]]:
-    """Return the smallest and the largest number that each partition folder shows; none while nobody can tell."""
+def _check_first(zone: str, name: TableName, start_at: int, table: str) -> None:
+    """See that a new life can begin with a number, so that no file would wait for ever for one that is gone."""
     try:
         opened = open_folder(open_store(zone), TableFolder(name=name, path=name.folder))
     except MirrorError:
-        return []  # the next apply says what is wrong with it
-    if opened.listing.by_time or opened.metadata is None:
-        return []
-    return [(min(files), max(files)) for files in opened.listing.partitions.values()]
+        return  # the next apply says what is wrong with it
+    partitions = opened.listing.partitions.values()
+    ends = [(min(files), max(files)) for files in partitions if files]
+    if not ends or opened.listing.by_time or opened.metadata is None:
+        return
+    lows, highs = zip(*ends, strict=True)
+    if start_at == 1 < max(lows):  # of the folder that has lost most
+        first = max(lows)
+        msg = "the table cannot start over: its first change files are gone from the landing zone"
+        step = f"Publish them again, or begin with what is there: mirrorlib reset TARGET {table} --start-at {first}"
+        raise JournalError(msg, table=table, found=f"number {first} as the first", next_step=step)
+    if not min(lows) <= start_at <= max(highs) + 1:
+        msg = "the table cannot start at a number that is not there"
+        step = f"Choose one from {min(lows)} to {max(highs)}."
+        raise JournalError(msg, table=table, found=f"number {start_at}", next_step=step)
 
 
-def begin_kept_life(
+def _begin_kept_life(
     spark: SparkSession, places: Target, journal: Journal, name: TableName
 ) -> tuple[Life, tuple[str, ...]]:
-    """Begin the life, or return the one that has begun and applied nothing yet.
-
-    Returns:
-        the life, and what is to be known of the table's keys.
-
-    Raises:
-        JournalError: there is nothing to keep, or something would be lost or counted twice.
-        MetadataError: the metadata cannot be understood.
-        ForeignWriteError: the table is not this mirror's.
-        StoreError: the zone cannot be read.
-
-    """
+    """Begin the life, or return the one that has begun and applied nothing yet; and what is to be known of the keys."""
     lives, table = journal.lives(), str(name)
-    last = lives[-1]
-    _refuse_gone(journal, last, table)
-    again = last.keeps and journal.newest(last) is None
-    url = last.zone if again else _appended(journal, last, table).plan.zone
+    last, newest = lives[-1], journal.newest(lives[-1])
+    if journal.is_gone(last):
+        msg = "the table cannot be kept: its folder was gone meanwhile, so its files may be other ones"
+        step = f"Start it over: mirrorlib reset TARGET {table}"
+        raise JournalError(msg, table=table, next_step=step)
+    again = last.keeps and newest is None
+    url = last.zone if again else _appended(newest, table).plan.zone
     zone, folder = open_store(url), TableFolder(name=name, path=name.folder)
     opened = open_folder(zone, folder)
     if opened.metadata is None:
         msg = "there is nothing to go on by: the table's folder has no _metadata.json"
         step = "Call again when its publisher has written it."
         raise JournalError(msg, table=table, next_step=step)
-    warnings = _look_at_table(spark, places, lives, name, opened.metadata)
+    warnings = _look_at_table(spark, places, lives, name, opened.metadata.stated_keys)
     if again:
         return last, warnings
     _check_files(zone, folder, opened, opened.metadata, History(journal, url))
     return journal.begin_life("reset", url, last.ordinal + 1, keeps=True), warnings
 
 
-def _refuse_gone(journal: Journal, life: Life, table: str) -> None:
-    if journal.is_gone(life):
-        msg = "the table cannot be kept: its folder was gone meanwhile, so its files may be other ones"
-        step = f"Start it over: mirrorlib reset TARGET {table}"
-        raise JournalError(msg, table=table, next_step=step)
-
-
-def _appended(journal: Journal, life: Life, table: str) -> Entry:
-    """Return the newest batch of a life whose table can be kept."""
-    entry = journal.newest(life)
+def _appended(entry: Entry | None, table: str) -> Entry:
     if entry is None or not entry.position or entry.plan.policies.plain is None:
         msg = "there is nothing to keep: the table was not appended from a folder without _metadata.json"
         step = f"Without --keep it starts over: mirrorlib reset TARGET {table}"
@@ -202,16 +180,16 @@ def _appended(journal: Journal, life: Life, table: str) -> Entry:
         msg = f"the table cannot be kept yet: batch {entry.plan.batch} of a run that was stopped has no outcome"
         step = "Run mirrorlib apply once, which ends that batch before it asks for this, and call again."
         raise JournalError(msg, table=table, next_step=step)
-    check_changed_source(table, entry)
+    refuse_doubt(table, entry)
     return entry
 
 
 def _look_at_table(
     spark: SparkSession,
     places: Target,
-    lives: Collection[Life],
+    lives: tuple[Life, ...],
     name: TableName,
-    metadata: TableMetadata,
+    keys: tuple[str, ...],
 ) -> tuple[str, ...]:
     """See that the table can carry the keys, and say what they are to its rows."""
     ref = refer(places, name)
@@ -220,27 +198,37 @@ def _look_at_table(
         msg = "there is nothing to keep: the Delta table is gone"
         step = f"Start it over: mirrorlib reset TARGET {name}"
         raise JournalError(msg, table=str(name), next_step=step)
-    refuse_others_table(str(name), tuple(lives), found, allow_forgetting=True)
-    check_key_columns(str(name), found.columns, metadata.stated_keys)
-    columns = [find_key_column(found.columns, key) for key in metadata.stated_keys]
+    refuse_others_table(str(name), lives, found, allow_forgetting=True)
+    check_key_columns(str(name), found.columns, keys)
+    columns = [find_key_column(found.columns, key) for key in keys]
     names = [quote(column.name) for column in columns if column is not None]
     if not names:
         return ()
     counted = read_table(spark, ref).groupBy(*names).count().where("count > 1").count()
     if not counted:
         return ()
-    keys = "1 key occurs" if counted == 1 else f"{counted} keys occur"
+    shown = "1 key occurs" if counted == 1 else f"{counted} keys occur"
     effect = "an update changes each of them, a delete removes each."
-    return (f"{keys} in several of the rows that were appended: {effect}",)
+    return (f"{shown} in several of the rows that were appended: {effect}",)
 
 
 def _check_files(
     zone: Store, folder: TableFolder, opened: Folder, metadata: TableMetadata, history: History
 ) -> None:
-    """See that every file is either behind the new life's beginning or was appended; none is both, or neither."""
+    """See that every file is either behind the new life's beginning or was appended; none is both, or neither.
+
+    And that no number is missing among those that were appended: its file would be passed over when it comes.
+    """
+    table = str(folder.name)
     applied, left = history.applied(), history.passed()
     known = {*applied.etags, *left}
-    _check_numbers(numbers_of(known, metadata), metadata, folder)
+    partitions = numbers_of(known, metadata) if metadata.detection == "sequential" else {}
+    for partition, numbers in partitions.items():
+        missing = next((n for n in range(min(numbers), max(numbers)) if n not in numbers), None)
+        if missing is not None:
+            msg = "the table cannot be kept: a number is missing among the files that were appended"
+            found = f"{partition}/{missing}" if partition else f"number {missing}"
+            raise JournalError(msg, table=table, found=found, next_step=_APPEND)
     position = position_behind(known, applied.count, metadata)
     ahead = {
         file.name
@@ -254,25 +242,9 @@ def _check_files(
     }
     below = see_below(zone, folder, see_folder(zone, folder))
     listing, _ = order_plain(below, applied, left, overwrites=False)
-    shown = [file.name for partition in listing.partitions.values() for file in partition.values()]
-    lost = next((file for file in shown if file not in known and file not in ahead), None)
-    if lost is not None:
-        msg = "the table cannot be kept: a file was not appended, and would not be read by _metadata.json either"
-        raise JournalError(msg, table=str(folder.name), file=lost, next_step=_APPEND)
-    twice = next((file for file in shown if file in known and file in ahead), None)
-    if twice is not None:
-        msg = "the table cannot be kept: a file that was appended would be read again"
-        raise JournalError(msg, table=str(folder.name), file=twice, next_step=_APPEND)
-
-
-def _check_numbers(
-    partitions: Mapping[str, set[int]], metadata: TableMetadata, folder: TableFolder
-) -> None:
-    """See that no number is missing among those that were appended: its file would be passed over when it comes."""
-    for partition, numbers in partitions.items() if metadata.detection == "sequential" else ():
-        if max(numbers) - min(numbers) + 1 == len(numbers):
-            continue
-        missing = next(n for n in range(min(numbers), max(numbers)) if n not in numbers)
-        msg = "the table cannot be kept: a number is missing among the files that were appended"
-        found = f"{partition}/{missing}" if partition else f"number {missing}"
-        raise JournalError(msg, table=str(folder.name), found=found, next_step=_APPEND)
+    for file in (file for files in listing.partitions.values() for file in files.values()):
+        if (file.name in known) == (file.name in ahead):
+            msg = "the table cannot be kept: a file was not appended, and would not be read by _metadata.json either"
+            if file.name in known:
+                msg = "the table cannot be kept: a file that was appended would be read again"
+            raise JournalError(msg, table=table, file=file.name, next_step=_APPEND)

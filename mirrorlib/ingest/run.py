@@ -12,6 +12,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delta.lock import lock_table
@@ -26,17 +27,9 @@ from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.source_identity import goes_on
-from mirrorlib.ingest.files.table_folder import Folder, FolderView
-from mirrorlib.ingest.job import Job, choose_tables, open_job, open_work, refuse_in_catalog
-from mirrorlib.ingest.lifecycle import (
-    absent_tables,
-    end_life,
-    known_tables,
-    list_shown,
-    lives_of,
-    warn_of_absence,
-)
+from mirrorlib.ingest.files.table_folder import FolderView
+from mirrorlib.ingest.job import find_tables, open_job, open_work
+from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.options import (
     BACKFILL_INTERVAL,
     MAX_LOSS,
@@ -51,8 +44,8 @@ from mirrorlib.ingest.options import (
     PlainEvolution,
     PlainFolders,
 )
-from mirrorlib.ingest.progress import Progress, read_emptied, record_status
-from mirrorlib.ingest.report import ApplyReport, TableReport
+from mirrorlib.ingest.progress import Progress, record_status
+from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import Readers, now
 from mirrorlib.store import LocalStore
@@ -63,7 +56,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.ingest.work import Work
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.job import Job
+    from mirrorlib.ingest.report import TableReport
     from mirrorlib.landing.listing import TableFolder
     from mirrorlib.names import TableName
     from mirrorlib.store import PathOrUrl
@@ -183,85 +178,72 @@ def apply_zone(
     job = open_job(
         spark, landing_zone, Target.of(target, catalog=catalog, state=state), options, observe, stop
     )
-    known = known_tables(job)
-    listed = list_shown(job, known)
-    folders = refuse_in_catalog(choose_tables(listed, options, known), job.target)
+    folders, gone, warnings = find_tables(job)
     open_state(job.state, job.target.owner)
-    reports = (
-        *_apply_all(job, folders),
-        *(_end_one(job, name) for name in absent_tables(job, listed, known)),
-    )
-    seconds = round(time.perf_counter() - began, 3)
+    at_once = options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
+    if at_once == 1 or len(folders) <= 1:
+        reports = [_apply_one(job, folder) for folder in folders]
+    else:
+        with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
+            reports = list(pool.map(lambda folder: _apply_one(job, folder), folders))
+    reports += [_report(job, name, partial(_end_gone, job, name)) for name in gone]
     return ApplyReport(
         landing_zone=job.zone.url,
         target=job.target.shown,
-        tables=reports,
-        seconds=seconds,
-        warnings=warn_of_absence(job, listed, known),
+        tables=tuple(reports),
+        seconds=round(time.perf_counter() - began, 3),
+        warnings=warnings,
     )
-
-
-def _apply_all(job: Job, folders: Sequence[TableFolder]) -> tuple[TableReport, ...]:
-    at_once = job.options.parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
-    if at_once == 1 or len(folders) <= 1:
-        return tuple(_apply_one(job, folder) for folder in folders)
-    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
-        return tuple(pool.map(lambda folder: _apply_one(job, folder), folders))
 
 
 def _apply_one(job: Job, folder: TableFolder) -> TableReport:
-    """Apply one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    progress = Progress(table=folder.name.shown, zone=job.zone.url)
-    try:
-        report = _advance(job, folder, progress)
-    except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(as_mirror_error(exc, folder.name.shown))
-    _LOG.log(
-        logging.INFO if report.state == "current" else logging.WARNING,
-        "%s: %s %s",
-        report.table,
-        report.state,
-        report.reason,
-    )
-    if folder.unlisted:  # no table is called so, and none may be known by it
-        return replace(report, since=now())
-    return replace(report, since=_record(Journal(job.state, folder.name), progress, report))
+    return _report(job, folder.name, partial(_advance, job, folder), known=not folder.unlisted)
 
 
-def _end_one(job: Job, name: TableName) -> TableReport:
-    """End the life of a table whose folder is gone."""
-    progress = Progress(table=name.shown, zone=job.zone.url)
+def _report(
+    job: Job,
+    name: TableName,
+    act: Callable[[Journal, Progress], TableReport],
+    *,
+    known: bool = True,
+) -> TableReport:
+    """Do something to one table; whatever goes wrong with it is its report, not its neighbours' trouble.
+
+    One that is not *known* leaves nothing in the journal: no table is called so.
+    """
     journal = Journal(job.state, name)
+    progress = Progress(table=name.shown, zone=job.zone.url)
     try:
-        progress.entry = journal.newest(journal.lives()[-1])
-        done = end_life(job, name)
-        report = (
-            progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")
-        )
+        report = act(journal, progress)
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
-        report = progress.fail(as_mirror_error(exc, name.shown))
-    return replace(report, since=_record(journal, progress, report))
+        error = as_mirror_error(exc, name.shown)
+        report = progress.end("failed", str(error), file=error.file, error=type(error).__name__)
+    level = logging.INFO if report.state in {"current", "gone"} else logging.WARNING
+    _LOG.log(level, "%s: %s %s", report.table, report.state, report.reason)
+    since = now()
+    if known:
+        try:
+            since = record_status(journal, progress, report)
+        except MirrorError as exc:  # losing the last word must not hide what happened
+            _LOG.warning("%s: its status could not be written: %s", report.table, exc)
+    return replace(report, since=since)
 
 
-def _record(journal: Journal, progress: Progress, report: TableReport) -> str:
-    try:
-        return record_status(journal, progress, report)
-    except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
-        _LOG.warning("%s: its status could not be written: %s", report.table, exc)
-        return now()
+def _end_gone(job: Job, name: TableName, journal: Journal, progress: Progress) -> TableReport:
+    progress.entry = journal.newest(journal.lives()[-1])
+    done = end_life(job, name)
+    return progress.end("gone", done) if done else progress.end("behind", "Its folder is back.")
 
 
-def _advance(job: Job, folder: TableFolder, progress: Progress) -> TableReport:
+def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress) -> TableReport:
     if folder.refusal is not None:
         raise folder.refusal
-    journal = Journal(job.state, folder.name)
     with (
         lock_table(job.spark, job.target, job.state, folder.name, job.stop),
         lend_session(job.spark) as spark,
     ):
         word = journal.read_status()
         view, opened = _open(job, folder, journal, word, progress)
-        progress.warn(*opened.warnings_under(job.options))
         # A plain folder whose first files do not count has been seen only once its life has begun.
         if opened.waits_for and not (opened.plain and not job.options.include_existing):
             return progress.end("waiting", opened.waits_for)
@@ -269,22 +251,19 @@ def _advance(job: Job, folder: TableFolder, progress: Progress) -> TableReport:
             # What a killed runner left; the lock says it is gone.
             job.state.delete_folder(f"staged/{folder.name.segment}")
         progress.verified = read_verified(word)
-        progress.proven, progress.emptied = word.get("proven"), read_emptied(word)
+        progress.recall(word)
         before = journal.lives()
         lives = lives_of(job, folder.name, opened)
-        keyed = opened.metadata is not None
-        taken = keyed and take_over(open_work(job, spark, folder, opened, lives))
-        if taken or lives != before:  # what has been applied is another thing now
+        work = open_work(job, spark, folder, opened, lives)
+        if take_over(work) or lives != before:  # what has been applied is another thing now
             view, opened = _open(job, folder, journal, word, progress)
-            progress.warnings.clear()
-            progress.warn(*opened.warnings_under(job.options))
             if opened.waits_for:
                 return progress.end("waiting", opened.waits_for)
-        work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, view, opened, progress, job.stop)
+            work = open_work(job, spark, folder, opened, lives)
+        report = advance_table(work, view, opened, progress)
         if view.incremental is not None:
             progress.listed = view.incremental.result(progress.entry)
-        _clean(work, view, progress)
+        clean_folder(work, view, progress.entry)
         return report
 
 
@@ -294,26 +273,16 @@ def _open(
     """Open a table's folder as the journal knows it now."""
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))
+    history = History(journal, job.zone.url, moved_from=job.options.moved_from)
     view = FolderView(
         zone=job.zone,
         folder=folder,
-        history=History(journal, job.zone.url, moved_from=job.options.moved_from),
+        history=history,
         options=job.options,
-        incremental=IncrementalListing(journal, job.options, read_listed(word)),
+        incremental=IncrementalListing(history, job.options, read_listed(word)),
     )
     opened = view.open()
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     progress.listing = "incremental" if opened.partial else "full"
+    progress.warnings = list(dict.fromkeys(opened.warnings))
     return view, opened
-
-
-def _clean(work: Work, view: FolderView, progress: Progress) -> None:
-    """Clean up behind what was applied; a trouble with that is told, and is none of the table's."""
-    if view.options.cleanup is None or work.journal.lives()[-1] != work.life:
-        return
-    try:
-        opened = view.open(full=True)
-        if goes_on(work, opened, view.options):
-            clean_folder(view, opened, progress.entry)
-    except MirrorError as exc:
-        _LOG.warning("%s: its folder could not be cleaned up: %s", view.folder.name, exc)

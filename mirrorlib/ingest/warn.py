@@ -16,47 +16,29 @@ from mirrorlib.ingest.rows.marks import UPDATE, UPSERT
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.rows.read import Landed
     from mirrorlib.journal.entries import Policies
-    from mirrorlib.landing.columns import FileColumn
 
 
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
     """Look at the key columns that a batch has, as *policies* name them, and at the columns of its updates."""
-    found = [
-        f"_metadata.json was repaired: the key column {key.strip()!r} is {name!r} in the files"
-        for key, name in _respelled(prepared, policies.keys)
-    ]
+    growth, found = prepared.growth, []
+    for key in (
+        policies.keys if prepared.landed else ()
+    ):  # blanks around them are told of the metadata
+        column = prepared.landed[0].schema.key(key)
+        if column is not None and column.name.strip() != key.strip():
+            repaired = f"the key column {key.strip()!r} is {column.name!r} in the files"
+            found.append(f"_metadata.json was repaired: {repaired}")
     for landed in prepared.landed:
-        if landed.null_keys:
-            found.append(
-                f"{landed.file.name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
-            )
-        if landed.missing:
-            found.append(
-                f"{landed.file.name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
-                f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
-            )
-        if landed.schema.undeclared:
-            found.append(
-                "columns that SchemaDefinition does not declare are strings: "
-                f"{first_few(landed.schema.undeclared)}"
-            )
-        extra = [c.name for c in landed.schema.columns if _is_left_out(prepared, c)]
-        if extra:
-            kept = find_column(prepared.growth.columns, RESCUED_COLUMN.name) is not None
-            what = "are rescued" if kept else "are left out"
-            found.append(f"columns that the table lacks {what}: {first_few(extra)}")
-        missing = [c.name for c in prepared.growth.columns if landed.schema.column(c.name) is None]
-        if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
-            found.append(
-                "updates lack columns of the table, which become NULL in the updated rows: "
-                f"{first_few(missing)}"
-            )
-    mapped = _mapped(prepared, policies)
+        found += _told_of(landed, growth.columns, policies)
+    # A new table's columns too where it is for plain readers.
+    new = growth.added == growth.columns and policies.readers == "plain"
+    mapped = growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
     if mapped:
         names = first_few(column.name for column in mapped)
         found.append(
@@ -71,19 +53,28 @@ def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _mapped(prepared: Prepared, policies: Policies) -> Columns:
-    """Return the columns for which column mapping is turned on; a new table's too where it is for plain readers."""
-    growth = prepared.growth
-    new = growth.added == growth.columns and policies.readers == "plain"
-    return growth.mapped or tuple(c for c in growth.columns if new and needs_mapping(c.name))
-
-
-def _respelled(prepared: Prepared, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Give the keys that the first file has in another case; blanks around them are told of the metadata."""
-    for key in keys if prepared.landed else ():
-        column = prepared.landed[0].schema.key(key)
-        if column is not None and column.name.strip() != key.strip():
-            yield key, column.name
+def _told_of(landed: Landed, columns: Columns, policies: Policies) -> Iterator[str]:
+    name = landed.file.name
+    if landed.null_keys:
+        yield f"{name} has {landed.null_keys} NULL key values; NULL is a key like any other here"
+    if landed.missing:
+        yield (
+            f"{name} has {sum(landed.missing.values())} NULL values where SchemaDefinition "
+            f"says IsNullable false, which are applied as NULL: {first_few(landed.missing)}"
+        )
+    if landed.schema.undeclared:
+        undeclared = first_few(landed.schema.undeclared)
+        yield f"columns that SchemaDefinition does not declare are strings: {undeclared}"
+    typed = [c.name for c in landed.schema.columns if not pa.types.is_null(c.type)]
+    extra = [name for name in typed if find_column(columns, name) is None]
+    if extra:
+        kept = find_column(columns, RESCUED_COLUMN.name) is not None
+        what = "are rescued" if kept else "are left out"
+        yield f"columns that the table lacks {what}: {first_few(extra)}"
+    missing = [c.name for c in columns if landed.schema.column(c.name) is None]
+    if missing and landed.counts[UPDATE] + landed.counts[UPSERT] and policies.partial is None:
+        lacking = "updates lack columns of the table, which become NULL in the updated rows"
+        yield f"{lacking}: {first_few(missing)}"
 
 
 def _narrowed(prepared: Prepared) -> Iterator[str]:
@@ -101,9 +92,3 @@ def _narrowed(prepared: Prepared) -> Iterator[str]:
                 yield column.name
             elif column.type == pa.float64():
                 double.add(fold_name(column.name))
-
-
-def _is_left_out(prepared: Prepared, column: FileColumn) -> bool:
-    """Say whether a column has values and no place in the table, as only a plain folder's has."""
-    typed = not pa.types.is_null(column.type)
-    return typed and find_column(prepared.growth.columns, column.name) is None

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.properties import LIFE_PROPERTY
 from mirrorlib.events import Event
-from mirrorlib.ingest.options import MAX_LOSS
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from mirrorlib.delta.table import TableRef
     from mirrorlib.events import Observer
     from mirrorlib.ingest.files.source import Source
+    from mirrorlib.ingest.options import Options
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life, Plan
     from mirrorlib.store import Store
@@ -36,16 +36,10 @@ class Work:
 
     Attributes:
         spark: a session of its own: transaction marks of MERGE are session configuration.
-        ref: the Delta table.
-        log: its commits.
         source: where its change files lie, with the policies of new plans.
-        journal: its lives, plans and outcomes.
         lives: all lives, the present one last.
         state: the state folder.
-        observe: told before and after each step.
-        allow_foreign_writes: go on after somebody else's commits.
-        allow_empty: a new life may replace a table by no rows, and an empty snapshot empty it.
-        max_loss: the share of its rows that a snapshot may take from a table.
+        stop: asked between batches; True ends the run.
 
     """
 
@@ -56,10 +50,9 @@ class Work:
     journal: Journal
     lives: tuple[Life, ...]
     state: Store
+    options: Options
     observe: Observer
-    allow_foreign_writes: bool = False
-    allow_empty: bool = False
-    max_loss: float = MAX_LOSS
+    stop: Callable[[], bool]
 
     @property
     def life(self) -> Life:
@@ -96,9 +89,9 @@ class Work:
         self.observe(replace(event, when="after"))
 
 
-def _facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
-    """Return what a commit says of the batch that it belongs to."""
-    return {
+def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
+    """Return what makes the batch's one commit unrepeatable, and says what it belongs to."""
+    facts = {
         "life": work.life.uuid,
         "batch": plan.batch,
         "attempt": plan.attempt,
@@ -108,11 +101,7 @@ def _facts_of(work: Work, plan: Plan, more: dict[str, Any]) -> dict[str, Any]:
         "mirrorlib": VERSION,
         **more,
     }
-
-
-def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
-    """Return what makes the batch's one commit unrepeatable."""
-    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=_facts_of(work, plan, more))
+    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=facts)
 
 
 def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
@@ -120,8 +109,8 @@ def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
 
     Its number is one less: a void or a fence forbids both.
     """
-    facts = _facts_of(work, plan, {**more, "batch": None})
-    return Mark(app_id=work.life.app_id, version=2 * plan.batch - 1, facts=facts)
+    mark = mark_of(work, plan, {**more, "batch": None})
+    return replace(mark, version=mark.version - 1)
 
 
 def source_of(work: Work, plan: Plan) -> Source:

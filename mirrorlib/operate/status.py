@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import MirrorError
-from mirrorlib.ingest.files.changed_source import changed_source_error
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.kept import newest_entry
-from mirrorlib.ingest.files.plan import Limits, first_position, next_run
+from mirrorlib.ingest.files.plan import first_position, next_run
+from mirrorlib.ingest.files.source import doubt_of
 from mirrorlib.ingest.files.table_folder import emptied_since, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
@@ -184,16 +184,17 @@ def _read_table(state: Store, name: TableName, moment: datetime) -> TableStatus 
         if (done := entry.done) is not None:
             status = replace(status, version=done.version, last_commit=done.finished_at)
     status = replace(status, life=len(lives))
-    doubt = changed_source_error(name.shown, entry)
+    doubt = doubt_of(name.shown, entry)
     if doubt is not None:  # whatever the last word is
         status = replace(status, state="failed", reason=str(doubt), file=doubt.file)
     if status.landing_zone is None:
         return status
     try:
         zone = open_store(status.landing_zone)
-        incremental = IncrementalListing(journal, Options(), read_listed(word), due=False)
+        history = History(journal, zone.url)
+        incremental = IncrementalListing(history, Options(), read_listed(word), due=False)
         folder = TableFolder(name=name, path=name.folder)
-        opened = open_folder(zone, folder, History(journal, zone.url), incremental=incremental)
+        opened = open_folder(zone, folder, history, incremental=incremental)
         if not opened.listing.count and zone.list_folder(name.folder) is None:
             return _without_folder(status, zone) if lives or not shows_tables(zone) else None
     except MirrorError as exc:
@@ -220,7 +221,7 @@ def _with_listing(
 ) -> TableStatus:
     """Compare the last word with what the zone shows now."""
     listing = opened.listing
-    run = next_run(listing, position, Limits())
+    run = next_run(listing, position)
     partitions = [
         (position.get(partition, 0), files) for partition, files in listing.partitions.items()
     ]
@@ -248,7 +249,7 @@ def _with_listing(
     if status.state == "gone":
         return replace(status, state="behind", reason=_BACK, file=None)
     if run.files:
-        files = "1 change file is" if run.unapplied == 1 else f"{run.unapplied} change files are"
+        files = "1 change file is" if len(run.files) == 1 else f"{len(run.files)} change files are"
         reason = f"{files} not applied yet. Run: mirrorlib apply"
         return replace(status, state="behind", reason=reason, file=run.files[0][1].name)
     waited = status.state in {"behind", "blocked", "waiting"}

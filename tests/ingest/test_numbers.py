@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.ingest.files.next_batch import bar_before, idle_state, next_files
-from mirrorlib.ingest.files.plan import Limits
 from mirrorlib.ingest.files.table_folder import Folder, open_folder
-from mirrorlib.ingest.options import Options
+from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.store import open_store
@@ -43,16 +41,13 @@ def test_two_files_of_one_number_stop_only_what_comes_behind(
     orders.file([{"id": 3}], name=sequence_name(3, "PARQUET"))
     found = opened(zone)
 
-    coming = next_files(found, {}, Limits(), {}, Options())
-    idle = next_files(found, {"": 2}, Limits(), {}, Options())
+    coming = choose_files(found, {}, {}, 10.0)
+    idle = choose_files(found, {"": 2}, {}, 10.0)
 
     assert [1, 2] == [number for number, _ in coming.files]
-    state, reason, file = idle_state(idle, {}, Options())
-    assert ("failed", sequence_name(3)) == (state, file)
-    assert f"{sequence_name(3)} and {sequence_name(3, 'PARQUET')}" in reason
-    bar = bar_before(idle, {})
-    assert bar is not None
-    assert "ChangeFileError" == bar.error
+    assert ("failed", sequence_name(3)) == (idle.state, idle.file)
+    assert f"{sequence_name(3)} and {sequence_name(3, 'PARQUET')}" in idle.reason
+    assert "ChangeFileError" == idle.error
 
 
 def test_a_twin_of_an_applied_file_stops_nothing(zone: ZoneWriter, orders: TableWriter) -> None:
@@ -60,7 +55,7 @@ def test_a_twin_of_an_applied_file_stops_nothing(zone: ZoneWriter, orders: Table
     orders.file([{"id": 1}], name=sequence_name(1, "PARQUET"))
     found = opened(zone)
 
-    coming = next_files(found, {"": 1}, Limits(), {}, Options())
+    coming = choose_files(found, {"": 1}, {}, 10.0)
 
     assert [2, 3] == [number for number, _ in coming.files]
     assert any(sequence_name(1, "PARQUET") in warning for warning in found.warnings)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mirrorlib.ingest.files.plan import Limits
 from mirrorlib.ingest.options import Options
 
 
@@ -24,12 +23,6 @@ from mirrorlib.ingest.options import Options
 def test_a_lone_name_is_a_list_of_one(given: Any, expected: tuple[str, ...]) -> None:
     """Not one of letters; and what was given can change no more."""
     assert expected == Options(tables=given).tables
-
-
-def test_limits_are_of_both_kinds() -> None:
-    """None is no limit."""
-    assert Limits() == Options().limits
-    assert Limits(max_files=2, max_bytes=100) == Options(max_files=2, max_bytes=100).limits
 
 
 @pytest.mark.parametrize(

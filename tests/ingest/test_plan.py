@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlib.ingest.files.plan import (
-    Limits,
     Watched,
     changed_files,
     is_young,
     next_run,
     position_after,
+    within,
 )
 from mirrorlib.journal.entries import Plan, PlannedFile, Policies
 from mirrorlib.landing.listing import FolderListing
@@ -23,7 +23,6 @@ from mirrorlib.names import sequence_name
 from mirrorlib.store import StoredFile
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-NO_LIMITS = Limits()
 
 
 def stored(number: int, *, size: int = 10, extension: str = "parquet", age: int = 0) -> StoredFile:
@@ -46,16 +45,22 @@ def folder(*numbers: int) -> FolderListing:
     return listing(*[stored(number) for number in numbers])
 
 
-def numbers(found: FolderListing, position: int, limits: Limits = NO_LIMITS) -> list[int]:
-    """Give the numbers of the next run."""
-    return [number for number, _ in next_run(found, {"": position}, limits).files]
+def numbers(
+    found: FolderListing,
+    position: int,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+) -> list[int]:
+    """Give the numbers of the next batch."""
+    files = next_run(found, {"": position}).files
+    return [number for number, _ in within(files, max_files, max_bytes)]
 
 
 def test_an_empty_folder_has_no_next_run() -> None:
     """Nothing there is nothing to do and nothing to wait for."""
-    run = next_run(folder(), {"": 0}, NO_LIMITS)
+    run = next_run(folder(), {"": 0})
 
-    assert ((), 0, None) == (run.files, run.unapplied, run.gap)
+    assert ((), None) == (run.files, run.gap)
 
 
 def test_all_consecutive_files_are_one_run() -> None:
@@ -73,7 +78,7 @@ def test_a_gap_ends_the_run_and_is_named() -> None:
     """The missing name, since when files wait behind it, and how many do."""
     found = listing(stored(1), stored(3, age=60), stored(4, age=90), stored(7, age=5))
 
-    run = next_run(found, {"": 0}, NO_LIMITS)
+    run = next_run(found, {"": 0})
 
     assert [1] == [number for number, _ in run.files]
     assert run.gap is not None
@@ -86,17 +91,16 @@ def test_a_gap_ends_the_run_and_is_named() -> None:
 
 def test_a_gap_right_behind_the_position_blocks_everything() -> None:
     """No later file is applied, however many there are."""
-    run = next_run(folder(1, 3, 4), {"": 1}, NO_LIMITS)
+    run = next_run(folder(1, 3, 4), {"": 1})
 
     assert () == run.files
-    assert 0 == run.unapplied
     assert run.gap is not None
-    assert "1 later file waits" in str(next_run(folder(3), {"": 1}, NO_LIMITS).gap)
+    assert "1 later file waits" in str(next_run(folder(3), {"": 1}).gap)
 
 
 def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
     """Numbers begin at 1; a new table whose first file is 5 has lost four."""
-    gap = next_run(folder(5), {"": 0}, NO_LIMITS).gap
+    gap = next_run(folder(5), {"": 0}).gap
 
     assert gap is not None
     assert "00000000000000000001.parquet" == gap.awaited
@@ -104,31 +108,28 @@ def test_a_zone_that_begins_late_awaits_its_first_file() -> None:
 
 def test_the_awaited_name_has_the_extension_of_the_files_behind() -> None:
     """A publisher of other extensions is told his own name."""
-    gap = next_run(listing(stored(2, extension="snappy")), {"": 0}, NO_LIMITS).gap
+    gap = next_run(listing(stored(2, extension="snappy")), {"": 0}).gap
 
     assert gap is not None
     assert "00000000000000000001.snappy" == gap.awaited
 
 
 def test_the_number_of_files_is_limited() -> None:
-    """The rest waits for the next batch and is counted."""
-    run = next_run(folder(1, 2, 3), {"": 0}, Limits(max_files=2))
-
-    assert [1, 2] == [number for number, _ in run.files]
-    assert 3 == run.unapplied
+    """The rest waits for the next batch."""
+    assert [1, 2] == numbers(folder(1, 2, 3), 0, max_files=2)
 
 
 def test_the_bytes_are_limited() -> None:
     """A batch ends before the file that would exceed the limit."""
     found = listing(*[stored(number, size=size) for number, size in ((1, 40), (2, 60), (3, 1))])
 
-    assert [1, 2] == numbers(found, 0, Limits(max_bytes=100))
-    assert [1] == numbers(found, 0, Limits(max_bytes=99))
+    assert [1, 2] == numbers(found, 0, max_bytes=100)
+    assert [1] == numbers(found, 0, max_bytes=99)
 
 
 def test_a_batch_holds_at_least_one_file() -> None:
     """A file larger than the limit is not refused."""
-    assert [1] == numbers(listing(stored(1, size=1000), stored(2)), 0, Limits(max_bytes=1))
+    assert [1] == numbers(listing(stored(1, size=1000), stored(2)), 0, max_bytes=1)
 
 
 def test_the_largest_number_is_applied_like_any_other() -> None:
@@ -149,10 +150,9 @@ def test_runs_of_any_cut_follow_each_other(
 ) -> None:
     """Run after run, every file up to the gap is taken once and in order, within the limits."""
     found = folder(*sorted(present))
-    limits = Limits(max_files=max_files, max_bytes=max_bytes)
     taken: list[int] = []
     at = position
-    while batch := numbers(found, at, limits):
+    while batch := numbers(found, at, max_files, max_bytes):
         assert max_files is None or len(batch) <= max_files
         assert max_bytes is None or len(batch) == 1 or 10 * len(batch) <= max_bytes
         taken += batch
@@ -263,9 +263,7 @@ def test_each_partition_folder_has_its_own_numbers() -> None:
         "p=c": in_folder("p=c", 2),
     }
 
-    run = next_run(
-        FolderListing(partitions=partitions, foreign=()), {"p=a": 1, "p=b": 3}, NO_LIMITS
-    )
+    run = next_run(FolderListing(partitions=partitions, foreign=()), {"p=a": 1, "p=b": 3})
 
     assert [f"p=a/{sequence_name(2)}", f"p=b/{sequence_name(4)}"] == [
         file.name for _, file in run.files
@@ -298,10 +296,3 @@ def test_the_position_follows_every_folder(before: dict[str, int], partitions: l
         files += in_folder(partition, at[partition]).items()
 
     assert at == position_after(before, files, by_time=False)
-
-
-@pytest.mark.parametrize("limits", [{"max_files": 0}, {"max_files": -1}, {"max_bytes": 0}])
-def test_limits_that_would_apply_nothing_are_refused(limits: dict[str, int]) -> None:
-    """Zero files a batch would look like a table that is current."""
-    with pytest.raises(ValueError, match="1 or more"):
-        Limits(**limits)

@@ -15,8 +15,8 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, MetadataError
-from mirrorlib.ingest.files.next_batch import UNTYPED
 from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.next_batch import UNTYPED
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Plan, PlannedFile, Policies
 from mirrorlib.landing.listing import TableFolder

@@ -72,7 +72,7 @@ def evolve_table(
     """
     growth = prepared.growth
     if plan.before:
-        before, keys = next_keys(plan, growth.columns, foreign=work.allow_foreign_writes)
+        before, keys = next_keys(plan, growth.columns, foreign=work.options.allow_foreign_writes)
         if before != keys_property(keys).get(KEYS_PROPERTY, ""):
             found = find_table(work.spark, work.ref)
             if found is not None:  # else the commit itself will fail and be looked into
@@ -148,7 +148,7 @@ def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
 
 def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
     """Make sure of a table that this life owns and that no earlier life can write to any more."""
-    foreign, policies = work.allow_foreign_writes, plan.policies
+    foreign, policies = work.options.allow_foreign_writes, plan.policies
     found = find_table(work.spark, work.ref)
     if found is None:
         keys = keys_property(mirror_keys(plan, columns, fresh=True, foreign=foreign))
@@ -194,7 +194,9 @@ def refuse_table(work: Work, found: Found) -> None:
     mine = {life.uuid for life in work.lives}
     if owner not in mine and owner in {life.uuid for life in work.journal.lives()}:
         raise life_is_over(work)
-    refuse_others_table(work.table, work.lives, found, allow_forgetting=work.allow_foreign_writes)
+    refuse_others_table(
+        work.table, work.lives, found, allow_forgetting=work.options.allow_foreign_writes
+    )
 
 
 def refuse_others_table(

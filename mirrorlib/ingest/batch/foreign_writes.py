@@ -121,7 +121,7 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     if found is None or (last.table_id is not None and found.id != last.table_id):
         raise _gone(work, "the Delta table was replaced by another since our last commit", last)
     _guard(work, commits, known, newest)
-    if not work.allow_foreign_writes:
+    if not work.options.allow_foreign_writes:
         verified = Verified(life=plan.life, batch=plan.batch, table_id=found.id, version=newest)
     return Standing(
         columns=found.columns,
@@ -167,7 +167,7 @@ def find_outcome(work: Work, plan: Plan, *, anew: bool = False) -> tuple[int | N
 
 def _guard(work: Work, commits: tuple[Commit, ...], first: int, newest: int) -> None:
     """Refuse to go on after commits of others that may have changed rows."""
-    if work.allow_foreign_writes:
+    if work.options.allow_foreign_writes:
         return
     lives, present = {life.uuid for life in work.lives}, {c.version for c in commits}
     foreign = [c for c in commits if not c.harmless and (c.ours or {}).get("life") not in lives]

@@ -19,7 +19,6 @@ from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError
 from mirrorlib.ingest.batch.open_batch import FAULTS
-from mirrorlib.ingest.files.changed_source import find_changed_source
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.read import column_values, read_landed
 from mirrorlib.ingest.work import source_of
@@ -56,7 +55,9 @@ def outcome_of(
     keys: str | None = None
     if outcome == "applied" and prepared is not None and plan.before and alone:
         columns, found = to_pairs(prepared.growth.columns), None
-        _, kept = next_keys(plan, prepared.growth.columns, foreign=work.allow_foreign_writes)
+        _, kept = next_keys(
+            plan, prepared.growth.columns, foreign=work.options.allow_foreign_writes
+        )
         keys = keys_property(kept).get(KEYS_PROPERTY, "")
     else:
         found = find_table(work.spark, work.ref)
@@ -72,7 +73,7 @@ def outcome_of(
         rows=facts.get("rows", {}),
         seconds=dict(clock),
         cause=standing_cause(plan, facts.get("cause")),
-        doubt=find_changed_source(source_of(work, plan), plan) if facts.get(DIRECT) else None,
+        doubt=source_of(work, plan).find_changed(plan) if facts.get(DIRECT) else None,
         finished_at=now(),
         keys=keys,
     )

@@ -230,15 +230,15 @@ def _check_doubles(stage: Stage, source: Source, newest: Prepared, keys: Sequenc
 def _check_loss(work: Work, newest: Prepared, before: int, lost: int) -> None:
     """See that a snapshot does not lose more rows than it may, unless somebody has approved it."""
     if newest.rows:
-        refused = lost > work.max_loss * before
+        refused = lost > work.options.max_loss * before
         share = -(-10_000 * lost // max(before, 1)) / 10_000  # what approves it, rounded up
         msg = (
             f"the snapshot loses {lost:,} of the table's {before:,} rows, "
-            f"more than the share of {work.max_loss:g} that it may"
+            f"more than the share of {work.options.max_loss:g} that it may"
         )
         step = f"Publish it whole under the same name, or approve it in one run: --max-loss {share:g} --retry"
     else:
-        refused = before > 0 and not work.allow_empty
+        refused = before > 0 and not work.options.allow_empty
         msg = f"the snapshot is empty, and the table has {before:,} rows"
         step = "Publish it with its rows under the same name, or approve it: --allow-empty --retry"
     if refused:

@@ -10,17 +10,22 @@ format, best practices 2026-09-18 (`_ProcessedFiles`, seven days).
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.plan import changed_files, placed_files
+from mirrorlib.ingest.files.source_identity import goes_on
+from mirrorlib.ingest.options import RETENTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirrorlib.ingest.files.table_folder import Folder, FolderView
     from mirrorlib.ingest.options import Cleanup
+    from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Entry
     from mirrorlib.store import Store, StoredFile
 
@@ -28,26 +33,33 @@ PLACES: dict[Cleanup, str] = {"move": "_ProcessedFiles", "delete": "_FilesReadyT
 _LOG = logging.getLogger(__name__)
 
 
-def clean_folder(view: FolderView, opened: Folder, entry: Entry | None) -> int:
-    """Move what was applied out of the way, and remove what was moved long ago; return how many files were moved.
+def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
+    """Move what was applied out of the way, and remove what was moved long ago.
 
-    Raises:
-        StoreError: the store refuses; what was moved so far is moved.
-
+    A trouble with that is told, and is none of the table's; what was moved so far is moved.
     """
-    zone, folder, options = view.zone, view.folder, view.options
+    zone, folder, options = view.zone, view.folder, work.options
     if options.cleanup is None or entry is None or entry.plan.zone != zone.url:
-        return 0
+        return
+    if work.journal.lives()[-1] != work.life:
+        return
     place = f"{folder.path}/{PLACES[options.cleanup]}"
     today = datetime.now(UTC).date()
     moved = 0
-    for file in _finished(opened, entry):
-        zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
-        moved += 1
-    _remove_old(zone, place, today - options.kept)
+    try:
+        opened = view.open(full=True)
+        if not goes_on(work, opened):
+            return
+        for file in _finished(opened, entry):
+            zone.move(file.path, f"{place}/{today.isoformat()}/{file.name}")
+            moved += 1
+        _remove_old(
+            zone, place, today, RETENTION if options.retention is None else options.retention
+        )
+    except MirrorError as exc:
+        _LOG.warning("%s: its folder could not be cleaned up: %s", folder.name, exc)
     if moved:
         _LOG.info("%s: %d applied files were moved to %s", folder.name, moved, place)
-    return moved
 
 
 def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
@@ -63,13 +75,9 @@ def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
                 yield file
 
 
-def _remove_old(zone: Store, place: str, until: date) -> None:
-    """Remove the days before *until*."""
+def _remove_old(zone: Store, place: str, today: date, days: int) -> None:
     listed = zone.list_folder(place)
     for name in listed.folders if listed else ():
-        try:
-            day = date.fromisoformat(name)
-        except ValueError:
-            continue  # not ours
-        if day < until:
-            zone.delete_folder(f"{place}/{name}")
+        with contextlib.suppress(ValueError):  # another name is not ours
+            if today - date.fromisoformat(name) > timedelta(days=days):
+                zone.delete_folder(f"{place}/{name}")

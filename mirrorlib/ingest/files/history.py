@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -49,7 +49,6 @@ def passed_files(files: Iterable[StoredFile]) -> bytes:
 
 
 def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **facts: str) -> bytes:
-    """Write etag and time of each file by its root and name; *told* is said beside."""
     etags, modified = zip(*files.values(), strict=True) if files else ((), ())
     names = [name.encode(*_NAMES) for _, name in files]
     table = pa.table([names, etags, modified, [root for root, _ in files]], schema=_SCHEMA)
@@ -58,13 +57,14 @@ def _as_parquet(files: Mapping[tuple[str, str], tuple[str, datetime]], **facts: 
     return sink.getvalue()
 
 
-def _columns(table: pa.Table, root: str = "") -> list[list[Any]]:
-    """Return names, etags, times and roots of a file that `_as_parquet` has written; *root* is an earlier version's."""
+def _files_in(table: pa.Table, root: str = "") -> dict[tuple[str, str], tuple[str, datetime]]:
+    """Read what `_as_parquet` has written; *root* is an earlier version's, which wrote none."""
     names, etags, modified = (table.column(name).to_pylist() for name in _SCHEMA.names[:3])
     texts = [name.decode(*_NAMES) if isinstance(name, bytes) else name for name in names]
     rooted = "root" in table.column_names
     roots = table.column("root").to_pylist() if rooted else [root] * len(texts)
-    return [texts, etags, modified, roots]
+    known = zip(etags, modified, strict=True)
+    return dict(zip(zip(roots, texts, strict=True), known, strict=True))
 
 
 class History:
@@ -81,37 +81,32 @@ class History:
     ) -> None:
         """Take the journal, and the zone's URL; *planned* counts the files of a plan without an outcome too.
 
-        The life is the newest one, or the one numbered *until*. Nothing is read yet. What identified a file's
-        content elsewhere says nothing of the file that is here now.
-        The files of a plain folder that was read at *moved_from* are taken for those that are here.
+        The life is the newest one, or the one numbered *until*. What identified a file's content elsewhere says
+        nothing of what is here now. A plain folder's files that were read at *moved_from* are taken for those here.
         """
         self._journal = journal
         self._zone = zone
         self._moved_from = settled(open_store(moved_from).url) if moved_from else None
         self._planned = planned
         self._until = until
-        self._roots: Collection[str] | None = None
         self._life: Life | None = None
-        self._batch = 0
-        self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
-        self._count = 0
-        self._passed: tuple[Life, Mapping[str, tuple[str, datetime]]] | None = None
+        self._roots: Collection[str] | None = None
+        self._forget(None)
+
+    def newest(self) -> tuple[Life | None, Entry | None]:
+        """Return the present life and its newest batch."""
+        life = self._present()
+        return life, self._journal.newest(life) if life else None
 
     def applied(self) -> Applied:
-        """Read on to the newest batch.
-
-        Raises:
-            JournalError: a plan, an outcome or a checkpoint cannot be read.
-
-        """
-        lives = self._lives()
-        if lives and lives[-1] != self._life:
-            self._begin(lives[-1])
-        newest = self._journal.newest(lives[-1]) if lives else None
-        while newest is not None and self._batch < newest.plan.batch:
+        """Read on to the newest batch."""
+        life, newest = self.newest()
+        if life is not None and life != self._life:
+            self._begin(life)
+        while life is not None and newest is not None and self._batch < newest.plan.batch:
             following = self._batch + 1
             here = following == newest.plan.batch
-            entry = newest if here else self._journal.entry(lives[-1], following)
+            entry = newest if here else self._journal.entry(life, following)
             if entry.done is None and not self._planned:
                 break
             self._add(entry)
@@ -135,84 +130,25 @@ class History:
         """Return where the files that are known here lie or lay, as the plans name it; "" for what has numbers."""
         return {root for root, _ in self._files if not root or self._is_here(root)}
 
-    def _here(self) -> dict[str, tuple[str, datetime]]:
-        """Return etag and time of the files that are known by the names that are here."""
-        roots = {root for root, _ in self._files}
-        if roots <= {"", self._zone}:
-            return {name: known for (_, name), known in self._files.items()}
-        same = {root for root in roots if self._is_here(root)}
-        moved = {
-            name: (_UNKNOWN, at) for (root, name), (_, at) in self._files.items() if root in same
-        }
-        return moved | {
-            name: known for (root, name), known in self._files.items() if root == self._zone
-        }
-
-    def _is_here(self, root: str) -> bool:
-        """Say whether a plain folder's root is this one, or has become it."""
-        return settled(root) in self._known_roots() or settled(root) == self._moved_from
-
-    def _known_roots(self) -> Collection[str]:
-        """Return this root, and those whose files have moved here as far as the journal knows."""
-        if self._roots is None:
-            self._roots = {settled(self._zone)}
-            moves = self._journal.moves(self._life) if self._life else ()
-            for _ in moves:  # as far as a chain of them reaches
-                self._roots |= {settled(old) for old, new in moves if settled(new) in self._roots}
-        return self._roots
-
     def passed(self) -> Mapping[str, str]:
-        """Return what identified the files that the present life passes over, by name.
-
-        Raises:
-            JournalError: nobody can tell which ones they are.
-
-        """
+        """Return what identified the files that the present life passes over, by name."""
         return {name: etag for name, (etag, _) in self._passed_files().items()}
-
-    def _passed_files(self) -> Mapping[str, tuple[str, datetime]]:
-        lives = self._lives()
-        if not lives or lives[-1].include_existing:
-            return {}
-        if lives[-1] != self._life:
-            self._begin(lives[-1])
-        if not self._is_here(lives[-1].zone):
-            return {}
-        if self._passed is not None and self._passed[0] == lives[-1]:
-            return self._passed[1]
-        data = self._journal.read_passed(lives[-1])
-        try:
-            table = pq.read_table(io.BytesIO(data or b""))
-            names, etags, times, _ = _columns(table)
-        except (pa.ArrowException, OSError, KeyError) as exc:
-            msg = "the journal cannot say which files were there when the table was first seen"
-            step = (
-                "Restore the file from a backup, or reset the table, which then takes every file."
-            )
-            raise JournalError(
-                msg, file=f"{lives[-1].ordinal:06d}.passed.parquet", next_step=step
-            ) from exc
-        if lives[-1].zone != self._zone:
-            etags = [_UNKNOWN] * len(names)
-        known = zip(etags, times, strict=True)
-        self._passed = (lives[-1], dict(zip(names, known, strict=True)))
-        return self._passed[1]
 
     def is_plain(self) -> bool | None:
         """Say whether the present life's files are those of a plain folder; None while it has none."""
-        lives = self._lives()
-        if lives and lives[-1].keeps:
+        life, newest = self.newest()
+        if life is None:
+            return None
+        if life.keeps:
             return False
-        newest = self._journal.newest(lives[-1]) if lives else None
         if newest is None or (newest.done is not None and not newest.position):
-            return None if not lives or lives[-1].include_existing else True
+            return None if life.include_existing else True
         return newest.plan.policies.plain is not None
 
     def has_applied(self) -> bool:
         """Say whether the present life has applied any file, with or without a number."""
-        lives = self._lives()
-        newest = self._journal.newest(lives[-1]) if lives else None
-        kept = bool(lives) and lives[-1].keeps
+        life, newest = self.newest()
+        kept = life is not None and life.keeps
         return kept or (newest is not None and bool(newest.position))
 
     def in_order(self, visible: Iterable[StoredFile]) -> bool:
@@ -240,9 +176,19 @@ class History:
         data = _as_parquet(self._files, count=str(self._count), zone=self._zone)
         self._journal.write_checkpoint(self._life, self._batch, data)
 
+    def _present(self) -> Life | None:
+        lives = self._journal.lives()[: self._until]
+        return lives[-1] if lives else None
+
+    def _forget(self, life: Life | None) -> None:
+        self._life, self._roots = life, None
+        self._batch = self._count = 0
+        self._files: dict[tuple[str, str], tuple[str, datetime]] = {}
+        self._passed: Mapping[str, tuple[str, datetime]] | None = None
+
     def _begin(self, life: Life) -> None:
         """Start with the newest checkpoint of a life, or with what it has taken over."""
-        self._life, self._batch, self._count, self._files, self._roots = life, 0, 0, {}, None
+        self._forget(life)
         found = self._journal.newest_checkpoint(life)
         if found is None:
             self._take_over(life)
@@ -256,10 +202,9 @@ class History:
             if not zone or "root" not in table.column_names:  # as earlier versions wrote it
                 plan = self._journal.entry(life, batch).plan
                 zone, root = zone or plan.zone, _root(plan)
-            columns = zip(*_columns(table, root), strict=True)
-            self._files = {(root, name): (etag, at) for name, etag, at, root in columns}
+            self._files = _files_in(table, root)
         except (pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-            self._count, self._files = 0, {}  # the plans are the truth, and are all there
+            self._count = 0  # the plans are the truth, and are all there
             self._take_over(life)
             return
         self._batch = batch
@@ -285,31 +230,71 @@ class History:
         }
         self._count = count + len(left)
 
-    def _lives(self) -> tuple[Life, ...]:
-        return self._journal.lives()[: self._until]
-
     def _add(self, entry: Entry) -> None:
-        self._batch = entry.plan.batch
+        plan = entry.plan
+        self._batch = plan.batch
         if entry.done is not None and entry.done.outcome != "applied":
             return
-        root = _root(entry.plan)
-        known = root or entry.plan.zone == self._zone
-        for file in entry.plan.files:
-            self._files[root, file.name] = (
-                file.etag if known else _UNKNOWN,
-                _moment(entry, file.modified or entry.plan.listed_at),
-            )
-        self._count += len(entry.plan.files)
+        root = _root(plan)
+        known = root or plan.zone == self._zone
+        for file in plan.files:
+            written = file.modified or plan.listed_at
+            try:
+                moment = datetime.fromisoformat(written)
+            except ValueError as exc:
+                msg = "a plan does not say when a file was written"
+                raise JournalError(msg, file=plan.files[0].name, found=written) from exc
+            self._files[root, file.name] = (file.etag if known else _UNKNOWN, moment)
+        self._count += len(plan.files)
+
+    def _here(self) -> dict[str, tuple[str, datetime]]:
+        """Return etag and time of the files that are known by the names that are here."""
+        roots = {root for root, _ in self._files}
+        mine = roots & {"", self._zone}
+        moved = {root for root in roots - mine if self._is_here(root)}
+        found = {
+            name: (_UNKNOWN, at) for (root, name), (_, at) in self._files.items() if root in moved
+        }
+        return found | {name: known for (root, name), known in self._files.items() if root in mine}
+
+    def _is_here(self, root: str) -> bool:
+        """Say whether a plain folder's root is this one, or has become it."""
+        return settled(root) in self._known_roots() or settled(root) == self._moved_from
+
+    def _known_roots(self) -> Collection[str]:
+        """Return this root, and those whose files have moved here as far as the journal knows."""
+        if self._roots is None:
+            roots = {settled(self._zone)}
+            moves = self._journal.moves(self._life) if self._life else ()
+            for _ in moves:  # as far as a chain of them reaches
+                roots |= {settled(old) for old, new in moves if settled(new) in roots}
+            self._roots = roots
+        return self._roots
+
+    def _passed_files(self) -> Mapping[str, tuple[str, datetime]]:
+        life = self._present()
+        if life is None or life.include_existing:
+            return {}
+        if life != self._life:
+            self._begin(life)
+        if not self._is_here(life.zone):
+            return {}
+        if self._passed is None:
+            data = self._journal.read_passed(life)
+            try:
+                files = _files_in(pq.read_table(io.BytesIO(data or b"")))
+            except (pa.ArrowException, OSError, KeyError) as exc:
+                msg = "the journal cannot say which files were there when the table was first seen"
+                step = "Restore the file from a backup, or reset the table, which then takes every file."
+                file = f"{life.ordinal:06d}.passed.parquet"
+                raise JournalError(msg, file=file, next_step=step) from exc
+            here = life.zone == self._zone
+            self._passed = {
+                name: (etag if here else _UNKNOWN, at) for (_, name), (etag, at) in files.items()
+            }
+        return self._passed
 
 
 def _root(plan: Plan) -> str:
     """Return what a plan's files are known by beside their names: in a plain folder, where they lay."""
     return "" if plan.policies.plain is None else plan.zone
-
-
-def _moment(entry: Entry, modified: str) -> datetime:
-    try:
-        return datetime.fromisoformat(modified)
-    except ValueError as exc:
-        msg = "a plan does not say when a file was written"
-        raise JournalError(msg, file=entry.plan.files[0].name, found=modified) from exc

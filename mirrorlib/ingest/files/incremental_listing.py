@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.ingest.options import read_interval
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME, as_published
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
@@ -23,7 +24,6 @@ from mirrorlib.names import partition_of, sequence_number
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.history import History
     from mirrorlib.ingest.options import Options
-    from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Entry, PlannedFile
     from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
     from mirrorlib.landing.metadata.declared import TableMetadata
@@ -35,11 +35,9 @@ MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Au
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What the last full listing of a folder leaves to the next looks.
+    """What the last full listing of a folder, *at* a moment in UTC, leaves to the next looks.
 
     Attributes:
-        zone: the landing zone's URL.
-        at: when that was, ISO 8601, UTC.
         batch: the newest one then, or after the short looks since; another one means that a run has ended
             without a word.
         metadata: a digest of `_metadata.json`.
@@ -56,10 +54,6 @@ class Listed:
     anchors: Mapping[str, Anchor]
     short: int
     warnings: tuple[str, ...]
-
-    def to_word(self) -> dict[str, Any]:
-        """Give it as JSON gives it back."""
-        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 def read_listed(word: Mapping[str, Any]) -> Listed | None:
@@ -81,10 +75,10 @@ class IncrementalListing:
     """How one run looks into one table's folder; it keeps what it has seen for the run after it."""
 
     def __init__(
-        self, journal: Journal, options: Options, left: Listed | None, *, due: bool = True
+        self, history: History, options: Options, left: Listed | None, *, due: bool = True
     ) -> None:
         """Begin with what the last run has *left*; *due* False never lists in full only because it is time to."""
-        self._journal = journal
+        self._history = history
         self._options = options
         self._due = due
         # Cleaning up needs to see all, and keeps folders short.
@@ -100,22 +94,15 @@ class IncrementalListing:
         """Return what the last full listing has shown and short looks do not."""
         return self._listed.warnings if self._listed else ()
 
-    def see(
-        self, zone: Store, folder: TableFolder, history: History | None
-    ) -> tuple[FolderContent, bytes] | None:
-        """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do.
-
-        Raises:
-            JournalError: the newest batch cannot be read.
-            MetadataError: the metadata cannot be understood.
-            StoreError: the zone cannot be read.
-
-        """
+    def see(self, zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes] | None:
+        """Look for what has come; give that and the metadata's bytes, or None where only a full listing will do."""
         listed = self._listed
         if listed is None or listed.zone != zone.url or (self._due and self._is_due(listed)):
             return None
-        entry = self._newest()
-        if entry is None or not self._is_last_word(listed, entry):
+        _, entry = self._history.newest()
+        # What the last run has left is about the newest batch; one that was killed leaves nothing.
+        self._proven |= entry is not None and entry.plan.batch == listed.batch
+        if entry is None or not self._proven:
             self._listed = None
             return None
         if entry.done is None or entry.done.outcome != "applied":
@@ -125,10 +112,24 @@ class IncrementalListing:
             return None
         names = [anchor.name for anchor in listed.anchors.values()]
         metadata = as_published(parse_metadata(data, str(folder.name)), names)
-        if metadata.detection == "sequential":
-            seen = self._see_next(zone, folder, listed, entry, metadata)
-        else:
-            seen = self._see_after(zone, folder, history)
+        seen = None
+        if metadata.detection != "sequential":
+            # A run that has listed in full goes by that: it may have seen what a short look passes over.
+            if not self._full:
+                self._after = self._after or max(self._history.applied().etags, default=None)
+                seen = see_after(zone, folder, self._after) if self._after else None
+        elif not entry.plan.policies.by_time:
+            anchors = _anchors(listed, entry)
+            self._listed = replace(listed, anchors=anchors)
+            onward = Onward(
+                anchors=anchors,
+                extensions=tuple(
+                    one for one in metadata.extensions if one.isascii() and one.isalnum()
+                ),
+                partitioned=metadata.partitioned,
+                most=self._options.max_files,
+            )
+            seen = see_next(zone, folder, onward)
         return None if seen is None else (seen, data)
 
     def remember(
@@ -139,16 +140,26 @@ class IncrementalListing:
         listing: FolderListing,
         listed_at: str,
         warnings: tuple[str, ...],
-        history: History | None,
     ) -> None:
         """Keep what a full listing has shown, if the next looks may be short."""
         self._full = self._proven = True
         self._listed = None
-        if not self._is_long(listing):
+        # Short looks cost less than a listing only where that is long.
+        longest = max((len(files) for files in listing.partitions.values()), default=0)
+        long = self._options.listing == "incremental" or longest + len(listing.foreign) > PAGE
+        if not (self._wanted and long):
             return
-        entry = self._newest()
+        _, entry = self._history.newest()
         position = entry.position if entry else {}
-        if not self._is_plain(listing, metadata, position, history):
+        if listing.by_time:
+            files = [file for one in listing.partitions.values() for file in one.values()]
+            sees_all = not metadata.partitioned and self._history.in_order(files)
+        else:
+            sees_all = not any(
+                _has_gap(numbers, position.get(partition))
+                for partition, numbers in listing.partitions.items()
+            )
+        if not sees_all:  # a short look would not
             return
         anchors = {
             partition: _anchor(files[position[partition]])
@@ -174,7 +185,7 @@ class IncrementalListing:
         if self._listed is None or entry is None:
             return None
         by_time = entry.plan.policies.by_time
-        anchors = {} if by_time else self._anchors(self._listed, entry)
+        anchors = {} if by_time else _anchors(self._listed, entry)
         if not by_time and not anchors:
             return None
         return replace(
@@ -185,91 +196,24 @@ class IncrementalListing:
             warnings=tuple(dict.fromkeys((*self._listed.warnings, *self._kept_warnings))),
         )
 
-    def _newest(self) -> Entry | None:
-        lives = self._journal.lives()
-        return self._journal.newest(lives[-1]) if lives else None
-
-    def _is_last_word(self, listed: Listed, entry: Entry) -> bool:
-        """Say whether what the last run has left is about the newest batch; one that was killed leaves nothing."""
-        self._proven = self._proven or entry.plan.batch == listed.batch
-        return self._proven
-
     def _is_due(self, listed: Listed) -> bool:
+        interval = read_interval(self._options.backfill_interval)
         age = (datetime.now(UTC) - datetime.fromisoformat(listed.at)).total_seconds()
-        return listed.short >= MOST_SHORT or not 0 <= age < self._options.interval
+        return listed.short >= MOST_SHORT or not 0 <= age < interval
 
-    def _is_long(self, listing: FolderListing) -> bool:
-        """Say whether short looks at a folder are wanted, and cost less than listing it."""
-        if not self._wanted or self._options.listing == "incremental":
-            return self._wanted
-        longest = max((len(files) for files in listing.partitions.values()), default=0)
-        return longest + len(listing.foreign) > PAGE
 
-    def _is_plain(
-        self,
-        listing: FolderListing,
-        metadata: TableMetadata,
-        position: Mapping[str, int],
-        history: History | None,
-    ) -> bool:
-        """Say whether short looks would see what comes: names in order, or numbers without a gap."""
-        if listing.by_time:
-            files = [
-                file for partition in listing.partitions.values() for file in partition.values()
-            ]
-            return not metadata.partitioned and history is not None and history.in_order(files)
-        return not any(
-            _has_gap(files, position.get(partition))
-            for partition, files in listing.partitions.items()
-        )
-
-    def _see_next(
-        self,
-        zone: Store,
-        folder: TableFolder,
-        listed: Listed,
-        entry: Entry,
-        metadata: TableMetadata,
-    ) -> FolderContent | None:
-        if entry.plan.policies.by_time:
-            return None
-        anchors = self._anchors(listed, entry)
-        self._listed = replace(listed, anchors=anchors)
-        onward = Onward(
-            anchors=anchors,
-            extensions=tuple(one for one in metadata.extensions if one.isascii() and one.isalnum()),
-            partitioned=metadata.partitioned,
-            most=self._options.max_files,
-        )
-        return see_next(zone, folder, onward)
-
-    def _see_after(
-        self, zone: Store, folder: TableFolder, history: History | None
-    ) -> FolderContent | None:
-        """List from the greatest name on that was applied before this run.
-
-        A run that has listed in full goes by that to its end: it may have seen what a short look passes over.
-        """
-        if self._full or history is None:
-            return None
-        self._after = self._after or max(history.applied().etags, default=None)
-        return see_after(zone, folder, self._after) if self._after else None
-
-    def _anchors(self, listed: Listed, entry: Entry) -> dict[str, Anchor]:
-        """Return the newest applied files, as the last listing or the newest plan has seen them."""
-        here = entry.plan.zone == listed.zone
-        planned = {
-            (partition_of(file.name), (anchor := _anchor(file)).number): anchor
-            for file in (entry.plan.files if here else ())
-        }
-        found = {}
-        for partition, number in entry.position.items():
-            known = listed.anchors.get(partition)
-            if known is not None and known.number == number:
-                found[partition] = known
-            elif (partition, number) in planned:
-                found[partition] = planned[partition, number]
-        return found
+def _anchors(listed: Listed, entry: Entry) -> dict[str, Anchor]:
+    """Return the newest applied files, as the last listing or the newest plan has seen them."""
+    planned = {partition_of(file.name): _anchor(file) for file in entry.plan.files}
+    found: dict[str, Anchor] = {}
+    for partition, number in entry.position.items():
+        anchors = [listed.anchors.get(partition)]
+        if entry.plan.zone == listed.zone:
+            anchors.append(planned.get(partition))
+        for anchor in anchors:
+            if anchor is not None and anchor.number == number:
+                found.setdefault(partition, anchor)
+    return found
 
 
 def _anchor(file: StoredFile | PlannedFile) -> Anchor:

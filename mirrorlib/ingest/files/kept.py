@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 def newest_entry(
     journal: Journal, lives: Sequence[Life], metadata: TableMetadata | None
 ) -> Entry | None:
-    """Return the newest batch of the present life; before its first, the one that it follows on.
-
-    Raises:
-        JournalError: a plan or an outcome cannot be read.
-
-    """
+    """Return the newest batch of the present life; before its first, the one that it follows on."""
     entry = journal.newest(lives[-1]) if lives else None
     if entry is not None or metadata is None or not lives or not lives[-1].keeps:
         return entry
-    last = last_applied(journal, lives[-2])
+    before = lives[-2]
+    last = next(applied_entries(journal, before, journal.newest(before)), None)
     if last is None:
         return None
     known = History(journal, lives[-1].zone).applied()
@@ -46,13 +42,8 @@ def newest_entry(
     return Entry(plan=plan, done=last.done)
 
 
-def last_applied(journal: Journal, life: Life) -> Entry | None:
-    """Return the newest batch of a life that was applied; a plan that was voided, or never committed, is none."""
-    return next(applied_entries(journal, life, journal.newest(life)), None)
-
-
 def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Iterator[Entry]:
-    """Give the batches of a life that were applied, from the newest on."""
+    """Give the batches of a life that were applied, from the newest on, without what was voided or never ended."""
     for batch in range(newest.plan.batch if newest else 0, 0, -1):
         one = newest if newest and batch == newest.plan.batch else journal.entry(life, batch)
         if one.done is not None and one.done.outcome == "applied":
@@ -60,20 +51,11 @@ def applied_entries(journal: Journal, life: Life, newest: Entry | None) -> Itera
 
 
 def position_behind(names: Iterable[str], count: int, metadata: TableMetadata) -> dict[str, int]:
-    """Return the position behind files that were known by name; never an empty one, which would begin a table.
-
-    Args:
-        names: the files.
-        count: how many files were applied.
-        metadata: says which of them have numbers that count, or that none has to.
-
-    """
+    """Return the position behind *count* files that were known by name; never an empty one, as before a table."""
     if metadata.detection != "sequential":
         return {WHOLE_FOLDER: count}
-    partitions = numbers_of(names, metadata)
-    return {partition: max(numbers) for partition, numbers in partitions.items()} or {
-        WHOLE_FOLDER: 0
-    }
+    partitions = numbers_of(names, metadata) or {WHOLE_FOLDER: {0}}
+    return {partition: max(numbers) for partition, numbers in partitions.items()}
 
 
 def numbers_of(names: Iterable[str], metadata: TableMetadata) -> Mapping[str, set[int]]:

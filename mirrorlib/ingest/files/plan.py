@@ -1,57 +1,30 @@
 """Choose the next batch: the longest run of consecutive change files that have not been applied.
 
-In: a folder's listing, the position, the size limits. Out: `Run`, which also says what it waits
-for. Pure: nothing is opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every
-later file), design §4 step 1.
+In: a folder's listing, the position. Out: `Run`, which also says what it waits for. Pure: nothing is
+opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every later file), design §4 step 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mirrorlib.journal.entries import Plan
     from mirrorlib.landing.listing import FolderListing
     from mirrorlib.store import StoredFile
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much one batch may hold; None is no limit. A batch holds at least one file."""
-
-    max_files: int | None = None
-    max_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse limits under which nothing would ever be applied.
-
-        Raises:
-            ValueError: a limit is less than 1.
-
-        """
-        for name, limit in (("max_files", self.max_files), ("max_bytes", self.max_bytes)):
-            if limit is not None and limit < 1:
-                msg = f"{name} is {limit}; it has to be 1 or more"
-                raise ValueError(msg)
+Files: TypeAlias = "tuple[tuple[int, StoredFile], ...]"  # by their numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A missing sequence number with later ones present.
-
-    Attributes:
-        awaited: the file name that is missing.
-        since: when the oldest of the files behind it was written.
-        behind: how many files wait.
-        others: how many other partition folders lack a file too.
-
-    """
+    """A missing number: *behind* files wait for it, the oldest *since* then; *others* more folders lack one too."""
 
     awaited: str
     since: datetime
@@ -70,21 +43,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The files to be applied next, in order.
+    """The consecutive unapplied files, in order, and what those behind a gap wait for."""
 
-    Attributes:
-        files: consecutive unapplied files within the limits.
-        unapplied: all unapplied files that a gap does not hold back, with or without the limits.
-        gap: what the files behind wait for, None when nothing is missing.
-
-    """
-
-    files: tuple[tuple[int, StoredFile], ...]
-    unapplied: int
+    files: Files
     gap: Gap | None
 
 
-def next_run(listing: FolderListing, position: Mapping[str, int], limits: Limits) -> Run:
+def next_run(listing: FolderListing, position: Mapping[str, int]) -> Run:
     """Find the consecutive files after *position* (exclusive) of every partition folder, one folder after the other."""
     files: list[tuple[int, StoredFile]] = []
     gaps: list[Gap] = []
@@ -97,32 +62,23 @@ def next_run(listing: FolderListing, position: Mapping[str, int], limits: Limits
             if listing.by_time or number == last + place
         ]
         files += [(number, known[number]) for number in consecutive]
-        behind = later[len(consecutive) :]
+        behind = [known[number] for number in later[len(consecutive) :]]
         if behind:
-            gaps.append(_gap(partition, last + len(consecutive) + 1, [known[n] for n in behind]))
-    gap = replace(gaps[0], others=len(gaps) - 1) if gaps else None
-    return Run(files=_within(tuple(files), limits), unapplied=len(files), gap=gap)
-
-
-def _gap(partition: str, number: int, behind: Sequence[StoredFile]) -> Gap:
-    name = sequence_name(number, behind[0].name.rpartition(".")[2])
-    return Gap(
-        awaited=f"{partition}/{name}" if partition else name,
-        since=min(file.modified for file in behind),
-        behind=len(behind),
-    )
+            extension = behind[0].name.rpartition(".")[2]
+            name = sequence_name(last + len(consecutive) + 1, extension)
+            gaps.append(
+                Gap(
+                    awaited=f"{partition}/{name}" if partition else name,
+                    since=min(file.modified for file in behind),
+                    behind=len(behind),
+                )
+            )
+    return Run(files=tuple(files), gap=replace(gaps[0], others=len(gaps) - 1) if gaps else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A file that might have been an upload under way when a run first saw it.
-
-    Attributes:
-        file: its name.
-        etag: its content then.
-        seen_at: the listing, ISO 8601, UTC.
-
-    """
+    """A file that might have been an upload under way when a run first saw it: in a listing at *seen_at*, UTC."""
 
     file: str
     etag: str
@@ -140,6 +96,17 @@ def is_young(file: StoredFile, listed_at: str, seconds: float, watched: Watched 
         if (moment - seen).total_seconds() >= seconds:
             return False
     return (moment - file.modified).total_seconds() < seconds
+
+
+def within(files: Files, max_files: int | None, max_bytes: int | None) -> Files:
+    """Return the first files that fit into one batch; at least one, whatever its size."""
+    taken, size = 0, 0
+    for _, file in files[:max_files]:
+        size += file.size
+        if taken and max_bytes is not None and size > max_bytes:
+            break
+        taken += 1
+    return files[:taken]
 
 
 def changed_files(
@@ -217,15 +184,3 @@ def first_position(listing: FolderListing, start_at: int) -> dict[str, int]:
     if lowest.keys() <= {WHOLE_FOLDER}:
         return {WHOLE_FOLDER: start_at - 1}
     return {partition: min(start_at, number) - 1 for partition, number in lowest.items()}
-
-
-def _within(
-    files: tuple[tuple[int, StoredFile], ...], limits: Limits
-) -> tuple[tuple[int, StoredFile], ...]:
-    taken, size = 0, 0
-    for _, file in files[: limits.max_files]:
-        size += file.size
-        if taken and limits.max_bytes is not None and size > limits.max_bytes:
-            break
-        taken += 1
-    return files[:taken]

@@ -1,12 +1,19 @@
-"""Where one table's change files lie, and how they are read: what every stage from here on is given."""
+"""Where one table's change files lie, and how they are read: what every stage from here on is given.
+
+A batch may hold another file than was planned, where its commit has read the landing zone itself: too late
+for a void, and nobody can tell which of the two contents Spark has read, or parts of both. Nothing goes on
+then, for as long as the table's life lasts.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.errors import FileChangedError
+
 if TYPE_CHECKING:
-    from mirrorlib.journal.entries import PlannedFile, Policies
+    from mirrorlib.journal.entries import Entry, Plan, PlannedFile, Policies
     from mirrorlib.store import Store, StoredFile
 
 
@@ -25,3 +32,26 @@ class Source:
         if stored is None or stored.etag != planned.etag:
             return None
         return replace(stored, below=planned.name)
+
+    def find_changed(self, plan: Plan) -> str | None:
+        """Name the first file of a plan that was replaced or removed since, None when all are as they were."""
+        return next((planned.name for planned in plan.files if self.find(planned) is None), None)
+
+
+def doubt_of(table: str, entry: Entry | None) -> FileChangedError | None:
+    """Return what casts doubt on a table's newest batch; a life in doubt has no later one."""
+    if entry is None or entry.done is None or entry.done.doubt is None:
+        return None
+    return FileChangedError(
+        f"the change file was replaced while batch {entry.plan.batch} was committed, and may be in it either way",
+        table=table,
+        file=entry.done.doubt,
+        next_step=f"Start the table over: mirrorlib reset TARGET {table}",
+    )
+
+
+def refuse_doubt(table: str, entry: Entry | None) -> None:
+    """Go on only where nothing casts doubt on a table's newest batch; else not before the table is reset."""
+    doubt = doubt_of(table, entry)
+    if doubt is not None:
+        raise doubt

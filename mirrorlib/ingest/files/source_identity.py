@@ -1,7 +1,7 @@
 """See that a table goes on where it stopped: the same zone, keys and order, and applied files as they were.
 
 In: a `Work` and the newest batch. Out: nothing, or the error that says what has changed and what to
-do.
+do. Whether a file is the one that was applied is told by what it holds: name, size and time prove nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
+from mirrorlib.ingest.files.kept import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
-from mirrorlib.ingest.files.proof import holds_same, prove_passed
 from mirrorlib.ingest.files.table_folder import policies_of
+from mirrorlib.ingest.rows.decode import count_rows
+from mirrorlib.landing.footer import same_kind
 from mirrorlib.landing.metadata.declared import DETECTION_NAMES
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.store import open_store
@@ -23,16 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from mirrorlib.ingest.files.table_folder import Folder, FolderView
-    from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Entry, PlannedFile
+    from mirrorlib.journal.entries import Entry, Plan, PlannedFile
     from mirrorlib.landing.metadata.declared import TableMetadata
     from mirrorlib.store import StoredFile
 
-UNPROVEN = (
-    "{count} applied files were applied by an earlier version, which kept no fingerprint of what they hold: "
-    "that these are the same ones is not proven."
-)
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 
 
@@ -53,28 +50,34 @@ def check_zone(
         JournalError: nothing proves that it is the same zone.
 
     """
-    zone, history, options = work.source.zone.url, view.history, view.options
+    zone, history, moved_from = work.source.zone.url, view.history, work.options.moved_from
     if entry is None or not entry.position or (entry.plan.zone == zone and not history.moves()):
         return ()
     plain = work.source.policies.plain is not None
     if (plain and not history.moves()) or proven == proof_of(work, entry):
         return ()
-    if plain and options.allow_overwrites:
+    if plain and work.options.allow_overwrites:
         msg = "the landing zone was moved, and nobody can tell a file that was moved from one that was overwritten"
         step = f"Apply without --allow-overwrites, or start the table over: mirrorlib reset TARGET {work.table}"
-        raise JournalError(
-            msg, table=work.table, found=f"{zone} instead of {options.moved_from}", next_step=step
-        )
-    opened = replace(view, options=replace(options, allow_overwrites=False)).open(full=True)
-    files = passed_over(opened.listing, entry.position)
-    proof = prove_passed(work, entry, files, history.roots() if plain else ())
-    moved = options.moved_from is not None and _is_zone(options.moved_from, entry.plan.zone)
-    if not (plain or moved or proof.newest):
+        found = f"{zone} instead of {moved_from}"
+        raise JournalError(msg, table=work.table, found=found, next_step=step)
+    known = replace(view, options=replace(work.options, allow_overwrites=False)).open(full=True)
+    files = passed_over(known.listing, entry.position)
+    newest, unproven = _prove_passed(work, entry, files, history.roots() if plain else ())
+    moved = moved_from is not None and (
+        moved_from == entry.plan.zone
+        or settled(open_store(moved_from).url) == settled(entry.plan.zone)
+    )
+    if not (plain or moved or newest):
         msg = "the table was filled from another landing zone"
         step = f"Use that zone, or say that this is the same one, moved: --moved-from {entry.plan.zone}"
         found = f"{zone} instead of {entry.plan.zone}"
         raise JournalError(msg, table=work.table, found=found, next_step=step)
-    return (UNPROVEN.format(count=proof.unproven),) if proof.unproven else ()
+    warning = (
+        f"{unproven} applied files were applied by an earlier version, which kept no fingerprint of what they hold: "
+        "that these are the same ones is not proven."
+    )
+    return (warning,) if unproven else ()
 
 
 def proof_of(work: Work, entry: Entry | None) -> str | None:
@@ -84,23 +87,64 @@ def proof_of(work: Work, entry: Entry | None) -> str | None:
     return f"batch {entry.plan.batch} at {work.source.zone.url}"
 
 
-def _is_zone(given: str, zone: str) -> bool:
-    """Say whether a path or URL, however its user writes it, is a zone's."""
-    return given == zone or settled(open_store(given).url) == settled(zone)
+def _prove_passed(
+    work: Work, entry: Entry, files: Iterable[StoredFile], roots: Collection[str]
+) -> tuple[bool, int]:
+    """Compare files with the plans that have applied what was there under their names, the newest first.
+
+    *roots* is where a plain folder's plans have found them; empty where names alone tell files.
+
+    Returns:
+        whether some file of the newest applied batch is there, as it was applied or, without a fingerprint, as far
+        as size and rows tell; and how many were applied by an earlier version, which kept no fingerprint.
+
+    """
+    waiting = {file.name: file for file in files}
+    newest, unproven = None, 0
+    for plan in _applied_plans(work, entry):
+        if not waiting:
+            break
+        if roots and plan.zone not in roots:
+            continue
+        there = [(waiting.pop(one.name), one) for one in plan.files if one.name in waiting]
+        for file, planned in there:
+            if not planned.fingerprint:
+                unproven += 1
+            elif not _holds_same(work, file, planned):
+                msg = f"the file holds something else than what batch {plan.batch} has applied under its name"
+                found = f"{work.source.zone.url} instead of {plan.zone}"
+                step = (
+                    "Use the landing zone that the table was filled from, or put the file back as it was there, or "
+                    "remove it. To fill the table from this zone, start it over: "
+                    f"mirrorlib reset TARGET {work.table}"
+                )
+                raise FileChangedError(
+                    msg, table=work.table, file=file.name, found=found, next_step=step
+                )
+        if newest is None:
+            newest = any(
+                planned.fingerprint
+                or (file.size == planned.size and count_rows(work.source, file) == planned.rows)
+                for file, planned in there
+            )
+    return bool(newest), unproven
 
 
-def check_keys(work: Work, entry: Entry | None) -> None:
-    """Keys cannot change once declared, but for their order; they may be declared later (landing-zone format)."""
-    if entry is None or not entry.position:
-        return
-    old, new = entry.plan.policies.keys, work.source.policies.keys
-    if old and not is_same_key(old, new):
-        msg = "the key columns changed, and the rows already there were applied by the old ones"
-        found = f"{', '.join(new) or 'none'} instead of {', '.join(old)}"
-        step = f"Put the old keyColumns back, or start the table over: mirrorlib reset TARGET {work.table}"
-        raise JournalError(
-            msg, table=work.table, file="_metadata.json", found=found, next_step=step
-        )
+def _applied_plans(work: Work, entry: Entry) -> Iterator[Plan]:
+    for one in applied_entries(work.journal, work.life, entry):
+        yield one.plan
+    if work.life.keeps:
+        before = work.lives[-2]
+        for one in applied_entries(work.journal, before, work.journal.newest(before)):
+            if one.plan.zone == work.life.zone:  # under another root, plain files are other ones
+                yield one.plan
+
+
+def _holds_same(work: Work, file: StoredFile, planned: PlannedFile) -> bool:
+    if file.size != planned.size:
+        return False
+    with work.source.zone.open_file(file.path) as handle:
+        return same_kind(handle, file.size, planned.fingerprint) == planned.fingerprint
 
 
 def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
@@ -109,55 +153,60 @@ def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
     return first == second
 
 
-def goes_on(work: Work, opened: Folder, options: Options) -> bool:
+def goes_on(work: Work, opened: Folder) -> bool:
     """Say whether a folder's metadata still means what the run has begun with."""
     if opened.metadata is None:
         return False
     # Whom the table is for, it may know itself.
-    mine = replace(work.source.policies, readers=options.readers)
-    return policies_of(opened.metadata, opened.dialect, options) == mine
+    mine = replace(work.source.policies, readers=work.options.readers)
+    return policies_of(opened.metadata, opened.dialect, work.options) == mine
 
 
-def check_detection(work: Work, opened: Folder, entry: Entry | None) -> None:
-    """A position means nothing in another order, nor one in partition folders without them."""
+def check_policies(work: Work, opened: Folder, entry: Entry | None) -> None:
+    """See that what was applied means the same under the policies of now.
+
+    Keys cannot change once declared, but for their order; they may be declared later (landing-zone format). A
+    position means nothing in another order, nor one in partition folders without them.
+    """
     if entry is None or not entry.position:
         return
-    if (entry.plan.policies.plain is None) != (work.source.policies.plain is None):
+    applied, asked = entry.plan.policies, work.source.policies
+    start_over = f"or start the table over: mirrorlib reset TARGET {work.table}"
+    msg, found = "", None
+    file: str | None = "_metadata.json"
+    step = f"Put the old one back, {start_over}"
+    if applied.keys and not is_same_key(applied.keys, asked.keys):
+        msg = "the key columns changed, and the rows already there were applied by the old ones"
+        found = f"{', '.join(asked.keys) or 'none'} instead of {', '.join(applied.keys)}"
+        step = f"Put the old keyColumns back, {start_over}"
+    elif (applied.plain is None) != (asked.plain is None):
         msg = "_metadata.json has come to a plain folder, and what is there was appended without it"
         step = (
             f"Keep the table and go on by it, behind what was appended: mirrorlib reset TARGET {work.table} --keep. "
             "Without --keep the table starts over by it. Or remove it."
         )
-        raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
-    if entry.plan.policies.snapshots != work.source.policies.snapshots:
+    elif applied.snapshots != asked.snapshots:
         was, now, how = "changes", "snapshots", "without"
-        if entry.plan.policies.snapshots:
+        if applied.snapshots:
             was, now, how = "snapshots", "changes", "with"
         msg = f"the table was filled from {was}, and its files are now to be read as {now}"
-        step = f"Apply it {how} --snapshots, or start the table over: mirrorlib reset TARGET {work.table}"
-        raise JournalError(msg, table=work.table, next_step=step)
-    partitions = entry.position.keys() - {WHOLE_FOLDER}
-    if partitions and opened.metadata is not None and not opened.metadata.partitioned:
+        step, file = f"Apply it {how} --snapshots, {start_over}", None
+    elif entry.position.keys() - {WHOLE_FOLDER} and not (
+        opened.metadata and opened.metadata.partitioned
+    ):
         msg = "isPartitionEnabled was taken back, and what was applied lies in partition folders"
-        step = f"Put it back, or start the table over: mirrorlib reset TARGET {work.table}"
-        raise JournalError(msg, table=work.table, file="_metadata.json", next_step=step)
-    old, new = entry.plan.policies.detection, work.source.policies.detection
-    if old != new:
+        step = f"Put it back, {start_over}"
+    elif applied.detection != asked.detection:
         msg = "fileDetectionStrategy changed, and what was applied is known by the old one"
-        step = f"Put the old one back, or start the table over: mirrorlib reset TARGET {work.table}"
-        found = f"{DETECTION_NAMES[new]} instead of {DETECTION_NAMES[old]}"
-        raise JournalError(
-            msg, table=work.table, file="_metadata.json", found=found, next_step=step
+        found = (
+            f"{DETECTION_NAMES[asked.detection]} instead of {DETECTION_NAMES[applied.detection]}"
         )
+    if msg:
+        raise JournalError(msg, table=work.table, file=file, found=found, next_step=step)
 
 
 def check_snapshots(metadata: TableMetadata, table: str) -> None:
-    """See that a table's files have one order, in which the newest is the whole table.
-
-    Raises:
-        MetadataError: they have none, or several.
-
-    """
+    """See that a table's files have one order, in which the newest is the whole table."""
     if metadata.plain or metadata.detection != "sequential":
         msg = "snapshots need numbers: one that comes to light late would take the table back"
         step = "Publish numbered files, or apply the table without --snapshots."
@@ -178,31 +227,9 @@ def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str,
     differing = (
         name
         for name in changed
-        if name not in known or not holds_same(work, there[name], known[name])
+        if name not in known or not _holds_same(work, there[name], known[name])
     )
     return (*differing, *_replaced(work, opened, entry))
-
-
-def refuse_changed(work: Work, entry: Entry | None, changed: Collection[str]) -> None:
-    """See that none of the newest batch's files holds something else now: its rows would be passed over.
-
-    Raises:
-        FileChangedError: one does; in a plain folder it is a file that was overwritten, which is told.
-
-    """
-    if entry is None or entry.done is None or entry.done.outcome != "applied":
-        return
-    if work.source.policies.plain is not None:
-        return
-    newest = {one.name for one in entry.plan.files if one.fingerprint}
-    name = next((name for name in changed if name in newest), None)
-    if name is not None:
-        msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"
-        step = (
-            "Put it back as it was, or remove it and publish its rows under the next name. If the source has "
-            f"started over, start the table over: mirrorlib reset TARGET {work.table}"
-        )
-        raise FileChangedError(msg, table=work.table, file=name, next_step=step)
 
 
 def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
@@ -214,22 +241,25 @@ def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
             return
         for planned in work.journal.entry(work.life, earlier).plan.files:
             file = waiting.pop(planned.name, None)
-            if file is not None and not _is_same(file, planned):
+            if file is None:
+                continue
+            same = file.etag == planned.etag
+            if planned.modified:  # one that was restored with its time is the same
+                written = file.modified.isoformat(timespec="microseconds")
+                same = (file.size, written) == (planned.size, planned.modified)
+            if not same:
                 yield planned.name
 
 
-def _is_same(file: StoredFile, planned: PlannedFile) -> bool:
-    """Say whether a file is the one that was planned; one that was restored with its time is."""
-    if not planned.modified:
-        return file.etag == planned.etag
-    written = file.modified.isoformat(timespec="microseconds")
-    return (file.size, written) == (planned.size, planned.modified)
-
-
-def began_again(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:
+def judge_changes(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:
     """Show what looks as if the source had started over, given the files that have changed; "" when nothing does.
 
     A re-upload beside a cleaner looks the same, so the owner decides.
+
+    Raises:
+        FileChangedError: a file of the newest batch holds something else now: its rows would be passed over. In a
+            plain folder it is one that was overwritten, which is told.
+
     """
     if entry is None or not changed:
         return ""
@@ -242,10 +272,20 @@ def began_again(work: Work, opened: Folder, entry: Entry | None, changed: Collec
     ]
     continued = any(file is not None and file.name not in changed for file in newest)
     written = opened.metadata_written
-    if continued or not firsts or written is None or written <= seen_until(entry.plan):
-        return ""
-    return (
-        f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and the newest "
-        "applied file is not there as it was: the source may have started over. If it has, start the table "
-        f"over: mirrorlib reset TARGET {work.table}"
-    )
+    if firsts and not continued and written is not None and written > seen_until(entry.plan):
+        return (
+            f"{firsts[0]} and _metadata.json were written again ({written:%Y-%m-%d %H:%M:%S} UTC), and the newest "
+            "applied file is not there as it was: the source may have started over. If it has, start the table "
+            f"over: mirrorlib reset TARGET {work.table}"
+        )
+    applied = entry.done is not None and entry.done.outcome == "applied"
+    known = {one.name for one in entry.plan.files if one.fingerprint}
+    name = next((name for name in changed if name in known), None)
+    if applied and name is not None and work.source.policies.plain is None:
+        msg = f"the change file holds something else than what batch {entry.plan.batch} has applied under its name"
+        step = (
+            "Put it back as it was, or remove it and publish its rows under the next name. If the source has "
+            f"started over, start the table over: mirrorlib reset TARGET {work.table}"
+        )
+        raise FileChangedError(msg, table=work.table, file=name, next_step=step)
+    return ""

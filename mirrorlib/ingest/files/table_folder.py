@@ -6,7 +6,7 @@ what was repaired is told.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirrorlib.ingest.files.history import History
     from mirrorlib.ingest.files.incremental_listing import IncrementalListing
     from mirrorlib.ingest.files.plan import Watched
-    from mirrorlib.ingest.options import Evolution, Options
+    from mirrorlib.ingest.options import Options
     from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
     from mirrorlib.store import Store
 
@@ -58,10 +58,8 @@ class Folder:
     """A table folder at one moment.
 
     Attributes:
-        listing: its files in the order in which they count.
         metadata: what its publisher states; None while `_metadata.json` is absent.
         dialect: how its text is written; None when its files are Parquet.
-        warnings: what was repaired, what is ignored.
         listed_at: a moment just before it was listed, ISO 8601, UTC.
         metadata_written: when `_metadata.json` was written last.
         watched: a file that an earlier run has left because it may have been an upload under way.
@@ -104,26 +102,10 @@ class Folder:
         others = f"; folders that are not read: {first_few(unread)}" if unread else ""
         return f"No change file has been published yet{others}."
 
-    def warnings_under(self, options: Options) -> tuple[str, ...]:
-        """Add to the warnings what these options leave unheeded."""
-        stated = self.metadata.conditional_update if self.metadata else None
-        if stated is None or options.conditional_updates:
-            return self.warnings
-        return (*self.warnings, _UNHEEDED)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderView:
-    """How one run looks into a table folder, again and again.
-
-    Attributes:
-        zone: the landing zone.
-        folder: the table's folder.
-        history: what has been applied.
-        options: how it is to be read.
-        incremental: lets it be looked at for what has come alone; None lists it in full.
-
-    """
+    """How one run looks into a table folder, again and again; without *incremental*, always in full."""
 
     zone: Store
     folder: TableFolder
@@ -149,12 +131,8 @@ def open_folder(
 ) -> Folder:
     """List a table folder and read its metadata.
 
-    Args:
-        zone: the landing zone.
-        folder: the table's folder.
-        history: what has been applied; files without numbers are all new without it.
-        incremental: lets the folder be looked at for what has come alone; without it the listing is full.
-        options: whether and how a folder without metadata is read; without them, as it was until now.
+    Without *history*, files without numbers are all new; without *incremental*, the listing is full; without
+    *options*, a folder without metadata is read as it was until now.
 
     Raises:
         MetadataError: the metadata cannot be understood.
@@ -163,41 +141,55 @@ def open_folder(
     """
     table = str(folder.name)
     listed_at = now()
-    short = incremental.see(zone, folder, history) if incremental is not None else None
-    seen, data = short or _see_all(zone, folder)
-    if data is None and history is not None and _takes_plain(history, options):
-        return _open_plain(zone, folder, seen, history, listed_at, options)
+    short = incremental.see(zone, folder) if incremental is not None else None
+    data: bytes | None
+    if short is not None:
+        seen, data = short
+    else:
+        seen = see_folder(zone, folder)
+        data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
     if data is None:
+        if history is not None and _takes_plain(history, options):
+            overwrites = options is not None and options.allow_overwrites
+            return _open_plain(
+                see_below(zone, folder, seen), history, listed_at, overwrites=overwrites
+            )
         listing = order_by_number(seen, table)
         return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, table)
     if metadata.partitioned and short is None:
         seen = see_partitions(zone, folder, seen)
     metadata = as_published(metadata, (file.name for file in seen.files))
-    listing = _ordered(seen, metadata, history, table)
+    if metadata.detection == "sequential":
+        listing = order_by_number(seen, table, metadata.numbered)
+    else:
+        applied = history.applied() if history is not None else NOTHING_APPLIED
+        listing = order_by_time(seen, metadata.endings, applied)
     shown = (*_shown(listing), *_overlooked(listing, metadata))
     if incremental is not None and short is None:
-        incremental.remember(zone, data, metadata, listing, listed_at, shown, history)
+        incremental.remember(zone, data, metadata, listing, listed_at, shown)
     elif incremental is not None:
         shown = tuple(dict.fromkeys((*incremental.warnings, *shown)))
+    unheeded = metadata.conditional_update and options and not options.conditional_updates
     text = metadata.file_format == "delimited"
     return Folder(
         listing=listing,
         metadata=metadata,
         dialect=dialect_of(metadata, table=table) if text else None,
-        warnings=(*_repairs(metadata), *_late(listing), *shown),
+        warnings=(
+            *(f"_metadata.json was repaired: {repair}" for repair in metadata.repairs),
+            *(f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed),
+            *(f"_metadata.json has an unknown property: {name}" for name in metadata.unknown),
+            *_late(listing),
+            *shown,
+            *((_UNHEEDED,) if unheeded else ()),
+        ),
         listed_at=listed_at,
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
         partial=short is not None,
-        emptied=_is_emptied(listing, history),
+        emptied=not listing.count and history is not None and history.has_applied(),
     )
-
-
-def _see_all(zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes | None]:
-    seen = see_folder(zone, folder)
-    data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
-    return seen, data
 
 
 def _takes_plain(history: History, options: Options | None) -> bool:
@@ -211,17 +203,9 @@ def _takes_plain(history: History, options: Options | None) -> bool:
 
 
 def _open_plain(
-    zone: Store,
-    folder: TableFolder,
-    seen: FolderContent,
-    history: History,
-    listed_at: str,
-    options: Options | None,
+    seen: FolderContent, history: History, listed_at: str, *, overwrites: bool
 ) -> Folder:
-    overwrites = options is not None and options.allow_overwrites
-    listing, left = order_plain(
-        see_below(zone, folder, seen), history.applied(), history.passed(), overwrites=overwrites
-    )
+    listing, left = order_plain(seen, history.applied(), history.passed(), overwrites=overwrites)
     return Folder(
         listing=listing,
         metadata=PLAIN_METADATA,
@@ -230,98 +214,54 @@ def _open_plain(
         listed_at=listed_at,
         watched=history.watched(),
         passed=len(left),
-        emptied=_is_emptied(listing, history),
+        emptied=not listing.count and history.has_applied(),
     )
 
 
-def _is_emptied(listing: FolderListing, history: History | None) -> bool:
-    return not listing.count and history is not None and history.has_applied()
-
-
-def pass_over(opened: Folder) -> Folder:
-    """Take a folder's files for those that were there when its table was first seen."""
-    listing = replace(opened.listing, partitions={})
-    return replace(opened, listing=listing, passed=opened.passed + opened.listing.count)
-
-
-def _ordered(
-    seen: FolderContent, metadata: TableMetadata, history: History | None, table: str
-) -> FolderListing:
-    if metadata.detection == "sequential":
-        return order_by_number(seen, table, metadata.numbered)
-    applied = history.applied() if history is not None else NOTHING_APPLIED
-    return order_by_time(seen, metadata.endings, applied)
-
-
 def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Options) -> Policies:
-    """Join what the publisher states with what the caller asks for."""
+    """Join what the publisher states with what the caller asks for; where files are whole tables, none updates."""
+    snapshots = options.snapshots
+    partial = options.partial_updates or metadata.partial_updates
+    evolution = options.evolution
+    if metadata.plain and options.plain_evolution != "add":
+        evolution = "strict"
+    elif (
+        metadata.plain and evolution == "strict"
+    ):  # there, types may change where columns are added
+        evolution = "add"
+    conditional = metadata.conditional_update if options.conditional_updates else None
     return Policies(
         keys=metadata.stated_keys,
-        upsert_default=metadata.upsert_default and not options.snapshots,
+        upsert_default=metadata.upsert_default and not snapshots,
         insert_policy=options.insert_policy,
-        evolution=_evolution(metadata, options),
+        evolution=evolution,
         ntz=options.ntz,
         quiet=options.quiet,
         dialect=dialect,
         detection=metadata.detection,
-        conditional=metadata.conditional_update
-        if options.conditional_updates and not options.snapshots
-        else None,
+        conditional=None if snapshots else conditional,
         plain=options.plain_evolution if metadata.plain else None,
         readers=options.readers,
-        partial=_partial(metadata, options),
-        snapshots=options.snapshots,
-    )
-
-
-def _partial(metadata: TableMetadata, options: Options) -> str | None:
-    """Say what updates set; where files are whole tables there are none."""
-    asked = options.partial_updates or metadata.partial_updates
-    return None if asked == "never" or options.snapshots else asked
-
-
-def _evolution(metadata: TableMetadata, options: Options) -> Evolution:
-    """Say how types may change; in a plain folder they do where new columns are added."""
-    if metadata.plain and options.plain_evolution != "add":
-        return "strict"
-    if metadata.plain and options.evolution == "strict":
-        return "add"
-    return options.evolution
-
-
-def _repairs(metadata: TableMetadata) -> tuple[str, ...]:
-    return (
-        *(f"_metadata.json was repaired: {repair}" for repair in metadata.repairs),
-        *(f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed),
-        *(f"_metadata.json has an unknown property: {name}" for name in metadata.unknown),
+        partial=None if snapshots or partial == "never" else partial,
+        snapshots=snapshots,
     )
 
 
 def _late(listing: FolderListing) -> tuple[str, ...]:
-    if not listing.late:
-        return ()
-    return (
-        f"{listing.late} files came late: they were written before files that have been applied already",
-    )
+    late = f"{listing.late} files came late: they were written before files that have been applied already"
+    return (late,) if listing.late else ()
 
 
-def _shown(listing: FolderListing) -> tuple[str, ...]:
-    """Warn of what stays as it is from listing to listing."""
-    count = len(listing.foreign)
-    foreign = f"{count} files are no change files and were left alone: {first_few(listing.foreign)}"
-    return (*((foreign,) if count else ()), *_unread(listing))
-
-
-def _unread(listing: FolderListing) -> Iterator[str]:
-    """Warn of folders that are passed over: what lies in them may be meant as change files."""
+def _shown(listing: FolderListing) -> Iterator[str]:
+    """Warn of what stays as it is from listing to listing: what lies in folders may be meant as change files."""
+    if listing.foreign:
+        count = len(listing.foreign)
+        yield f"{count} files are no change files and were left alone: {first_few(listing.foreign)}"
     undeclared = [path for path in listing.unread if "=" in path.rpartition("/")[2]]
     others = [path for path in listing.unread if path not in undeclared]
     if undeclared:
-        folders = (
-            "1 partition folder is"
-            if len(undeclared) == 1
-            else f"{len(undeclared)} partition folders are"
-        )
+        count = len(undeclared)
+        folders = "1 partition folder is" if count == 1 else f"{count} partition folders are"
         step = 'If their files count, declare "isPartitionEnabled": true in _metadata.json'
         yield f"{folders} not read: {first_few(undeclared)}. {step}"
     if others:
@@ -330,38 +270,32 @@ def _unread(listing: FolderListing) -> Iterator[str]:
         yield f"{folders} not read: {first_few(others)}. {step}"
 
 
-def _overlooked(listing: FolderListing, metadata: TableMetadata) -> tuple[str, ...]:
+def _overlooked(listing: FolderListing, metadata: TableMetadata) -> Iterator[str]:
     """Say of files that were left alone what would have them read."""
     if listing.by_time:
         text = [name for name in listing.foreign if name.lower().endswith(TEXT_ENDINGS)]
-        if not text or metadata.file_format is not None:
-            return ()
-        return (f"{first_few(text)}: Parquet alone is read while _metadata.json has no FileFormat",)
+        if text and metadata.file_format is None:
+            yield f"{first_few(text)}: Parquet alone is read while _metadata.json has no FileFormat"
+        return
     names = [(name, name.rpartition("/")[2]) for name in listing.foreign]
-    bare = [(name, plain_name(last)) for name, last in names]
     other = [
         name
         for name, last in names
         if sequence_number(last) and extension_of(last) not in metadata.numbered
     ]
-    endings = ", ".join(f".{extension}" for extension in metadata.extensions)
-    warning = f"{first_few(other)}: the numbered files of this table end in {endings}"
-    return (
-        *((warning,) if other else ()),
-        *(
-            f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
-            "gzip and zstd are told by content"
-            for name, number in [pair for pair in bare if pair[1]][:1]
-        ),
-    )
+    if other:
+        endings = ", ".join(f".{extension}" for extension in metadata.extensions)
+        yield f"{first_few(other)}: the numbered files of this table end in {endings}"
+    for name, last in names:
+        if number := plain_name(last):
+            yield (
+                f"{name} has two extensions, and so is no numbered file: publish it as {number}; "
+                "gzip and zstd are told by content"
+            )
+            return
 
 
 def emptied_since(since: str) -> str:
     """Say that every applied file is gone, and since when that is known."""
     moment = datetime.fromisoformat(since)
     return f"Its applied files have been removed; the folder is empty since {moment:%Y-%m-%d %H:%M:%S} UTC."
-
-
-def changed_warning(name: str) -> str:
-    """Say that a file is no longer what was applied."""
-    return f"{name} was applied and has been changed since; it is not read again"

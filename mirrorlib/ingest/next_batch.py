@@ -1,0 +1,226 @@
+"""Open the next batch of a table: which files it takes, what they hold, and what holds the others back.
+
+In: a folder's listing, where the table stands, the files that are barred. Out: `Next`. `apply` and `plan` go by
+it alike, so that what the one says is what the other does. A file stands in the way of those behind it in its
+partition folder; the other folders go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.columns import find_key_column
+from mirrorlib.errors import MirrorError
+from mirrorlib.ingest.batch.open_batch import prepare_files
+from mirrorlib.ingest.files.plan import Files, first_position, is_young, next_run, within
+from mirrorlib.ingest.warn import warnings_of
+from mirrorlib.journal.entries import every_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from mirrorlib.ingest.batch.foreign_writes import Standing
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.files.table_folder import Folder
+    from mirrorlib.ingest.report import State
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Entry
+    from mirrorlib.store import StoredFile
+
+UNTYPED = "No published file has a column with a type yet."
+UNTYPED_KEY = (
+    "The key column {key} has no type in any published file yet: all its values are NULL. "
+    "The table waits for a file that has one."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """What comes next for a table: files to apply, and what stands before those that are not among them.
+
+    Attributes:
+        position: what they follow on.
+        files: consecutive files that are visible and not held back, by their numbers.
+        prepared: the batch that they make, opened; None where nothing can be applied now.
+        replaces: they replace a table that is there.
+        state: what the table is in once they are applied, or now, where nothing can be.
+        reason: why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
+        young: the first file that may still be an upload under way.
+        warnings: of the files that were opened.
+
+    """
+
+    position: Mapping[str, int]
+    files: Files
+    prepared: Prepared | None = None
+    replaces: bool = False
+    state: State = "current"
+    reason: str = ""
+    file: str | None = None
+    error: str | None = None
+    young: StoredFile | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Why a file stands in the way of its partition folder until it has another *etag*; *error* is a class's name."""
+
+    etag: str
+    reason: str
+    error: str
+
+
+def bars_of(entry: Entry | None) -> dict[str, Bar]:
+    """Hold back the files that voided earlier plans and still lie ahead."""
+    return {
+        cause["file"]: Bar(etag=cause["etag"], reason=cause["reason"], error=cause["error"])
+        for cause in _causes(entry)
+        if cause.get("etag")  # a file that was replaced is read as it is then
+    }
+
+
+def open_next(
+    work: Work,
+    entry: Entry | None,
+    standing: Standing,
+    opened: Folder,
+    position: Mapping[str, int],
+    bars: dict[str, Bar],
+    clock: dict[str, float],
+) -> Next:
+    """Open the next batch; files that cannot be applied are added to *bars*, and what is before them is taken.
+
+    A new life replaces the table in one commit, so that nobody reads it half: it takes everything
+    that is visible, and nothing as long as something stands in the way.
+    """
+    options, policies = work.options, work.source.policies
+    anew = len(work.lives) > 1 and not position
+    replaces = anew and standing.version is not None
+    position = position or first_position(opened.listing, work.life.start_at)
+    suspects = {cause["file"] for cause in _causes(entry)}
+    warnings: list[str] = []
+    while True:
+        coming = choose_files(opened, position, bars, options.settle)
+        coming = replace(coming, replaces=replaces, warnings=tuple(warnings))
+        every = coming.files
+        files = every if anew else within(every, options.max_files, options.max_bytes)
+        if not files or (replaces and coming.state != "current"):
+            return coming
+        if work.stop():
+            reason = f"{len(every)} files wait; the run was stopped."
+            return replace(coming, state="behind", reason=reason, file=None, error=None)
+        with work.step("read", clock, files=len(files)):
+            files, prepared = _prepare(
+                work, standing, files, every, suspects, divisible=not replaces
+            )
+        warnings += warnings_of(prepared, policies)
+        coming = replace(coming, files=files, warnings=tuple(warnings))
+        untyped = _untyped_part(work, prepared)
+        if prepared.fault is not None:
+            file = files[len(prepared.landed)][1]
+            bars[file.name] = _bar_of(file, prepared.fault)
+            if untyped or replaces or not prepared.landed:
+                continue
+        if not untyped:
+            return replace(coming, prepared=prepared)
+        if coming.state == "failed":
+            return coming
+        name = files[0][1].name
+        return replace(coming, state="waiting", reason=untyped, file=name)
+
+
+def choose_files(
+    opened: Folder, position: Mapping[str, int], bars: Mapping[str, Bar], settle: float
+) -> Next:
+    """Choose all files that may be applied; a partition folder ends before a file that is barred.
+
+    It ends before text that was written less than *settle* seconds ago too: without a footer, half a file looks
+    whole. And before a file whose number others carry too: nobody can say which one is meant.
+    """
+    partitions: dict[str, dict[int, StoredFile]] = {}
+    barred: list[tuple[str, Bar]] = []
+    young: list[StoredFile] = []
+    for partition, files in opened.listing.partitions.items():
+        kept = partitions[partition] = {}
+        for number, file in files.items():
+            ahead = number > position.get(partition, 0)
+            doubled = opened.listing.doubled.get(file.name)
+            bar = bars.get(file.name) if doubled is None else _bar_of(file, doubled)
+            if ahead and bar is not None and bar.etag == file.etag:
+                barred.append((file.name, bar))
+                break
+            text = opened.is_text(file.name)
+            if ahead and text and is_young(file, opened.listed_at, settle, opened.watched):
+                young.append(file)
+                break
+            kept[number] = file
+    run = next_run(replace(opened.listing, partitions=partitions), position)
+    coming = Next(position=position, files=run.files, young=young[0] if young else None)
+    if barred:
+        name, bar = barred[0]
+        return replace(coming, state="failed", reason=bar.reason, file=name, error=bar.error)
+    if young:
+        name = young[0].name
+        reason = (
+            f"{name} was written less than {settle:g} s ago, and may still be an upload under way."
+        )
+        return replace(coming, state="behind", reason=f"{reason} The next run takes it.", file=name)
+    if run.gap is not None:
+        return replace(coming, state="blocked", reason=str(run.gap), file=run.gap.awaited)
+    return coming
+
+
+def check_emptiness(work: Work, coming: Next, prepared: Prepared) -> None:
+    """See that a table is not replaced by nothing, where nobody has said that it may."""
+    rows = prepared.newest.rows if work.options.snapshots else prepared.rows
+    if coming.replaces and rows == 0 and not work.options.allow_empty:
+        msg = "the first batch of the new life holds no rows, and would empty the table"
+        step = "Publish its rows, or accept an empty table with --allow-empty."
+        raise MirrorError(msg, table=work.table, file=prepared.landed[0].file.name, next_step=step)
+
+
+def _causes(entry: Entry | None) -> tuple[Mapping[str, str], ...]:
+    """Return what voided earlier plans and still lies ahead: file, etag and reason of each, the newest first."""
+    return every_cause(entry.done.cause if entry and entry.done else None)
+
+
+def _bar_of(file: StoredFile, fault: MirrorError) -> Bar:
+    return Bar(etag=file.etag, reason=str(fault), error=type(fault).__name__)
+
+
+def _prepare(
+    work: Work,
+    standing: Standing,
+    files: Files,
+    every: Files,
+    suspects: Collection[str],
+    *,
+    divisible: bool,
+) -> tuple[Files, Prepared]:
+    """Open the next files, and more than the limits allow while these leave a type open; return those too."""
+    while True:
+        prepared = prepare_files(
+            work.source,
+            [file for _, file in files],
+            standing.columns,
+            rewritable=standing.bytes <= work.options.rewrite_limit,
+            suspects=suspects,
+            divisible=divisible,
+        )
+        count = len(prepared.landed) + 1
+        typed = prepared.fault is not None or not _untyped_part(work, prepared)
+        if typed or count > len(every):
+            return files, prepared
+        files, divisible = every[:count], False
+
+
+def _untyped_part(work: Work, prepared: Prepared) -> str:
+    """Say what a table cannot be without and no file has a type for, "" when there is nothing (Q10, Q11)."""
+    columns = prepared.growth.columns
+    if not columns:
+        return UNTYPED
+    keys = work.source.policies.keys if prepared.rows else ()
+    untyped = next((key for key in keys if find_key_column(columns, key) is None), None)
+    return "" if untyped is None else UNTYPED_KEY.format(key=untyped)
