@@ -95,7 +95,7 @@ def fit_rows(rows: pa.Table, given: Given) -> Fitted:
 
     """
     names = [name for name in rows.column_names if name != MARKER_COLUMN]
-    check_names(names, [], table=given.table, file="the data")
+    check_names(names, table=given.table, file="the data")
     _check_keys(rows, given)
     data = rows.select(names)
     mine: dict[str, tuple[pa.Field, pa.ChunkedArray, str]] = {}
