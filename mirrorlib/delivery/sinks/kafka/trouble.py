@@ -25,7 +25,6 @@ FENCED = frozenset(
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
 _AWAY = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
@@ -57,22 +56,13 @@ _LONGEST = 300  # characters of what librdkafka says
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Who talks to whom about what.
+    """Who talks to whom about what."""
 
-    Attributes:
-        brokers: as the URL has them.
-        topic: where the table's messages go.
-        positions: where the numbers of windows go.
-        table: its name.
-        timeout: how many seconds a broker may be silent.
-
-    """
-
-    brokers: str
-    topic: str
-    positions: str
+    brokers: str  # as the URL has them
+    topic: str  # where the table's messages go
+    positions: str  # the topic where the numbers of windows go
     table: str
-    timeout: float
+    timeout: float  # seconds that a broker may be silent
 
     def error(
         self, reason: str, step: str, found: str | None = None, column: str | None = None
@@ -92,9 +82,7 @@ class Scene:
         if code in _AWAY and latest is not None:
             error = latest  # a refused password reads as silence
         reason, step = self._advice(error.code())
-        return self.error(
-            f"cannot {verb}: {reason}", step, first_line(_Said(error.str()), _LONGEST)
-        )
+        return self.error(f"cannot {verb}: {reason}", step, first_line(error.str(), _LONGEST))
 
     def _advice(self, code: int) -> tuple[str, str]:
         if code in _AWAY:
@@ -121,10 +109,6 @@ class Scene:
             step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
             return "the broker refuses a message", step
         return "Kafka refuses", "Look at what was found; the next run tries again."
-
-
-class _Said(Exception):  # noqa: N818  # only carries a text to `first_line`
-    """What librdkafka said."""
 
 
 @contextlib.contextmanager
