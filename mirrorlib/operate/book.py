@@ -18,7 +18,7 @@ from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import find_table, read_table
+from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError
 from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import newest_batches
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from mirrorlib.delivery.sinks.delta.work import Place
     from mirrorlib.delta.table import TableRef
     from mirrorlib.operate.ledger import Applied
     from mirrorlib.operate.status import StatusReport, TableStatus
@@ -106,7 +105,7 @@ def write_ledger(
     place = open_place(to)
     status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
-    ledger, events = (place.refer(name) for name in (LEDGER, EVENTS))
+    ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
     with _hold(spark, place):
         _create(spark, ledger, LEDGER_COLUMNS)
         _create(spark, events, EVENT_COLUMNS)
@@ -125,13 +124,13 @@ def write_ledger(
 
 
 @contextlib.contextmanager
-def _hold(spark: SparkSession, place: Place) -> Iterator[None]:
+def _hold(spark: SparkSession, place: Target) -> Iterator[None]:
     """Keep other Java processes off, where Delta does not: on a local file system."""
-    if place.target.catalog is not None:
+    if place.catalog is not None:
         yield
         return
-    state = open_store(place.target.state)
-    with lock_table(spark, place.target, state, parse_name(LEDGER), lambda: False):
+    state = open_store(place.state)
+    with lock_table(spark, place, state, parse_name(LEDGER), lambda: False):
         yield
 
 
