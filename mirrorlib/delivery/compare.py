@@ -100,12 +100,7 @@ def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits
 
 
 def tell_horizon(commits: Commits, registry: Registry, position: int) -> str:
-    """Say from when on the log may lack what a consumer has still to read; "" while that is far.
-
-    Raises:
-        FeedError: the table does not tell how long its log is kept.
-
-    """
+    """Say from when on the log may lack what a consumer has still to read; "" while that is far."""
     leaves = may_leave_log(commits, position, registry.table)
     if leaves is None:
         return ""

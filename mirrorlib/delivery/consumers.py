@@ -7,7 +7,7 @@ to find tables of a catalog.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,14 +40,8 @@ def list_consumers(
 ) -> ConsumersReport:
     """Tell how far each consumer has come in each table.
 
-    Args:
-        target: as for `export`.
-        consumer: only this one.
-        tables: names or globs; empty is all of them.
-        catalog: as for `export`.
-        state: as for `export`.
-        spark: needed to find tables of a catalog; without it their newest versions are not told.
-
+    Arguments are as for `export`; *consumer* is the only one to tell of. *spark* is needed to find tables of a catalog:
+    without it their newest versions are not told.
     """
     place = Target.of(target, catalog=catalog, state=state)
     found = _registered(place, consumer, tables)
@@ -75,7 +69,9 @@ def drop_consumer(
     """
     place = Target.of(target, catalog=catalog, state=state)
     found = _known(place, consumer, tables)
-    with _held(found):
+    with contextlib.ExitStack() as held:  # all before one is changed
+        for registry in found:
+            held.enter_context(hold_stream(registry))
         for registry in found:
             registry.forget()
     for registry in found:
@@ -113,7 +109,9 @@ def rewind_consumer(
     found = _known(place, consumer, tables)
     check_start(to)
     begins = [(registry, _beginning(place, registry, to, spark)) for registry in found]
-    with _held(found):
+    with contextlib.ExitStack() as held:  # all before one is changed
+        for registry in found:
+            held.enter_context(hold_stream(registry))
         for registry, beginning in begins:
             stream = registry.newest_stream()
             if stream is None:  # dropped a moment ago
@@ -124,15 +122,6 @@ def rewind_consumer(
             registry.forget_scratch()
             registry.forget_status()
     return tuple(registry.table for registry in found)
-
-
-@contextlib.contextmanager
-def _held(found: Sequence[Registry]) -> Iterator[None]:
-    """Hold all streams before one is changed: none is, where a runner is at any of them."""
-    with contextlib.ExitStack() as held:
-        for registry in found:
-            held.enter_context(hold_stream(registry))
-        yield
 
 
 def _beginning(

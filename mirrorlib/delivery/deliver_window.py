@@ -73,12 +73,7 @@ def carry_out(
 
 
 def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None) -> bool:
-    """Say whether the receiver has a window already.
-
-    Raises:
-        JournalError: it has less than it was given: it was set back, by a backup or a standby that had not all.
-
-    """
+    """Say whether the receiver has a window; less than it was given is a backup, or a standby that had not all."""
     position = job.run.sink.position(stream)
     if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
         msg = "the receiver was set back: it does not hold what it was given before this window"
@@ -88,12 +83,7 @@ def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None)
 
 
 def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
-    """See that the receiver has no window that the registry does not know, before another is planned.
-
-    Raises:
-        JournalError: it has: the registry was set back, and the receiver's next windows would be taken for others.
-
-    """
+    """Refuse a registry that was set back: its next windows would be taken for others that are there."""
     known = 0 if entry is None else entry.plan.number
     position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
@@ -104,12 +94,7 @@ def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
 
 
 def refuse_void(stream: Stream, plan: Plan) -> None:
-    """See that a snapshot may follow on a window that is void.
-
-    Raises:
-        FeedExpiredError: the consumer is to be told first.
-
-    """
+    """Refuse to let a snapshot follow on a window that is void where the consumer is to be told first."""
     if plan.kind == "changes" and stream.on_expired == "fail":
         msg = "versions left the log while they were delivered, so the receiver may lack some of their changes"
         found = f"the window after version {plan.after} up to version {plan.until}"

@@ -96,12 +96,7 @@ def _register(job: StreamJob) -> Stream:
 
 
 def _check_same(stream: Stream, job: StreamJob) -> None:
-    """See that a run asks for what the consumer is registered with: a receiver's position means that one receiver.
-
-    Raises:
-        OtherWishesError: it does not.
-
-    """
+    """Refuse other wishes than the consumer is registered with: a receiver's position means that one receiver."""
     for name in ("to", "mode", "net", "on_expired"):
         was, wanted = getattr(stream, name), getattr(job.run, name)
         if was != wanted and not (name == "to" and is_same_url(was, wanted)):

@@ -34,33 +34,22 @@ class OtherWishesError(JournalError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What all tables of a run share: see `export_tables`.
+    """What all tables of a run share: see `export_tables`."""
 
-    Attributes:
-        spark: whose sessions deliver.
-        state: where consumers are registered.
-        sink: who receives.
-        to: the receiver, without passwords.
-        mode: what it makes of changes.
-        observe: told of each step.
-        stop: asked between windows.
-
-    """
-
-    spark: SparkSession
+    spark: SparkSession  # whose sessions deliver
     target: Target
-    state: Store
+    state: Store  # where consumers are registered
     consumer: str
-    sink: Sink
-    to: str
-    mode: str
+    sink: Sink  # who receives
+    to: str  # the receiver, without passwords
+    mode: str  # what it makes of changes
     net: bool
     start: Start
     on_expired: OnExpired
     max_versions: int | None
     keys: Mapping[str, Sequence[str]] | Sequence[str] | None
-    observe: Observer
-    stop: Callable[[], bool]
+    observe: Observer  # told of each step
+    stop: Callable[[], bool]  # asked between windows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,28 +67,15 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJob:
-    """What delivers one stream.
+    """What delivers one stream."""
 
-    Attributes:
-        run: what it shares with others.
-        source: the table, and its log as it was when it was looked at last.
-        goal: the newest version when the run began, which it delivers up to; what comes meanwhile is the next one's.
-        registry: where the stream is registered.
-
-    """
-
-    run: Run
-    source: FeedTable
-    goal: int
-    registry: Registry
+    run: Run  # what it shares with others
+    source: FeedTable  # the table, and its log as it was when it was looked at last
+    goal: int  # the newest version when the run began, which it delivers up to; what comes meanwhile is the next one's
+    registry: Registry  # where the stream is registered
 
     def refresh(self) -> StreamJob:
-        """Look at the table's log anew; returns itself where nothing has come or gone.
-
-        Raises:
-            FeedError: the table is gone.
-
-        """
+        """Look at the table's log anew; returns itself where nothing has come or gone."""
         source = self.source.refresh()
         return self if source is self.source else replace(self, source=source)
 
@@ -118,12 +94,7 @@ def begin_anew(stream: Stream) -> str:
 
 
 def check_table(job: StreamJob, stream: Stream, table_id: str, position: int) -> None:
-    """See that the table is still the one that was read.
-
-    Raises:
-        FeedExpiredError: it was made anew, so what came after the position is not known.
-
-    """
+    """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
     commits = job.source.commits
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"

@@ -30,12 +30,7 @@ def log_columns(delivery: Delivery) -> StructType:
 
 
 def append_window(work: Work) -> int | None:
-    """Append a window; new columns come with it, and the commit tells how many rows it took.
-
-    Raises:
-        SchemaError: a column's type does not widen to what it is now.
-
-    """
+    """Append a window; new columns come with it, and the commit tells how many rows it took."""
     from pyspark.sql import functions as f
 
     work = fit_columns(work)

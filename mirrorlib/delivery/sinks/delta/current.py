@@ -39,55 +39,44 @@ _HELD = "_mirror_held"
 
 
 def copy_columns(delivery: Delivery) -> StructType:
-    """Return the columns of a copy: the source's.
-
-    Raises:
-        SchemaError: a key is no column, or without keys rows cannot be compared.
-
-    """
+    """Return the columns of a copy: the source's; without keys refuse what cannot be compared."""
     check_columns(delivery, comparable=not delivery.keys)
     return delivery.frame.select(*map(quote, delivery.columns)).schema
 
 
 def keep_copy(work: Work) -> int | None:
-    """Bring a copy to the end of a window; return how many rows that took, None where the commit tells.
-
-    Raises:
-        SchemaError: a key occurs more than once in the source, or a column does not fit.
-        ForeignWriteError: the copy is not what the changes began with.
-
-    """
+    """Bring a copy to the end of a window; return how many rows that took, None where the commit tells."""
     if work.plan.kind == "snapshot":
         _replace(work)
         return None
     work = fit_columns(work)
-    return _merge_keys(work) if work.keys else _merge_counts(work)
+    return _merge_keys(work) if work.delivery.keys else _merge_counts(work)
 
 
 def _replace(work: Work) -> None:
     """Let a snapshot take the place of rows and columns."""
     from pyspark.sql import functions as f
 
-    if work.keys:
+    if work.delivery.keys:
         _check_unique(work, work.frame)
     work = fit_columns(work)
     rows = work.frame.select(
-        *[f.col(quote(name)).alias(name, metadata={}) for name in work.columns],
+        *[f.col(quote(name)).alias(name, metadata={}) for name in work.delivery.columns],
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
     )
     overwrite_columns(work.spark, work.ref, rows, work.mark())
 
 
 def _check_unique(work: Work, rows: DataFrame) -> None:
-    if rows.groupBy(*map(quote, work.keys)).count().where("count > 1").limit(1).collect():
-        raise twice(work, work.keys)
+    if rows.groupBy(*map(quote, work.delivery.keys)).count().where("count > 1").limit(1).collect():
+        raise twice(work, work.delivery.keys)
 
 
 def _merge_keys(work: Work) -> int:
     """Give each key that a window tells of its last state."""
     from pyspark.sql import types as t
 
-    keys = work.keys
+    keys = work.delivery.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
     few = None if work.few is None else fold_collected(work.few, keys, work.upto)
@@ -111,7 +100,7 @@ def _merge_counts(work: Work) -> int:
     """
     from pyspark.sql import functions as f
 
-    columns = work.columns
+    columns = work.delivery.columns
     names = [quote(name) for name in columns]
     counted, gone = stage_counts(work, new_rows(work), columns, columns)
     if not counted.ops:

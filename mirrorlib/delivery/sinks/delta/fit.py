@@ -38,12 +38,7 @@ if TYPE_CHECKING:
 
 
 def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
-    """Refuse a source's column whose name the target needs; one that rows cannot be compared by, where they have to be.
-
-    Raises:
-        SchemaError: there is one.
-
-    """
+    """Refuse a source's column whose name the target needs, or by which rows cannot be compared that have to be."""
     table, mode = delivery.stream.table, delivery.stream.mode
     for name in delivery.columns:
         if fold_name(name) in reserved or fold_name(name).startswith(OURS):
@@ -59,13 +54,7 @@ def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
 
 
 def fit_columns(work: Work) -> Work:
-    """Make a window's target hold the wanted columns.
-
-    Raises:
-        SchemaError: a column's type does not widen to the wanted one, or may be another one renamed, or is another
-            one under its name.
-
-    """
+    """Make a window's target hold the wanted columns; refuse what does not widen, and what may stand for others now."""
     wanted = {fold_name(field.name): field for field in work.wanted.fields}
     has = {fold_name(field.name): field for field in work.schema.fields}
     gone = tuple(field.name for name, field in has.items() if name not in wanted)
@@ -143,13 +132,7 @@ def _change_types(
 
 
 def _rewrite(work: Work, columns: Columns) -> None:
-    """Write the target's rows again with other types.
-
-    Raises:
-        SchemaError: the target is large, or a value of it does not fit.
-        FeedExpiredError: so it is with a copy, which a snapshot sets right.
-
-    """
+    """Write the target's rows again with other types; where that cannot be, a snapshot may set a copy right."""
     old, new = work.schema[columns[0].name], columns[0].sql_type
     if work.found.bytes > REWRITE_LIMIT:
         raise _misfit(work, old, new, f"{work.found.bytes} bytes are more than are written again")

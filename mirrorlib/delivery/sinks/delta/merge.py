@@ -37,10 +37,6 @@ def merge_rows(work: Work, staged: Staged, keys: Sequence[str], *, check: bool =
     """Delete, update and insert staged rows in one commit; `ADD` rows match nothing, the others by *keys*.
 
     Where *check* says so, rows have `FRESH`, and fail the commit where they meet one.
-
-    Raises:
-        SchemaError: they did.
-
     """
     fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
     first, refused = f"t.{quote(keys[0])}", ""

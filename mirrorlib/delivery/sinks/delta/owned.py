@@ -34,12 +34,7 @@ def create_table(
     mode: str,
     keys: tuple[str, ...],
 ) -> None:
-    """Create an empty table of this consumer's, of rows that *keys* tell apart; nothing happens when there is one.
-
-    Raises:
-        LandingZoneError: its folder holds something else, or the catalog has no such schema.
-
-    """
+    """Create an empty table of this consumer's, of rows that *keys* tell apart; nothing happens when there is one."""
     properties = {
         CONSUMER: stream.consumer,
         SOURCE: stream.table,
@@ -66,7 +61,7 @@ def create_table(
 
 def changed_keys(work: Work) -> Keys | None:
     """Return the keys that a window goes by where the table's property says others, None where it says these."""
-    names = () if work.mode == "changes" else work.keys
+    names = () if work.mode == "changes" else work.delivery.keys
     keys = _keys_in(work.mode, tuple(work.spelled(name) for name in names))
     said = work.found.properties.get(KEYS_PROPERTY)
     return None if keys_property(keys).get(KEYS_PROPERTY) == said else keys
@@ -80,12 +75,7 @@ def _keys_in(mode: str, keys: tuple[str, ...]) -> Keys:
 
 
 def check_owner(found: Found, stream: Stream, mode: str) -> None:
-    """See that a table was made for this consumer, table and mode.
-
-    Raises:
-        ForeignWriteError: it was not.
-
-    """
+    """See that a table was made for this consumer, table and mode."""
     wanted = {
         CONSUMER: (stream.consumer, "the target is a table that another consumer has made"),
         SOURCE: (stream.table, "the target is what another source table becomes"),
@@ -100,13 +90,7 @@ def check_owner(found: Found, stream: Stream, mode: str) -> None:
 
 
 def check_untouched(work: Work) -> None:
-    """See that a window of changes goes on where the table ends; a log only that it was not removed.
-
-    Raises:
-        ForeignWriteError: somebody else wrote to the table, or it was removed; its rows are not what the
-            window's changes began with.
-
-    """
+    """See that a window of changes goes on where the table ends; of a log only that it was not removed."""
     reason, found = _discontinuity(work) if work.plan.kind == "changes" else ("", None)
     if reason:
         table, step = work.stream.table, work.set_right

@@ -45,12 +45,7 @@ _HARMLESS = {
 
 
 def rewrite_copy(work: Work, folded: pa.Table) -> bool:
-    """Bring a small copy to the end of a window, folded by `fold_collected`; say whether that was done.
-
-    Raises:
-        SchemaError: a key occurs more than once in the source.
-
-    """
+    """Bring a small copy to the end of a window, folded by `fold_collected`; say whether that was done."""
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
     if len(columns) < len(work.schema.fields):
         return False
@@ -58,13 +53,14 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     rows = None if puts is None else _read_copy(work, columns)
     if puts is None or rows is None:
         return False
-    there = key_values(rows, [work.spelled(key) for key in work.keys])
-    fresh = dict(zip(key_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
+    there = key_values(rows, [work.spelled(key) for key in work.delivery.keys])
+    given = key_values(folded, work.delivery.keys)
+    fresh = dict(zip(given, folded.column(FRESH).to_pylist(), strict=True))
     met = [key for key in there if key in fresh]
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same
     if work.known and any(fresh[key] for key in met):
-        raise twice(work, work.keys)
+        raise twice(work, work.delivery.keys)
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
@@ -118,7 +114,7 @@ def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
 def _as_copied(work: Work, folded: pa.Table, columns: Columns) -> pa.Table | None:
     """Give the rows that are put into the copy as it has them; None where they are of other types."""
     puts = folded.filter(pa.array([op == PUT for op in folded.column(OP).to_pylist()], pa.bool_()))
-    given = {fold_name(name): puts.column(name) for name in work.columns}
+    given = {fold_name(name): puts.column(name) for name in work.delivery.columns}
     values = {}
     for column in columns:
         found = given.get(fold_name(column.name), pa.nulls(len(puts), column.type))

@@ -45,32 +45,21 @@ _BEFORE = -1  # what was open before a window stands before all that it opens
 
 
 def history_columns(delivery: Delivery) -> StructType:
-    """Return the columns of a history: the source's, and when each row was a row of it.
-
-    Raises:
-        SchemaError: a column has a name that the history needs, or cannot be compared, or a key is no column.
-
-    """
+    """Return the columns of a history: the source's, and when each row was one; refuse those that none can have."""
     check_columns(delivery, VALID_FROM, VALID_TO, IS_CURRENT, comparable=True)
     _ = delivery.keys
     return _opened(delivery.frame, delivery.columns).schema
 
 
 def keep_history(work: Work) -> int | None:
-    """Bring a history to the end of a window; return how many rows that took, None where the commit tells.
-
-    Raises:
-        SchemaError: a column does not fit.
-        ForeignWriteError: the history is not what the changes began with.
-
-    """
-    by = work.keys or work.columns
+    """Bring a history to the end of a window; return how many rows that took, None where the commit tells."""
+    by = work.delivery.keys or work.delivery.columns
     work = fit_columns(work)
     if work.plan.kind == "snapshot" and work.fresh:
-        append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
+        append_rows(work.ref, _opened(work.frame, work.delivery.columns), work.mark())
         return None
     events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
-    counted, gone = stage_counts(work, events, [*work.columns, VERSION, TIME], by)
+    counted, gone = stage_counts(work, events, [*work.delivery.columns, VERSION, TIME], by)
     if not counted.ops:
         mark_nothing(work.spark, work.ref, work.mark())
         return 0
@@ -104,7 +93,7 @@ def _difference(work: Work) -> DataFrame:
     from pyspark.sql import functions as f
 
     goes = _open_rows(work).select(
-        *map(quote, work.columns),
+        *map(quote, work.delivery.columns),
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
@@ -117,7 +106,7 @@ def _events(counted: DataFrame, work: Work) -> DataFrame:
 
     comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
     return counted.withColumn(_PLACE, f.explode(times)).select(
-        *map(quote, work.columns),
+        *map(quote, work.delivery.columns),
         *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
         f.when(comes, f.col(TIME)).alias(_FROM),
         f.when(~comes, f.col(TIME)).alias(_TO),
@@ -132,7 +121,7 @@ def _held(rows: DataFrame, work: Work) -> DataFrame:
     from pyspark.sql import functions as f
 
     return rows.select(
-        *map(quote, [*work.columns, *work.dropped]),
+        *map(quote, [*work.delivery.columns, *work.dropped]),
         f.col(VALID_FROM).alias(_FROM),
         f.lit(None).cast("timestamp").alias(_TO),
         f.lit(True).alias(_WAS),  # noqa: FBT003  # a value of a column
@@ -150,7 +139,7 @@ def _ops_of_states(events: DataFrame, work: Work, by: Sequence[str]) -> DataFram
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = list(map(quote, work.columns))
+    columns = list(map(quote, work.delivery.columns))
     side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
     places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))
     states = places.groupBy(*columns, _PLACE).agg(

@@ -183,12 +183,7 @@ def _written(work: Work) -> LastCommit | None:
 
 
 def _is_there(work: Work) -> bool:
-    """Say whether the target has the window.
-
-    Raises:
-        TableBusyError: a later stream of the consumer has written to it.
-
-    """
+    """Say whether the target has the window; refuse one of an earlier stream than has written to it."""
     facts, stream = work.last.facts, work.stream
     if work.last.window_of(stream.uuid) >= work.plan.number:
         return True

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.commit.mark import Mark
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.feed.files.small_window import frame_of
-from mirrorlib.feed.net import columns_of
 from mirrorlib.identifiers import find_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.store.target import Target
@@ -36,30 +35,17 @@ _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A window and its target.
-
-    Attributes:
-        delivery: the window.
-        mode: what becomes of it.
-        wanted: the columns that the target has to have for it.
-        ref: the target table.
-        found: what it is.
-        schema: its columns.
-        last: what its log tells.
-        dropped: its columns that the source has no longer.
-        few: the window's rows, where they are few.
-
-    """
+    """A window and its target."""
 
     delivery: Delivery
-    mode: str
-    wanted: StructType
-    ref: TableRef
+    mode: str  # what becomes of it
+    wanted: StructType  # the columns that the target has to have for it
+    ref: TableRef  # the target
     found: Found
     schema: StructType
-    last: LastCommit
-    dropped: tuple[str, ...] = ()
-    few: pa.Table | None = None
+    last: LastCommit  # what its log tells
+    dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
+    few: pa.Table | None = None  # the window's rows, where they are few
 
     @property
     def spark(self) -> SparkSession:
@@ -81,16 +67,6 @@ class Work:
         """Return the window's rows; ask once, as few rows are made a frame each time."""
         frame = self.delivery.frame
         return frame if self.few is None else frame_of(self.spark, self.few, frame.schema)
-
-    @property
-    def columns(self) -> list[str]:
-        """Name the source's columns."""
-        return columns_of(self.delivery.frame)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Name the key columns as the source spells them."""
-        return self.delivery.keys
 
     @property
     def fresh(self) -> bool:
@@ -115,7 +91,8 @@ class Work:
         """Return which physical columns the names stand for, as the target holds them after the window."""
         if self.mode == "changes":
             return {}
-        once = self.mode == "scd2" or not self.keys  # versions that the target has are left out
+        # Versions that the target has are left out.
+        once = self.mode == "scd2" or not self.delivery.keys
         passed = once and self.overlaps and self.plan.until <= self.upto
         return self.physical_before if passed else self.delivery.physical
 

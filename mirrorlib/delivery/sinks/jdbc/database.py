@@ -76,34 +76,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What is known of a table that is ours, as its row in `_mirrorlib_tables`; one by default says nothing yet.
-
-    Attributes:
-        source_table: the table's name in the target.
-        consumer: whose it is.
-        stream: uuid of the stream that it is given now.
-        stream_ordinal: that stream's number among the consumer's; 0 where an older version has not said it.
-        stream_began_at: when that stream began; "" likewise.
-        table_id: the Delta table's id.
-        delta_version: the newest Delta version whose changes it has.
-        columns: those that the source had then, as the database spells them.
-        nested: what those of them look like that are nested; older versions have not said it.
-        physical: which physical column each of the source's names stands for; older versions have not said it.
-        keys: its key columns, as the database spells them.
-
-    """
+    """What is known of a table that is ours, as its row in `_mirrorlib_tables`; one by default says nothing yet."""
 
     source_table: str = ""
     consumer: str = ""
-    stream: str = ""
+    stream: str = ""  # uuid of the stream that it is given now
+    # The stream's number among the consumer's, and when it began; an older version has not said either.
     stream_ordinal: int = 0
     stream_began_at: str = ""
-    table_id: str = ""
-    delta_version: int = 0
-    columns: Sequence[str] = ()
+    table_id: str = ""  # Delta's
+    delta_version: int = 0  # the newest Delta version whose changes it has
+    columns: Sequence[str] = ()  # those that the source had then, as the database spells them
+    # What those of them look like that are nested; older versions have not said it.
     nested: Mapping[str, str] = field(default_factory=dict)
+    # Which physical column each of the source's names stands for; older versions have not said it.
     physical: Mapping[str, str] = field(default_factory=dict)
-    keys: Sequence[str] = ()
+    keys: Sequence[str] = ()  # its key columns, as the database spells them
 
     def values(self) -> dict[str, str | int]:
         """Return it by the columns of our own table."""
@@ -113,20 +101,12 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What the database has of a table.
+    """What the database has of a table."""
 
-    Attributes:
-        place: where.
-        columns: names and types; None when there is no such table.
-        record: what is known of it; None when it is not ours.
-        number: the last window of the stream; 0 when the stream is not known.
-
-    """
-
-    place: Place
-    columns: Sequence[tuple[str, str]] | None
-    record: Record | None
-    number: int
+    place: Place  # where
+    columns: Sequence[tuple[str, str]] | None  # names and types; None when there is no such table
+    record: Record | None  # what is known of it; None when it is not ours
+    number: int  # the last window of the stream; 0 when the stream is not known
 
 
 def has_books(session: Session) -> bool:

@@ -36,52 +36,31 @@ _OF_ITS_OWN = "Let each target have a consumer, and a schema or a database, of i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the source, and of its copy.
+    """A column of the source, and of its copy."""
 
-    Attributes:
-        source: its name in the source.
-        name: its name in the database; they may differ by case.
-        kind: what it holds there.
-        nested: what its values look like as JSON; "" where they are none.
-        key: it is one of the key's.
-
-    """
-
-    source: str
-    name: str
-    kind: str
-    nested: str
-    key: bool
+    source: str  # its name in the source
+    name: str  # its name in the database; they may differ by case
+    kind: str  # what it holds there
+    nested: str  # what its values look like as JSON; "" where they are none
+    key: bool  # it is one of the key's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a window finds and makes.
-
-    Attributes:
-        place: the table.
-        columns: its columns that the source has, in the source's order.
-        make: there is no such table yet.
-        add: columns that it lacks.
-        widen: columns that need a wider type.
-        clear: columns that come again after the source had dropped them.
-        strict: a row that is new to the source must be new to the table: no window comes twice.
-        exact: and a row that is gone at the source was in the table: it began with a snapshot.
-        after: only what was committed later than this version counts; None for all.
-        record: what is known of the table once the window is in it.
-
-    """
+    """What a window finds and makes."""
 
     place: Place
-    columns: tuple[Column, ...]
-    make: bool
-    add: tuple[Column, ...]
-    widen: tuple[Column, ...]
-    clear: tuple[Column, ...] = ()
+    columns: tuple[Column, ...]  # its columns that the source has, in the source's order
+    make: bool  # there is no such table yet
+    add: tuple[Column, ...]  # columns that it lacks
+    widen: tuple[Column, ...]  # columns that need a wider type
+    clear: tuple[Column, ...] = ()  # columns that come again after the source had dropped them
+    # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False
+    # And a row that is gone at the source was in the table: it began with a snapshot.
     exact: bool = False
-    after: int | None = None
-    record: Record
+    after: int | None = None  # only what was committed later than this version counts; None for all
+    record: Record  # what is known of the table once the window is in it
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -95,12 +74,7 @@ class Shape:
 
 
 def read_columns(delivery: Delivery) -> list[Column]:
-    """Read a delivery's columns.
-
-    Raises:
-        SchemaError: a column is of a type that no database has, or cannot be a key; or a key is no column.
-
-    """
+    """Read a delivery's columns; refuse types that no database has, or that cannot be a key."""
     table, keys = delivery.stream.table, delivery.keys
     columns = []
     for field in (delivery.frame.schema[name] for name in delivery.columns):

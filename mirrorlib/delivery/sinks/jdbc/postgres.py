@@ -195,12 +195,7 @@ class PostgresSession:
         self._connection = connection
 
     def place(self, table: TableName) -> Place:
-        """Put a table into the schema of its name; without one into the first of the search path.
-
-        Raises:
-            TableNameError: there is none, or PostgreSQL cannot have a table of this name.
-
-        """
+        """Put a table into the schema of its name; without one into the first of the search path."""
         schema = table.schema or self.run("SELECT current_schema()")[0][0]
         if schema is None:
             msg = "no schema of the search path is there"

@@ -150,16 +150,20 @@ def _change_rows(session: Session, shape: Shape, staged: Staged, table: str) -> 
     if shape.keys:
         keys = {c.name: f"c{n}" for n, c in enumerate(shape.columns) if c.key}
         _check_keys(session, shape, keys, table)
-        gone = f"SELECT {', '.join(keys.values())} FROM {STAGE} WHERE op < 0"  # noqa: S608  # numbered
-        session.run(f"DELETE FROM {place} WHERE ({quoted(keys)}) IN ({gone})")  # noqa: S608  # quoted
+        away = f"SELECT {', '.join(keys.values())} FROM {STAGE} WHERE op < 0"  # noqa: S608  # numbered
+        session.run(f"DELETE FROM {place} WHERE ({quoted(keys)}) IN ({away})")  # noqa: S608  # quoted
         others = [quote(name) for name in shape.kinds if name not in keys]
         values = ", ".join(f"{name} = excluded.{name}" for name in others)
         what = f"UPDATE SET {values}" if others else "NOTHING"
         on_conflict = f" ON CONFLICT ({quoted(keys)}) DO {what}"
     else:
         taken = session.take_out(shape.place, list(shape.kinds))
-        if shape.exact:
-            _check_taken(session, taken, table)
+        gone = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")[0][0] or 0  # noqa: S608  # constants
+        if shape.exact and taken != gone:
+            msg = "the table in the database does not hold all rows that the source has deleted"
+            step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
+            found = f"{taken} of {gone}"
+            raise JournalError(msg, table=table, found=found, next_step=step)
     session.run(
         f"INSERT INTO {place} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
         f" SELECT {', '.join(staged_names)} FROM {STAGE} WHERE op > 0{on_conflict}"
@@ -183,16 +187,6 @@ def _check_keys(session: Session, shape: Shape, keys: Mapping[str, str], table: 
         twice = bool(there)
     if twice:
         raise duplicate_key(table, keys)
-
-
-def _check_taken(session: Session, taken: int, table: str) -> None:
-    """See that every row that is gone at the source was found in the table."""
-    found = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")  # noqa: S608  # constants
-    gone = int(found[0][0] or 0)
-    if taken != gone:
-        msg = "the table in the database does not hold all rows that the source has deleted"
-        step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
-        raise JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
 
 
 def _grow(session: Session, shape: Shape) -> None:

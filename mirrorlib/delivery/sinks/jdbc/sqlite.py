@@ -124,12 +124,7 @@ class SqliteSession:
         self._wait = wait
 
     def place(self, table: TableName) -> Place:
-        """Put the schema's name before the table's.
-
-        Raises:
-            TableNameError: SQLite cannot have a table of this name.
-
-        """
+        """Put the schema's name before the table's."""
         name = table.table if table.schema is None else f"{table.schema}_{table.table}"
         if name.lower() in OURS or name.lower().startswith("sqlite_") or not name or "\0" in name:
             msg = "SQLite cannot have a table of this name, or it is one of our own tables"
@@ -177,12 +172,7 @@ class SqliteSession:
         return max(done.rowcount, 0)
 
     def widen(self, place: Place, wider: Mapping[str, str]) -> None:
-        """Make the table anew, as SQLite changes no types; its indexes and triggers too.
-
-        Raises:
-            SchemaError: somebody has added a column that says more than a name and a type, which would be lost.
-
-        """
+        """Make the table anew, as SQLite changes no types; its indexes and triggers too."""
         self._check_plain(place)
         types = dict(self.columns(place) or ())
         values = {name: quote(name) for name in types}

@@ -75,12 +75,7 @@ class Staged:
             yield from whole
 
     def check(self, rows: int, table: str) -> None:
-        """See that what was read is what was written: a listing may show what a lost task has left, or less.
-
-        Raises:
-            StoreError: it is not.
-
-        """
+        """See that what was read is what was written: a listing may show what a lost task has left, or less."""
         if rows != self.rows:
             msg = "the files that Spark has written for the database are not whole, or not alone"
             found = f"{rows} rows, written {self.rows}"

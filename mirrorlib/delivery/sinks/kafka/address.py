@@ -57,12 +57,7 @@ class Address:
         return int(self.producer[TRANSACTION_TIMEOUT]) / 1000
 
     def topic_of(self, table: TableName) -> str:
-        """Name the topic of a table.
-
-        Raises:
-            TableNameError: no topic can be named so.
-
-        """
+        """Name the topic of a table."""
         if "{schema}" in self.topic and table.schema is None:
             msg = "the table has no schema, which the topic is named by"
             step = "Leave {schema} out of the URL, or export the table on its own."

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types d
     OffsetSpec,
 )
 
-from mirrorlib.delivery.sinks.kafka.trouble import MISSING, Scene, error_of, translated
+from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error_of, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,6 @@ _COMPACT = "compact"
 _POLICY = "cleanup.policy"
 _BROKERS_CHOICE = -1
 _BREATH = 0.1  # seconds between looks at a topic that is being made
-_UNSEEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Cluster:
@@ -53,28 +52,16 @@ class Cluster:
         self._heard: deque[KafkaError] = deque(maxlen=1)
         self._positions_fit = False
 
-    def topic(self, name: str, scene: Scene) -> int:
-        """See that a table's topic is there, and count its partitions.
-
-        Raises:
-            StoreError: it is not there and may not be made, or no broker answers.
-
-        """
-        with self._asked(f"find the topic {name}", scene):
-            return self._count(name) or self._made(name, scene, self.address.partitions, {})
-
-    def has(self, name: str, scene: Scene) -> bool:
-        """Say whether a topic is there."""
-        with self._asked(f"find the topic {name}", scene):
-            return self._count(name) is not None
+    def topic(self, scene: Scene, *, make: bool = True) -> int:
+        """See that a table's topic is there, and count its partitions; 0 where there is none and none is to be made."""
+        with self._asked(f"find the topic {scene.topic}", scene):
+            count = self._count(scene.topic)
+            if count is None and not make:
+                return 0
+            return count or self._made(scene.topic, scene, self.address.partitions, {})
 
     def positions(self, scene: Scene) -> int:
-        """See that the topic of positions is there and compacted, and count its partitions.
-
-        Raises:
-            StoreError: it is not, or no broker answers.
-
-        """
+        """See that the topic of positions is there and compacted, and count its partitions."""
         name = self.address.positions
         with self._asked(f"find the topic {name}", scene):
             count = self._count(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
@@ -83,8 +70,9 @@ class Cluster:
         self._positions_fit = True
         return count
 
-    def ends(self, name: str, partitions: int, scene: Scene) -> dict[int, int]:
-        """Return where each partition ends, messages of open transactions within."""
+    def ends(self, partitions: int, scene: Scene) -> dict[int, int]:
+        """Return where each partition of the topic of positions ends, messages of open transactions within."""
+        name = self.address.positions
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(name, number): latest for number in range(partitions)}
         with self._asked(f"find the end of {name}", scene):
@@ -156,7 +144,7 @@ class Cluster:
         try:
             policy = answer.result()[_POLICY].value
         except KafkaException as exc:
-            if error_of(exc).code() in _UNSEEN:
+            if error_of(exc).code() in UNSEEN:
                 return
             raise
         if policy != _COMPACT:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,7 +24,7 @@ from mirrorlib.names import parse_name
 from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     # What was done, what was before, what is after, and one of its rows: key, version and moment.
     _Change: TypeAlias = tuple["Op", str | None, str | None, Row]
+    _Teller: TypeAlias = Callable[["Op", str | None, str | None, int, int], bytes]
 
 Op = Literal["c", "u", "d", "r", "t"]
 _ANY = -1  # the partition that the key tells
@@ -60,10 +62,10 @@ def reset_messages(delivery: Delivery, partitions: int, now_ms: int) -> Iterator
 
     The key makes it last in a compacted topic, which takes no message without one.
     """
-    plan, teller = delivery.plan, _Teller(delivery, now_ms)
+    plan, value_of = delivery.plan, _teller(delivery, now_ms)
     moment = round(datetime.fromisoformat(plan.until_at).timestamp() * 1000)
     key = _json({"mirrorlib_reset": delivery.stream.table}).encode()
-    value = teller.value("t", None, None, plan.until, moment)
+    value = value_of("t", None, None, plan.until, moment)
     for partition in range(partitions):
         yield Message(key, value, 0, partition)
 
@@ -72,10 +74,10 @@ def row_messages(
     delivery: Delivery, rows: Iterable[Row], now_ms: int, *, tombstones: bool
 ) -> Iterator[Message]:
     """Tell every change."""
-    teller = _Teller(delivery, now_ms)
+    value_of = _teller(delivery, now_ms)
     for op, before, after, row in _changes(delivery, rows):
         key = None if row[_KEY] is None else row[_KEY].encode()
-        value = teller.value(op, before, after, row[VERSION], row[_MOMENT])
+        value = value_of(op, before, after, row[VERSION], row[_MOMENT])
         yield Message(key, value, 2 if op == "u" else 1)
         if tombstones and op == "d" and key is not None:
             yield Message(key, None, 0)
@@ -91,7 +93,7 @@ def _changes(delivery: Delivery, rows: Iterable[Row]) -> Iterator[_Change]:
 
 
 def _alone(row: Row) -> _Change:
-    if _is_added(row):
+    if row[_PLACE] >= _ORDER[POST]:
         return "c", None, row[_ROW], row
     return "d", row[_ROW], None, row
 
@@ -104,7 +106,7 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
     taken: list[Row] = []
     added: list[Row] = []
     for row in group:
-        if _is_added(row):
+        if row[_PLACE] >= _ORDER[POST]:
             added = [row, *islice(group, max(len(taken) - 1, 0))]
             break
         if len(taken) < _HELD:
@@ -118,36 +120,28 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
     yield from map(_alone, group)
 
 
-def _is_added(row: Row) -> bool:
-    return bool(row[_PLACE] >= _ORDER[POST])
+def _teller(delivery: Delivery, now_ms: int) -> _Teller:
+    """Return what writes a message's value: what a commit's messages have in common is written once."""
+    stream, name = delivery.stream, parse_name(delivery.stream.table)
+    common = {
+        "connector": "mirrorlib",
+        "name": stream.consumer,
+        "snapshot": "true" if delivery.plan.kind == "snapshot" else "false",
+        "schema": name.schema,
+        "table": name.table,
+    }
 
+    @lru_cache(maxsize=1)
+    def source(version: int, ms: int) -> str:
+        return _json({"version": version, "ts_ms": ms, **common})
 
-class _Teller:
-    """Writes values: what a commit's messages have in common is written once."""
-
-    def __init__(self, delivery: Delivery, now_ms: int) -> None:
-        stream = delivery.stream
-        name = parse_name(stream.table)
-        self._common = {
-            "connector": "mirrorlib",
-            "name": stream.consumer,
-            "snapshot": "true" if delivery.plan.kind == "snapshot" else "false",
-            "schema": name.schema,
-            "table": name.table,
-        }
-        self._now = now_ms
-        self._commit: tuple[int, int] | None = None
-        self._source = ""
-
-    def value(self, op: Op, before: str | None, after: str | None, version: int, ms: int) -> bytes:
-        """Write one."""
-        if self._commit != (version, ms):
-            self._commit = version, ms
-            self._source = _json({"version": version, "ts_ms": ms, **self._common})
+    def value(op: Op, before: str | None, after: str | None, version: int, ms: int) -> bytes:
         return (
-            f'{{"before":{before or "null"},"after":{after or "null"},"source":{self._source},'
-            f'"op":"{op}","ts_ms":{self._now}}}'
+            f'{{"before":{before or "null"},"after":{after or "null"},"source":{source(version, ms)},'
+            f'"op":"{op}","ts_ms":{now_ms}}}'
         ).encode()
+
+    return value
 
 
 def _json(value: object) -> str:

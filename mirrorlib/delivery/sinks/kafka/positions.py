@@ -88,18 +88,13 @@ class Positions:
         self._lanes: set[tuple[str, str, str]] = set()
 
     def find(self, stream: Stream, scene: Scene) -> Position:
-        """Find how far a stream has come.
-
-        Raises:
-            StoreError: the brokers are silent, or somebody's transaction stays open.
-
-        """
+        """Find how far a stream has come."""
         partitions = self._cluster.positions(scene)
-        ends = self._cluster.ends(self._cluster.address.positions, partitions, scene)
+        ends = self._cluster.ends(partitions, scene)
         with self._lock:
             starts = {number: self._read_to.get(number, 0) for number in ends}
         if any(starts[number] < end for number, end in ends.items()):
-            reached, records = _read_on(self._cluster, starts, ends, scene)
+            reached, records = _read_on(starts, ends, scene)
             with self._lock:  # another thread may have read further
                 for number, offset in reached.items():
                     self._read_to[number] = max(offset, self._read_to.get(number, 0))
@@ -130,7 +125,7 @@ class Positions:
 
 
 def _read_on(
-    cluster: Cluster, starts: Mapping[int, int], ends: Mapping[int, int], scene: Scene
+    starts: Mapping[int, int], ends: Mapping[int, int], scene: Scene
 ) -> tuple[dict[int, int], list[tuple[str, _Record]]]:
     """Read from where the last look ended until each partition's end is reached, as long as there is any progress.
 
@@ -138,11 +133,11 @@ def _read_on(
         how far each partition was read, and the records.
 
     """
-    topic, heard = cluster.address.positions, deque[KafkaError](maxlen=1)
+    topic, heard = scene.address.positions, deque[KafkaError](maxlen=1)
     verb, reached, records = f"read the topic {topic}", dict(starts), list[tuple[str, _Record]]()
     consumer = Consumer(
         {
-            **client_conf(cluster.address, heard.append),
+            **client_conf(scene.address, heard.append),
             "group.id": "mirrorlib.positions",  # has to be there; no offset is kept under it
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -153,19 +148,19 @@ def _read_on(
     )
     with contextlib.closing(consumer):
         consumer.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
-        deadline = time.monotonic() + scene.timeout
+        deadline = time.monotonic() + scene.address.timeout
         while any(reached[number] < end for number, end in ends.items()):
             with translated(scene, verb, lambda: heard[-1] if heard else None):
                 messages = consumer.consume(_AT_ONCE, _POLL)
                 for message in messages:
                     records += _take(message, reached, topic, scene)
             if messages:
-                deadline = time.monotonic() + scene.timeout
+                deadline = time.monotonic() + scene.address.timeout
             elif time.monotonic() > deadline and heard:
                 raise scene.explain(verb, heard[-1])
             elif time.monotonic() > deadline:
                 msg = f"cannot {verb} to its end: a transaction has not ended"
-                minutes = cluster.address.longest / 60
+                minutes = scene.address.longest / 60
                 step = f"Kafka ends it {minutes:g} minutes after it began; the next run goes on."
                 raise scene.error(msg, step)
     return reached, records

@@ -84,7 +84,7 @@ class KafkaSink:
         record = Message(*position_record(stream, plan, scene.topic, found.turn), 0)
         messages = self._messages(delivery, scene, begun=found.begun)
         headers = window_headers(stream.uuid, plan.number, plan.kind)
-        rows = sends.send_window(scene.topic, messages, headers, record, scene.positions)
+        rows = sends.send_window(messages, headers, record)
         # A way on which anything failed is never used again.
         self._keep(stream, sends, replace(found, window=plan.number, begun=True))
         return rows
@@ -96,7 +96,7 @@ class KafkaSink:
         rows = frame.toLocalIterator()
         # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
         if plan.kind == "snapshot" and (begun or plan.reset or delivery.stream.ordinal > 1):
-            partitions = self._cluster.topic(scene.topic, scene)
+            partitions = self._cluster.topic(scene)
             yield from reset_messages(delivery, partitions, now_ms)
         yield from row_messages(delivery, rows, now_ms, tombstones=self._address.tombstones)
 
@@ -108,27 +108,19 @@ class KafkaSink:
     def _open(self, stream: Stream) -> tuple[Transactions, Position]:
         scene = self._scene(stream)
         self._cluster.positions(scene)
-        name = transactional_id(stream, scene.topic)
-        transactions = Transactions(self._address, scene, name)
+        transactions = Transactions(scene, transactional_id(stream, scene.topic))
         transactions.begin()  # first: a commit that is under way has to be settled
         found = self._positions.find(stream, scene)
         if found.overtaken:
             msg = f"a stream of {stream.consumer} that began later writes to topic {scene.topic}"
             raise TableBusyError(msg, table=stream.table, next_step="Leave the table to it.")
-        if found.window and not self._cluster.has(scene.topic, scene):
+        if not self._cluster.topic(scene, make=not found.window):
             raise _emptied(scene)
-        self._cluster.topic(scene.topic, scene)
         return transactions, found
 
     def _scene(self, stream: Stream) -> Scene:
-        address = self._address
-        return Scene(
-            brokers=address.brokers,
-            topic=address.topic_of(parse_name(stream.table)),
-            positions=address.positions,
-            table=stream.table,
-            timeout=address.timeout,
-        )
+        topic = self._address.topic_of(parse_name(stream.table))
+        return Scene(address=self._address, table=stream.table, topic=topic)
 
     def _keep(self, stream: Stream, sends: Transactions, found: Position) -> None:
         """Keep a way for the next window; the one that has waited longest goes when there are many."""

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message
-from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, error_of, translated
+from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, codes, error_of, translated
 from mirrorlib.errors import StoreError
 from mirrorlib.names import TableName, parse_name
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message as Sent
 
-    from mirrorlib.delivery.sinks.kafka.address import Address
     from mirrorlib.journal.streams import Stream
 
 _QUEUE_KB = 64 << 10  # what is sent and not acknowledged yet
@@ -35,12 +34,7 @@ _LOOK = 1000  # messages between looks at the clock and at what came back
 _POLL = 0.1  # seconds
 _GIVE_UP = 5.0  # seconds for an abort; the broker aborts by itself, or the next to begin makes it
 _HALF = 0.5
-_DROPPED = (  # consequences, no causes
-    KafkaError._FATAL,  # noqa: SLF001
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001
-    KafkaError._STATE,  # noqa: SLF001
-)
+_DROPPED = codes("_FATAL", "_PURGE_INFLIGHT", "_PURGE_QUEUE", "_STATE")  # consequences, no causes
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # as librdkafka takes them
 
 
@@ -93,20 +87,20 @@ class _Heard:
 class Transactions:
     """The one that sends for a stream; for one thread at a time."""
 
-    def __init__(self, address: Address, scene: Scene, name: str) -> None:
+    def __init__(self, scene: Scene, name: str) -> None:
         """Prepare; `name` is the transactional id."""
         self._scene = scene
-        self._longest = address.longest
+        self._timeout, self._longest = scene.address.timeout, scene.address.longest
         self._heard = _Heard()
         self._sent = 0
         self._began = 0.0
         self._committing = False
-        largest = int(address.producer.get(MESSAGE_BYTES, 0)) >> 10
+        largest = int(scene.address.producer.get(MESSAGE_BYTES, 0)) >> 10
         with translated(scene, "connect"):
             self._producer = Producer(
                 {
-                    **client_conf(address, self._heard.trouble_of),
-                    **address.producer,
+                    **client_conf(scene.address, self._heard.trouble_of),
+                    **scene.address.producer,
                     "transactional.id": name,
                     "partitioner": "murmur2_random",  # where Java's producers put the same key
                     # Or it waits for ever.
@@ -117,19 +111,12 @@ class Transactions:
             )
 
     def begin(self) -> None:
-        """Fence off whoever sent for the stream before, once what they left under way has come to an end.
-
-        Raises:
-            StoreError: no broker answers, or it does not allow it.
-
-        """
+        """Fence off whoever sent for the stream before, once what they left under way has come to an end."""
         with translated(self._scene, "begin a transaction", self._latest):
-            self._producer.init_transactions(self._scene.timeout)
+            self._producer.init_transactions(self._timeout)
 
-    def send_window(
-        self, topic: str, messages: Iterable[Message], headers: Headers, position: Message, to: str
-    ) -> int:
-        """Send messages to *topic*, and the window's position to topic *to*, in one transaction.
+    def send_window(self, messages: Iterable[Message], headers: Headers, position: Message) -> int:
+        """Send messages to the table's topic, and the window's position to theirs, in one transaction.
 
         Returns:
             how many rows the messages told.
@@ -144,11 +131,11 @@ class Transactions:
             self._sent, self._began, rows = 0, 0.0, 0
             for message in messages:
                 ordinal = ("mirrorlib.ordinal", b"%d" % (self._sent + 1))
-                self._send(topic, message, [*headers, ordinal])
+                self._send(self._scene.topic, message, [*headers, ordinal])
                 rows += message.rows
             # Last, and on its own: who reads the positions of others waits while it is not committed.
             self._flush()
-            self._send(to, position, [])
+            self._send(self._scene.address.positions, position, [])
             self._flush()
             self._commit()
         except KafkaException as exc:
@@ -184,7 +171,7 @@ class Transactions:
 
     def _wait(self) -> None:
         """Wait until fewer messages are on their way; the brokers' silence has its bounds."""
-        waiting, end = len(self._producer), time.monotonic() + self._scene.timeout
+        waiting, end = len(self._producer), time.monotonic() + self._timeout
         while self._producer.flush(_POLL) >= waiting:
             self._look()
             if time.monotonic() > end:
@@ -200,7 +187,7 @@ class Transactions:
     def _commit(self) -> None:
         """Commit; a broker that is silent is asked again, and what it then has done is not known."""
         self._committing = True
-        end = time.monotonic() + self._scene.timeout
+        end = time.monotonic() + self._timeout
         while self._committing:
             try:
                 self._producer.commit_transaction(max(end - time.monotonic(), _POLL))
@@ -220,7 +207,7 @@ class Transactions:
         """Abort what was sent, unless its commit is under way; nobody uses this object after."""
         with contextlib.suppress(KafkaException, RuntimeError):
             if not self._committing:
-                self._producer.abort_transaction(min(_GIVE_UP, self._scene.timeout))
+                self._producer.abort_transaction(min(_GIVE_UP, self._timeout))
             self._producer.purge()
 
     def _fail(self, error: KafkaError, exc: KafkaException) -> NoReturn:
