@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
 
-RESET = "reset"
 _GROWS = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}
 
 
@@ -37,7 +36,7 @@ def append_window(work: Work) -> int | None:
     plan, rows = work.plan, work.frame
     if plan.reset or (plan.kind == "snapshot" and not work.fresh):
         version = f.lit(plan.until).cast("long").alias(VERSION)
-        reset = snapshot_time(work).select(f.lit(RESET).alias(KIND), version, TIME)
+        reset = snapshot_time(work).select(f.lit("reset").alias(KIND), version, TIME)
         rows = reset.unionByName(rows, allowMissingColumns=True)
     with configured(rows.sparkSession, _GROWS):  # where columns were widened, it is one of its own
         append_rows(work.ref, rows, work.mark())

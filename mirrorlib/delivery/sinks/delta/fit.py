@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import Mark
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.delivery.sinks.renamed import check_physical
+from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.delta.columns import extends, holds, in_its_order, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
@@ -98,15 +98,11 @@ def _check_renamed(
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
     before = set((work.last.facts or {}).get("dropped", ()))
     back = [name for name in before if fold_name(name) in wanted]
-    newly = [name for name in gone if name not in before]
-    if back or (newly and new):
-        msg = "a column has come as another has gone, and may be that one renamed"
-        found = f"{', '.join(newly)} before, {', '.join(new)} now"
-        if back:
-            msg, found = "a column that had been dropped is back", ", ".join(back)
-        column, step = (back or list(new))[0], _copy_values(work)
-        table = work.stream.table
-        raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
+    table, step = work.stream.table, _copy_values(work)
+    if back:
+        msg, found = "a column that had been dropped is back", ", ".join(back)
+        raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
+    check_renamed([name for name in gone if name not in before], new, table, step)
 
 
 def _change_types(
