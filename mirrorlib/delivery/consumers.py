@@ -57,10 +57,7 @@ def drop_consumer(
     catalog: str | None = None,
     state: PathOrUrl | None = None,
 ) -> tuple[str, ...]:
-    """Forget a consumer, or some tables of it; what its receiver holds stays there.
-
-    Returns:
-        the tables.
+    """Forget a consumer, or some tables of it, and name these; what its receiver holds stays there.
 
     Raises:
         JournalError: there is no such consumer.
@@ -92,10 +89,7 @@ def rewind_consumer(
     """Let a consumer begin again: after a version, with all rows ("snapshot"), or with what comes ("now").
 
     It is given again what it had since then, as windows of a new stream: kept copies end right, and
-    append-only receivers hold it twice, each under its own stream.
-
-    Returns:
-        the tables.
+    append-only receivers hold it twice, each under its own stream. The tables are returned.
 
     Raises:
         LandingZoneError: *to* is none of these.

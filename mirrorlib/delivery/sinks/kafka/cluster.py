@@ -161,10 +161,8 @@ class _Aside:
         _LOG.debug("level %d: " + text, level, *args)  # librdkafka's own format
 
 
-def client_conf(
-    address: Address, hear: Callable[[KafkaError], None]
-) -> dict[str, Any]:  # as librdkafka takes it
-    """Configure a client: whom to ask, and who hears of trouble."""
+def client_conf(address: Address, hear: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """Configure a client, as librdkafka takes it: whom to ask, and who hears of trouble."""
     return {
         **address.client,
         "bootstrap.servers": address.brokers,
