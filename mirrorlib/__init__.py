@@ -19,9 +19,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.consumers import ConsumersReport, drop_consumer, rewind_consumer
+    from mirrorlib.delivery.consumers import drop_consumer, rewind_consumer
     from mirrorlib.delivery.consumers import list_consumers as consumers
-    from mirrorlib.delivery.report import ExportReport
+    from mirrorlib.delivery.report import ConsumersReport, ExportReport
     from mirrorlib.delivery.run import export_tables as export
     from mirrorlib.delivery.sink import Delivery, Sink
     from mirrorlib.derived.changelog import key_feed

@@ -1,14 +1,14 @@
 """Compare how far a stream has come with its table's log.
 
-In: a target, a registered stream, its position. Out: its health, and how far it lies behind. The log is
-the table's own: it forgets what is older than it keeps, whoever has still to read it.
+In: a target, a registered stream, its status as the registry has it. Out: that with its health, and how far it lies
+behind. The log is the table's own: it forgets what is older than it keeps, whoever has still to read it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
@@ -23,52 +23,46 @@ from mirrorlib.store import open_store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from mirrorlib.delivery.report import ConsumerStatus
     from mirrorlib.journal.registry import Registry
     from mirrorlib.store.target import Target
-
-Health = Literal["current", "behind", "delivering", "failed", "expiring", "expired", "unknown"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
-    """What lies between a position and the newest version: versions, seconds, rows; None is unknown."""
-
-    versions: int | None = None
-    seconds: float | None = None
-    rows: int | None = None
 
 
 def compare(
     place: Target,
     registry: Registry,
-    position: int | None,
+    status: ConsumerStatus,
     table_id: str,
     spark: SparkSession | None,
-) -> tuple[Health, int | None, Lag, str]:
-    """Compare a position with the table's log."""
+) -> ConsumerStatus:
+    """Compare the position that a status tells with the table's log; say what came of it."""
     try:
         commits = commits_of(place, registry.table, spark)
     except MirrorError as exc:
-        return "unknown", None, Lag(), str(exc)
+        return replace(status, health="unknown", reason=str(exc))
+    status = replace(status, newest=commits.newest)
     try:
-        return _compare(commits, registry, position, table_id)
+        return _compare(commits, registry, status, table_id)
     except MirrorError as exc:
-        return "failed", commits.newest, Lag(), str(exc)
+        return replace(status, health="failed", reason=str(exc))
 
 
 def _compare(
-    commits: Commits, registry: Registry, position: int | None, table_id: str
-) -> tuple[Health, int | None, Lag, str]:
-    newest = commits.newest
+    commits: Commits, registry: Registry, status: ConsumerStatus, table_id: str
+) -> ConsumerStatus:
+    newest, position = commits.newest, status.position
     if position is None:
-        return "behind", newest, Lag(), ""
+        return replace(status, health="behind")
     if commits.metadata_at(newest).id != table_id or position > newest:
-        return "expired", newest, Lag(), f"{registry.table}: the table was made anew."
+        reason = f"{registry.table}: the table was made anew."
+        return replace(status, health="expired", reason=reason)
     if position == newest:
-        return "current", newest, Lag(versions=0, seconds=0.0, rows=0), ""
+        return replace(status, health="current", versions=0, seconds=0.0, rows=0)
     first = max(position + 1, commits.first)
     unread = [commits.read(version).rows for version in range(first, newest + 1)]
-    lag = Lag(
+    status = replace(
+        status,
+        health="behind",
         versions=newest - position,
         seconds=max(0.0, (datetime.now(UTC) - commits.committed_at(first)).total_seconds()),
         rows=None if None in unread else sum(rows or 0 for rows in unread),
@@ -76,15 +70,13 @@ def _compare(
     try:
         open_window(commits, position, None)
     except MirrorError as exc:
-        return "expired", newest, lag, str(exc)
+        return replace(status, health="expired", reason=str(exc))
     try:
         loss = tell_horizon(commits, registry, position)
     except MirrorError as exc:
-        return "behind", newest, lag, str(exc)
+        return replace(status, reason=str(exc))
     return (
-        ("expiring", newest, lag, f"{loss}. Let it catch up.")
-        if loss
-        else ("behind", newest, lag, "")
+        replace(status, health="expiring", reason=f"{loss}. Let it catch up.") if loss else status
     )
 
 
@@ -108,12 +100,7 @@ def commits_of(place: Target, table: str, spark: SparkSession | None) -> Commits
 
 
 def tell_horizon(commits: Commits, registry: Registry, position: int) -> str:
-    """Say from when on the log may lack what a consumer has still to read; "" while that is far.
-
-    Raises:
-        FeedError: the table does not tell how long its log is kept.
-
-    """
+    """Say from when on the log may lack what a consumer has still to read; "" while that is far."""
     leaves = may_leave_log(commits, position)
     if leaves is None:
         return ""

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.stream_job import check_table, tell_step
+from mirrorlib.delivery.stream_job import begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.feed.files.small_window import frame_of, read_small_window
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
@@ -18,16 +18,14 @@ from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_ch
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
-from mirrorlib.journal.streams import Done, snapshot_command
+from mirrorlib.journal.streams import Done
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.stream_job import StreamJob
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.feed.window import Window
-    from mirrorlib.journal.streams import Entry, Outcome, Plan, Stream
+    from mirrorlib.journal.streams import Entry, Plan, Stream
 
 
 def carry_out(
@@ -40,13 +38,13 @@ def carry_out(
 
     """
     began = time.perf_counter()
-    tell_step(job, plan, "deliver", "before")
+    job.tell(plan, "deliver", "before")
     rows: int | None = None
     lost: FeedExpiredError | None = None
     given = job.registry.given_before(stream, plan.number)
     try:
         if not _is_delivered(job, stream, plan, given):
-            rows = _deliver_whole(job, spark, stream, plan)
+            rows = _deliver_whole(job, spark, stream, plan, given)
     except FeedExpiredError as exc:
         if stream.on_expired == "fail" and plan.kind == "changes":
             raise
@@ -54,30 +52,29 @@ def carry_out(
     job.registry.state.delete_folder(_scratch(job, plan))  # what killed runners left there
     job = job.refresh()
     lost = lost or _lost_meanwhile(job, stream, plan)
-    tell_step(job, plan, "deliver", "after", rows or 0)
-    outcome: Outcome = "delivered" if lost is None else "void"
-    rows = rows if lost is None else None
-    seconds = round(time.perf_counter() - began, 3)
-    given = plan.number if outcome == "delivered" and rows != 0 else given
-    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now(), given=given)
-    tell_step(job, plan, "done", "before")
+    job.tell(plan, "deliver", "after", rows)
+    done = Done(
+        outcome="delivered" if lost is None else "void",
+        rows=rows if lost is None else None,
+        seconds=round(time.perf_counter() - began, 3),
+        finished_at=now(),
+        given=plan.number if lost is None and rows != 0 else given,
+    )
+    job.tell(plan, "done", "before")
     done = job.registry.write_done(stream, plan.number, done)
-    tell_step(job, plan, "done", "after")
+    job.tell(plan, "done", "after")
     if lost is not None:
         refuse_void(stream, plan)
-        if plan.kind == "snapshot" and _is_newest(job, plan):
+        commits = job.source.commits
+        newest = commits.newest, commits.metadata_at(commits.newest).id
+        if plan.kind == "snapshot" and newest == (plan.until, plan.table_id):
             raise lost  # another snapshot would be the same one
     return done, job
 
 
 def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None) -> bool:
-    """Say whether the receiver has a window already.
-
-    Raises:
-        JournalError: it has less than it was given: it was set back, by a backup or a standby that had not all.
-
-    """
-    position = job.sink.position(stream)
+    """Say whether the receiver has a window; less than it was given is a backup, or a standby that had not all."""
+    position = job.run.sink.position(stream)
     if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
         msg = "the receiver was set back: it does not hold what it was given before this window"
         found = f"window {position} of the stream in place of {given}"
@@ -86,14 +83,9 @@ def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None)
 
 
 def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
-    """See that the receiver has no window that the registry does not know, before another is planned.
-
-    Raises:
-        JournalError: it has: the registry was set back, and the receiver's next windows would be taken for others.
-
-    """
+    """Refuse a registry that was set back: its next windows would be taken for others that are there."""
     known = 0 if entry is None else entry.plan.number
-    position = job.sink.position(stream)
+    position = job.run.sink.position(stream)
     if position <= known or job.registry.newest(stream) != entry:
         return
     msg = "the consumer's registry was set back: the receiver holds windows that it does not know"
@@ -101,18 +93,8 @@ def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
     raise JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
-def begin_anew(stream: Stream) -> str:
-    """Say how a consumer is given a snapshot."""
-    return f"Begin anew: {snapshot_command(stream.consumer)}"
-
-
 def refuse_void(stream: Stream, plan: Plan) -> None:
-    """See that a snapshot may follow on a window that is void.
-
-    Raises:
-        FeedExpiredError: the consumer is to be told first.
-
-    """
+    """Refuse to let a snapshot follow on a window that is void where the consumer is to be told first."""
     if plan.kind == "changes" and stream.on_expired == "fail":
         msg = "versions left the log while they were delivered, so the receiver may lack some of their changes"
         found = f"the window after version {plan.after} up to version {plan.until}"
@@ -131,32 +113,30 @@ def _lost_meanwhile(job: StreamJob, stream: Stream, plan: Plan) -> FeedExpiredEr
     return None
 
 
-def _is_newest(job: StreamJob, plan: Plan) -> bool:
-    """Say whether a plan is of the table as it is now."""
-    commits = job.source.commits
-    return commits.newest == plan.until and commits.metadata_at(commits.newest).id == plan.table_id
-
-
-def _deliver_whole(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+def _deliver_whole(
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan, given: int | None
+) -> int:
     """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
 
     A type that was widened meanwhile is no lost history.
     """
     try:
-        return _deliver_or_explain(job, spark, stream, plan)
+        return _deliver_or_explain(job, spark, stream, plan, given)
     except Exception as exc:
         if isinstance(exc, MirrorError) and not isinstance(exc, FeedExpiredError):
             raise  # it is about the rows, or the receiver
         again = job.refresh()
         if again is job:
             raise
-        return _deliver_or_explain(again, spark, stream, plan)
+        return _deliver_or_explain(again, spark, stream, plan, given)
 
 
-def _deliver_or_explain(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+def _deliver_or_explain(
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan, given: int | None
+) -> int:
     """Deliver a window, and tell rows or changes that went away under it from all else that can fail."""
     try:
-        return _deliver(job, spark, stream, plan)
+        return _deliver(job, spark, stream, plan, given)
     except FeedExpiredError:
         raise
     except Exception as exc:
@@ -181,30 +161,14 @@ def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Ex
         return
 
 
-def _is_unchanged(source: FeedTable, after: int, until: int) -> bool:
-    """Say whether no row has changed in (after, until]; not where the log does not tell any more."""
-    try:
-        return not open_window(source.commits, after, until).changes
-    except FeedError:
-        return False
-
-
 def _scratch(job: StreamJob, plan: Plan) -> str:
     """Return the folder, in the state's store, of what deliveries of a window write before it counts."""
     return f"{job.registry.scratch}/{plan.attempt}"
 
 
-def _read(
-    spark: SparkSession, source: FeedTable, window: Window
-) -> tuple[DataFrame, pa.Table | None]:
-    """Read a window as a frame, and where its rows are few as what they are."""
-    few = read_small_window(source, window)
-    if few is not None:
-        return frame_of(spark, few, feed_schema(window)), few
-    return read_window(spark, source, window, plan=False), None
-
-
-def _deliver(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) -> int:
+def _deliver(
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan, given: int | None
+) -> int:
     source = job.source
     few: pa.Table | None = None
     told_rows: int | None = None
@@ -215,10 +179,22 @@ def _deliver(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) ->
         window = open_window(source.commits, plan.after, plan.until)
         if not window.changes:
             return 0
-        rows, few = _read(spark, source, window)
-        pairs = getattr(job.sink, "pairs", True)
+        few, told_rows = read_small_window(source, window), window.rows
+        rows = (
+            read_window(spark, source, window, plan=False)
+            if few is None
+            else frame_of(spark, few, feed_schema(window))
+        )
+        pairs = getattr(job.run.sink, "pairs", True)
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
-        few, told_rows = few if frame is rows else None, window.rows
+        few = few if frame is rows else None
+
+    def is_unchanged_since(version: int) -> bool:
+        try:
+            return not open_window(source.commits, version, plan.after).changes
+        except FeedError:  # the log does not tell any more
+            return False
+
     state, metadata = job.registry.state, source.commits.metadata_at(plan.until)
     # Of this call's own: a runner that was taken for gone may still be at the same window.
     folder = f"{_scratch(job, plan)}/{new_attempt()}"
@@ -231,14 +207,13 @@ def _deliver(job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan) ->
         folder=folder,
         few=few,
         told_rows=told_rows,
-        # What began with a snapshot needs no telling.
-        given=None if stream.start_at is None else job.registry.given_before(stream, plan.number),
-        unchanged_since=lambda version: _is_unchanged(source, version, plan.after),
+        given=None if stream.start_at is None else given,  # what began with a snapshot needs none
+        unchanged_since=is_unchanged_since,
         physical=physical_names(metadata),
         renewed=renewed_columns(source.commits, plan.until) if metadata.mapped else {},
         mapped=metadata.mapped,
     )
     try:
-        return job.sink.deliver(delivery)
+        return job.run.sink.deliver(delivery)
     finally:
         state.delete_folder(folder)

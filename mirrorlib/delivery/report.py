@@ -1,13 +1,14 @@
-"""What an export came to, table by table: for people, notebooks and machines."""
+"""What an export came to, table by table, and how far consumers are: for people, notebooks and machines."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report, duration
 
 State = Literal["current", "behind", "busy", "failed"]
+Health = Literal["current", "behind", "delivering", "failed", "expiring", "expired", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +81,83 @@ class ExportReport(Report):
         ]
         none = [] if self.tables else ["There is no such table."]
         return [*none, *resets, *(t.reason for t in self.tables if t.reason)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStatus:
+    """How far one consumer has come in one table.
+
+    Attributes:
+        consumer: its name.
+        table: the table.
+        health: current; behind (it has not been given the newest versions); delivering (a runner is at it);
+            failed (the last run stopped); expiring (what it has not read may soon leave the table's log); expired
+            (what it has not read is gone); unknown (no log to compare with).
+        position: the last delivered version; None before the first snapshot.
+        newest: the table's newest version.
+        versions: how many versions lie between; None when that is not known.
+        seconds: age of the oldest version that it has not been given; 0 when there is none.
+        rows: rows that those versions change, as far as the log tells; None when it does not.
+        holder: who delivers now, "" when nobody does.
+        to: the receiver, without passwords.
+        mode: what that makes of changes.
+        windows: how many it was given since it was registered or rewound.
+        last: when it was given the last one, ISO 8601; None before.
+        reason: why it failed, or cannot go on, or soon will not.
+
+    """
+
+    consumer: str
+    table: str
+    health: Health
+    position: int | None = None
+    newest: int | None = None
+    versions: int | None = None
+    seconds: float | None = None
+    rows: int | None = None
+    holder: str = ""
+    to: str = ""
+    mode: str = ""
+    windows: int = 0
+    last: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ConsumersReport(Report):
+    """How far every consumer of a target has come."""
+
+    target: str
+    streams: tuple[ConsumerStatus, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Say whether none has failed, lost something, or is about to."""
+        return all(
+            stream.health not in {"failed", "expiring", "expired"} for stream in self.streams
+        )
+
+    def header(self) -> tuple[str, ...]:
+        """Name the columns."""
+        return ("consumer", "table", "health", "version", "behind", "rows", "lag", "to")
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return one row a stream."""
+        return [
+            (
+                s.consumer,
+                s.table,
+                s.health,
+                "-" if s.position is None else str(s.position),
+                "-" if s.versions is None else str(s.versions),
+                "-" if s.rows is None else f"{s.rows:,}",
+                "-" if s.seconds is None else duration(s.seconds),
+                s.to,
+            )
+            for s in self.streams
+        ]
+
+    def notes(self) -> list[str]:
+        """Say why streams failed."""
+        none = [] if self.streams else ["No consumer is registered."]
+        return [*none, *(s.reason for s in self.streams if s.reason)]

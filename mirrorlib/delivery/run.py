@@ -12,20 +12,18 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
-from mirrorlib.delivery.stream_job import OtherWishesError, Progress, StreamJob, Wishes
+from mirrorlib.delivery.stream_job import OtherWishesError, Progress, Run, StreamJob
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
 from mirrorlib.events import unobserved
-from mirrorlib.feed.keyed import find_mirror
-from mirrorlib.feed.owners import stored_columns
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name
@@ -40,28 +38,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorlib.delivery.sink import Sink
-    from mirrorlib.delta.address import FeedTable
     from mirrorlib.events import Observer
-    from mirrorlib.store import PathOrUrl, Store
+    from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8
-_Keys: TypeAlias = Mapping[str, Sequence[str]] | Sequence[str]  # by table, or of every table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """What all tables of a run share."""
-
-    spark: SparkSession
-    target: Target
-    state: Store
-    consumer: str
-    sink: Sink
-    wishes: Wishes
-    keys: _Keys | None
-    observe: Observer
-    stop: Callable[[], bool]
 
 
 def export_tables(
@@ -128,68 +109,56 @@ def export_tables(
     else:
         sink, chosen, shown = to, mode or "", type(to).__qualname__
     place = Target.of(target, catalog=catalog, state=state)
-    job = _Job(
+    run = Run(
         spark=spark,
         target=place,
         state=open_store(place.state),
         consumer=consumer,
         sink=sink,
-        wishes=Wishes(
-            to=shown,
-            mode=chosen,
-            net=net,
-            start=start,
-            on_expired=on_expired,
-            max_versions=max_versions,
-        ),
+        to=shown,
+        mode=chosen,
+        net=net,
+        start=start,
+        on_expired=on_expired,
+        max_versions=max_versions,
         keys=keys,
         observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
-    found = _chosen(job, tables)
-    _check_keyed(keys, tables, found)
-    open_state(job.state)
-    reports = _export_all(job, found, parallelism)
+    found = _chosen(run, tables)
+    open_state(run.state)
+    at_once = parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
+    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
+        reports = tuple(pool.map(lambda table: _export_one(run, *table), found))
     seconds = round(time.perf_counter() - began, 3)
     return ExportReport(consumer=consumer, to=shown, tables=reports, seconds=seconds)
 
 
-def _chosen(job: _Job, patterns: Sequence[str]) -> list[tuple[str, str]]:
-    """Find the tables; a name without a glob that fits none is told as a table that is not there."""
-    found = find_tables(job.spark, job.target.place, job.target.catalog, patterns)
+def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
+    """Find the tables; a name without a glob that fits none is told as a table that is not there.
+
+    Keys of a table that is asked for and not there are refused: those of a misspelt one would go for nothing.
+    """
+    found = find_tables(run.spark, run.target.place, run.target.catalog, patterns)
     names = {name for name, _ in found} | {name.rpartition("/")[2] for name, _ in found}
     missing = [name for name in patterns if name not in names and not set("*?[") & set(name)]
+    shown = [*(name for name, _ in found), *missing]
+    for table in run.keys if isinstance(run.keys, Mapping) else ():
+        there = table in names or any(table in {name, name.rpartition("/")[2]} for name in missing)
+        if not there and matches(parse_name(table), patterns):
+            msg = "keys are given for a table that is not there"
+            what = f"tables {', '.join(shown[:10]) or 'none'}"
+            raise LandingZoneError(msg, table=table, found=what, next_step="Correct its name.")
     return [*found, *((name, "") for name in missing)]
 
 
-def _check_keyed(
-    keys: _Keys | None, patterns: Sequence[str], found: Sequence[tuple[str, str]]
-) -> None:
-    """Refuse keys of a table that is asked for and not there: those of a misspelt one would go for nothing."""
-    names = [name for name, _ in found]
-    for table in keys if isinstance(keys, Mapping) else ():
-        there = any(table in {name, name.rpartition("/")[2]} for name in names)
-        if not there and matches(parse_name(table), patterns):
-            msg = "keys are given for a table that is not there"
-            shown = f"tables {', '.join(names[:10]) or 'none'}"
-            raise LandingZoneError(msg, table=table, found=shown, next_step="Correct its name.")
-
-
-def _export_all(
-    job: _Job, found: Sequence[tuple[str, str]], parallelism: int | None
-) -> tuple[StreamReport, ...]:
-    at_once = parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
-    with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
-        return tuple(pool.map(lambda table: _export_one(job, *table), found))
-
-
-def _export_one(job: _Job, name: str, address: str) -> StreamReport:
+def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
     progress = Progress(table=name)
     state: State
     meant = True
     try:
-        bring_up_to_date(_stream_job(job, name, address), progress)
+        bring_up_to_date(_open_stream(run, name, address), progress)
         state, reason = "current", ""
         if progress.position != progress.newest:
             state, reason = "behind", f"{name} is behind: the run was stopped."
@@ -198,71 +167,37 @@ def _export_one(job: _Job, name: str, address: str) -> StreamReport:
     except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
         state, reason = "failed", str(as_mirror_error(exc, printable(name)))
         meant = not isinstance(exc, OtherWishesError)
-    report = StreamReport(
-        table=name,
-        state=state,
-        windows=progress.windows,
-        rows=progress.rows,
-        resets=progress.resets,
-        position=progress.position,
-        newest=progress.newest,
-        seconds=round(time.perf_counter() - progress.began, 3),
-        reason=reason,
-    )
+    facts = asdict(progress)
+    seconds = round(time.perf_counter() - facts.pop("began"), 3)
+    report = StreamReport(**facts, state=state, seconds=seconds, reason=reason)
     if meant:
-        _record(job, report, progress)
+        _record(run, report)
     return report
 
 
-def _stream_job(job: _Job, name: str, address: str) -> StreamJob:
+def _open_stream(run: Run, name: str, address: str) -> StreamJob:
     if not address:
         msg = "there is no such Delta table in the target"
         raise LandingZoneError(msg, table=name, next_step="Check its name.")
-    registry = Registry(job.state, job.consumer, parse_name(name))
-    source = find_feed_table(job.spark, address, shown=name)
-    return StreamJob(
-        spark=job.spark,
-        source=source,
-        goal=source.commits.newest,
-        keys=lambda source: _keys(job, name, source),
-        registry=registry,
-        sink=job.sink,
-        wishes=job.wishes,
-        observe=job.observe,
-        stop=job.stop,
-    )
+    registry = Registry(run.state, run.consumer, parse_name(name))
+    source = find_feed_table(run.spark, address, shown=name)
+    return StreamJob(run=run, source=source, goal=source.commits.newest, registry=registry)
 
 
-def _keys(job: _Job, name: str, source: FeedTable) -> tuple[str, ...]:
-    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
-    chosen = job.keys
-    if isinstance(chosen, Mapping):
-        chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
-    if chosen is not None:
-        return tuple(chosen)
-    place = job.target
-    mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
-    groups, commits = getattr(job.sink, "groups", False), source.commits
-    return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)
-
-
-def _record(job: _Job, report: StreamReport, progress: Progress) -> None:
+def _record(run: Run, report: StreamReport) -> None:
     """Write down the last word about a stream that is registered, when there is a new one."""
     if report.state == "busy":
         return
     try:
-        registry = Registry(job.state, job.consumer, parse_name(report.table))
-        if report.state == "current" and not progress.windows and not _said_failed(registry):
+        registry = Registry(run.state, run.consumer, parse_name(report.table))
+        failed = registry.read_status().get("state") == "failed"
+        if report.state == "current" and not report.windows and not failed:
             return
         if registry.newest_stream() is not None:
             said = {"state": report.state, "reason": report.reason, "at": now()}
             registry.write_status(said)
     except MirrorError as exc:  # the last word is for people; losing it must not hide what happened
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)
-
-
-def _said_failed(registry: Registry) -> bool:
-    return registry.read_status().get("state") == "failed"
 
 
 def _check_words(start: Start, on_expired: OnExpired, **counts: int | None) -> None:

@@ -7,13 +7,16 @@ changes are gone, the stream stops, or a snapshot that resets the receiver takes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.deliver_window import carry_out, check_registry, refuse_void
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, check_table, tell_step
+from mirrorlib.delivery.stream_job import OtherWishesError, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
+from mirrorlib.feed.mirror import find_mirror
+from mirrorlib.feed.owners import stored_columns
 from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import NOTHING, open_window
 from mirrorlib.journal.entries import new_attempt, now
@@ -21,8 +24,8 @@ from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.streams import Entry, Plan, position_of, table_id_of
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.stream_job import Progress, StreamJob, Wishes
-    from mirrorlib.journal.streams import Stream
+    from mirrorlib.delivery.stream_job import Progress, StreamJob
+    from mirrorlib.journal.streams import Kind, Stream
 
 
 def bring_up_to_date(job: StreamJob, progress: Progress) -> None:
@@ -36,17 +39,19 @@ def bring_up_to_date(job: StreamJob, progress: Progress) -> None:
 
     """
     stream = job.registry.newest_stream() or _register(job)
-    _check_same(stream, job.wishes)
+    _check_same(stream, job)
     entry = job.registry.newest(stream)
     _note(job, progress, stream, entry)
     if entry is not None and entry.done is not None and _is_current(job, entry):
         return
-    with hold_stream(job.registry) as lease, lend_session(job.spark) as spark:
-        _check_still(job, stream)
+    with hold_stream(job.registry) as lease, lend_session(job.run.spark) as spark:
+        if job.registry.newest_stream() != stream:
+            msg = "the consumer was dropped or rewound a moment ago"
+            raise TableBusyError(msg, table=stream.table, next_step="Run again.")
         entry = job.registry.newest(stream)
         if entry is not None and entry.done is not None:
             check_registry(job, stream, entry)
-        while not job.stop():
+        while not job.run.stop():
             plan = _planned(job, stream, entry)
             if plan is None:
                 return
@@ -57,18 +62,6 @@ def bring_up_to_date(job: StreamJob, progress: Progress) -> None:
             progress.resets += plan.reset and done.outcome == "delivered"
             progress.rows += done.rows or 0
             _note(job, progress, stream, entry)
-
-
-def _check_still(job: StreamJob, stream: Stream) -> None:
-    """See that the stream was not dropped or rewound before it was held.
-
-    Raises:
-        TableBusyError: it was.
-
-    """
-    if job.registry.newest_stream() != stream:
-        msg = "the consumer was dropped or rewound a moment ago"
-        raise TableBusyError(msg, table=stream.table, next_step="Run again.")
 
 
 def _note(job: StreamJob, progress: Progress, stream: Stream, entry: Entry | None) -> None:
@@ -83,35 +76,30 @@ def _goal(job: StreamJob) -> int:
 
 def _register(job: StreamJob) -> Stream:
     """Register the stream; a start of "now" is a version from here on."""
-    wishes, commits = job.wishes, job.source.commits
-    start = commits.newest if wishes.start == "now" else wishes.start
+    run, commits = job.run, job.source.commits
+    start = commits.newest if run.start == "now" else run.start
     start_at = start if isinstance(start, int) else None
     if start_at is not None:  # a start that cannot be read is refused before it is written down
         open_window(commits, start_at, None)
     count, lineage = job.registry.forgotten()
     return job.registry.begin(
         {
-            "to": wishes.to,
-            "mode": wishes.mode,
-            "net": wishes.net,
+            "to": run.to,
+            "mode": run.mode,
+            "net": run.net,
             "start_at": start_at,
             "table_id": commits.metadata_at(commits.newest).id,
-            "on_expired": wishes.on_expired,
+            "on_expired": run.on_expired,
             "first_table_id": lineage,
         },
         count + 1,
     )
 
 
-def _check_same(stream: Stream, wishes: Wishes) -> None:
-    """See that a run asks for what the consumer is registered with: a receiver's position means that one receiver.
-
-    Raises:
-        OtherWishesError: it does not.
-
-    """
+def _check_same(stream: Stream, job: StreamJob) -> None:
+    """Refuse other wishes than the consumer is registered with: a receiver's position means that one receiver."""
     for name in ("to", "mode", "net", "on_expired"):
-        was, wanted = getattr(stream, name), getattr(wishes, name)
+        was, wanted = getattr(stream, name), getattr(job.run, name)
         if was != wanted and not (name == "to" and is_same_url(was, wanted)):
             msg = f"the consumer {stream.consumer} is registered with another `{name}`"
             step = "Ask for the same, use another name, or drop it: mirrorlib consumers TARGET --drop NAME"
@@ -136,9 +124,9 @@ def _planned(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None
     plan = _next(job, stream, entry)
     if plan is None:
         return None
-    tell_step(job, plan, "plan", "before")
+    job.tell(plan, "plan", "before")
     plan = job.registry.write_plan(stream, plan)
-    tell_step(job, plan, "plan", "after")
+    job.tell(plan, "plan", "after")
     return plan
 
 
@@ -147,46 +135,41 @@ def _next(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
         refuse_void(stream, entry.plan)
-        return _snapshot(job, stream, entry, reset=True)
+        return _plan(job, stream, entry, NOTHING, commits.newest, "snapshot", reset=True)
     if position is None:
-        return _snapshot(job, stream, entry, reset=False)
+        return _plan(job, stream, entry, NOTHING, commits.newest, "snapshot")
     try:
         check_table(job, stream, table_id_of(stream, entry), position)
         if position >= goal:
             return None
-        until = min(goal, position + (job.wishes.max_versions or goal))
+        until = min(goal, position + (job.run.max_versions or goal))
         window = open_window(commits, position, until)
     except FeedExpiredError:
         if stream.on_expired == "fail":
             raise
-        return _snapshot(job, stream, entry, reset=True)
+        return _plan(job, stream, entry, NOTHING, commits.newest, "snapshot", reset=True)
     if window.rewritten:  # what came before is told in the types that it had
         until = max(window.rewritten[0] - 1, position + 1)
-    return _plan(job, stream, entry, after=position, until=until)
-
-
-def _snapshot(job: StreamJob, stream: Stream, entry: Entry | None, *, reset: bool) -> Plan:
-    newest = job.source.commits.newest
-    return _plan(job, stream, entry, after=NOTHING, until=newest, snapshot=True, reset=reset)
+    return _plan(job, stream, entry, position, until, "changes")
 
 
 def _plan(
     job: StreamJob,
     stream: Stream,
     entry: Entry | None,
-    *,
     after: int,
     until: int,
-    snapshot: bool = False,
+    kind: Kind,
+    *,
     reset: bool = False,
 ) -> Plan:
-    commits, keys = job.source.commits, job.keys(job.source)
+    commits, keys = job.source.commits, _keys(job)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
     return Plan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
         attempt=new_attempt(),
-        kind="snapshot" if snapshot else "changes",
+        kind=kind,
         reset=reset,
         after=after,
         until=until,
@@ -195,3 +178,15 @@ def _plan(
         keys=keys,
         planned_at=now(),
     )
+
+
+def _keys(job: StreamJob) -> tuple[str, ...]:
+    """Take a table's keys from the caller, else from its mirror's journal, else from the table's property."""
+    chosen, name, place = job.run.keys, job.source.shown, job.run.target
+    if isinstance(chosen, Mapping):
+        chosen = chosen.get(name, chosen.get(name.rpartition("/")[2]))
+    if chosen is not None:
+        return tuple(chosen)
+    mirror = find_mirror(place.place, name, catalog=place.catalog, state=place.state)
+    groups, commits = getattr(job.run.sink, "groups", False), job.source.commits
+    return mirror.keys or stored_columns(commits, commits.newest, grouping=groups)

@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors
 
 
-def _not_known(version: int) -> bool:
-    del version
-    return False
-
-
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
     """A window to be delivered.
@@ -65,7 +60,7 @@ class Delivery:
     few: pa.Table | None = None
     told_rows: int | None = None
     given: int | None = None
-    unchanged_since: Callable[[int], bool] = _not_known
+    unchanged_since: Callable[[int], bool] = lambda _: False
     physical: Mapping[str, str] = field(default_factory=dict)
     renewed: Mapping[str, str] = field(default_factory=dict)
     mapped: bool = False

@@ -1,4 +1,4 @@
-"""What delivers one stream: its table and keys, what is wished for, where it is registered, who receives.
+"""What delivers one stream: what all tables of a run share, its own table, where it is registered.
 
 In: nothing. Out: frozen values, and what a run counts.
 """
@@ -15,7 +15,7 @@ from mirrorlib.feed.proof import first_readable
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from mirrorlib.events import Observer
     from mirrorlib.journal.registry import Registry
     from mirrorlib.journal.streams import OnExpired, Plan, Start, Stream
+    from mirrorlib.store import Store
+    from mirrorlib.store.target import Target
 
 
 class OtherWishesError(JournalError):
@@ -31,25 +33,23 @@ class OtherWishesError(JournalError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What a run asks for.
+class Run:
+    """What all tables of a run share: see `export_tables`."""
 
-    Attributes:
-        to: the receiver, without passwords.
-        mode: what it makes of changes.
-        net: fold windows to net changes.
-        start: with what a new stream begins.
-        on_expired: what happens when changes that were not read are gone.
-        max_versions: versions a window; None is all there are.
-
-    """
-
-    to: str
-    mode: str
+    spark: SparkSession  # whose sessions deliver
+    target: Target
+    state: Store  # where consumers are registered
+    consumer: str
+    sink: Sink  # who receives
+    to: str  # the receiver, without passwords
+    mode: str  # what it makes of changes
     net: bool
     start: Start
     on_expired: OnExpired
     max_versions: int | None
+    keys: Mapping[str, Sequence[str]] | Sequence[str] | None
+    observe: Observer  # told of each step
+    stop: Callable[[], bool]  # asked between windows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,63 +67,41 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJob:
-    """What delivers one stream: its table and keys, where it is registered, who receives.
+    """What delivers one stream."""
 
-    Attributes:
-        spark: whose sessions deliver.
-        source: the table, and its log as it was when it was looked at last.
-        goal: the newest version when the run began, which it delivers up to; what comes meanwhile is the next one's.
-        keys: names the table's key columns as of its newest version.
-        registry: where the stream is registered.
-        sink: who receives.
-        wishes: what the run asks for.
-        observe: told of each step.
-        stop: asked between windows.
-
-    """
-
-    spark: SparkSession
-    source: FeedTable
-    goal: int
-    keys: Callable[[FeedTable], tuple[str, ...]]
-    registry: Registry
-    sink: Sink
-    wishes: Wishes
-    observe: Observer
-    stop: Callable[[], bool]
+    run: Run  # what it shares with others
+    source: FeedTable  # the table, and its log as it was when it was looked at last
+    goal: int  # the newest version when the run began, which it delivers up to; what comes meanwhile is the next one's
+    registry: Registry  # where the stream is registered
 
     def refresh(self) -> StreamJob:
-        """Look at the table's log anew; returns itself where nothing has come or gone.
-
-        Raises:
-            FeedError: the table is gone.
-
-        """
+        """Look at the table's log anew; returns itself where nothing has come or gone."""
         source = self.source.refresh()
         return self if source is self.source else replace(self, source=source)
 
+    def tell(
+        self, plan: Plan, step: str, when: Literal["before", "after"], rows: int | None = None
+    ) -> None:
+        """Tell whoever watches the run that a step begins or has ended."""
+        table = self.registry.table
+        event = Event(table=table, step=step, when=when, batch=plan.number, rows=rows or 0)
+        self.run.observe(event)
+
+
+def begin_anew(stream: Stream) -> str:
+    """Say how a consumer is given a snapshot."""
+    return f"Begin anew: {snapshot_command(stream.consumer)}"
+
 
 def check_table(job: StreamJob, stream: Stream, table_id: str, position: int) -> None:
-    """See that the table is still the one that was read.
-
-    Raises:
-        FeedExpiredError: it was made anew, so what came after the position is not known.
-
-    """
+    """See that the table is still the one that was read: of one that was made anew, nobody knows what came after."""
     commits = job.source.commits
     if commits.metadata_at(commits.newest).id != table_id or position > commits.newest:
         msg = "the table was made anew since it was read"
-        step = f"Begin anew: {snapshot_command(stream.consumer)}"
-        found = f"its first version is {commits.made_at}"
-        first = first_readable(commits, commits.made_at)
         raise FeedExpiredError(
-            msg, table=stream.table, found=found, first_readable=first, next_step=step
+            msg,
+            table=stream.table,
+            found=f"its first version is {commits.made_at}",
+            first_readable=first_readable(commits, commits.made_at),
+            next_step=begin_anew(stream),
         )
-
-
-def tell_step(
-    job: StreamJob, plan: Plan, step: str, when: Literal["before", "after"], rows: int = 0
-) -> None:
-    """Tell whoever watches the run that a step begins or has ended."""
-    table = job.registry.table
-    job.observe(Event(table=table, step=step, when=when, batch=plan.number, rows=rows))

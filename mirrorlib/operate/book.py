@@ -18,7 +18,7 @@ from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import find_table, read_table
+from mirrorlib.delta.table import find_table, read_table, refer
 from mirrorlib.errors import JournalError
 from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import newest_batches
@@ -92,11 +92,11 @@ def write_ledger(
     place = open_place(to)
     status = read_status(target, catalog=catalog, state=state, allow_new=allow_new)
     journals = open_store(Target.of(target, catalog=catalog, state=state).state)
-    ledger, events = (place.refer(name) for name in (LEDGER, EVENTS))
+    ledger, events = (refer(place, parse_name(name)) for name in (LEDGER, EVENTS))
     hold: AbstractContextManager[object] = contextlib.nullcontext()
-    if place.target.catalog is None:  # other Java processes are kept off where Delta does not
-        own = open_store(place.target.state)
-        hold = lock_table(spark, place.target, own, parse_name(LEDGER), lambda: False)
+    if place.catalog is None:  # other Java processes are kept off where Delta does not
+        own = open_store(place.state)
+        hold = lock_table(spark, place, own, parse_name(LEDGER), lambda: False)
     with hold:
         for ref, columns in ((ledger, LEDGER_COLUMNS), (events, EVENT_COLUMNS)):
             if find_table(spark, ref) is None:

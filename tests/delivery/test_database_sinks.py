@@ -513,11 +513,10 @@ def test_stopped_at_any_statement_all_or_nothing_is_there(
 
 def stage(sink: DatabaseSink, delivery: Delivery, shape: Any) -> Any:
     """Stage once what is applied many times."""
-    from mirrorlib.delivery.sinks.jdbc import sink as module
     from mirrorlib.delivery.sinks.jdbc.stage import stage_lines
 
     del sink
-    return stage_lines(delivery, module._lines(delivery, delivery.frame, shape))
+    return stage_lines(delivery, delivery.frame, shape)
 
 
 @pytest.mark.parametrize("kind", ["postgres"])
@@ -1419,8 +1418,7 @@ def test_servers_that_are_not_there_and_addresses_that_are_wrong(
         assert open_sink(bare, "current").position(delivery.stream) == 0
     with monkeypatch.context() as within:
         within.setitem(sys.modules, "psycopg", None)
-        for name in ("postgres", "refusals"):
-            within.delitem(sys.modules, f"mirrorlib.delivery.sinks.jdbc.{name}")
+        within.delitem(sys.modules, "mirrorlib.delivery.sinks.jdbc.postgres")
         with pytest.raises(LandingZoneError, match=r"pip install '\.\[postgres\]'"):
             open_sink(nobody, "current")
     for address in ("sqlite:", "sqlite::memory:"):

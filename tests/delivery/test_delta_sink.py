@@ -21,7 +21,7 @@ from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.delta import open_sink, rewrite, sink
-from mirrorlib.delivery.sinks.delta.work import Place, Work
+from mirrorlib.delivery.sinks.delta.work import Work
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
 from mirrorlib.journal.registry import Registry
@@ -618,16 +618,16 @@ def test_a_run_that_a_rewind_has_overtaken_writes_nothing(
 
 def meet(patch: pytest.MonkeyPatch, mode: str, happens: Callable[[], object]) -> None:
     """Let something happen once, after a runner has looked at its target and before it writes, where no lock is."""
-    real, met = sink._MODES[mode], []
+    (columns, real), met = sink._MODES[mode], []
 
     def write(work: Any) -> int | None:
         if not met:
             met.append(1)
             happens()
-        return real.write(work)
+        return real(work)
 
-    patch.setattr(Place, "hold", lambda *_: contextlib.nullcontext())
-    patch.setitem(sink._MODES, mode, replace(real, write=write))
+    patch.setattr(sink, "_hold", lambda *_: contextlib.nullcontext())
+    patch.setitem(sink._MODES, mode, (columns, write))
 
 
 @pytest.mark.thorough
@@ -955,8 +955,8 @@ def test_tables_of_a_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 def let_none_be_few(patch: pytest.MonkeyPatch) -> None:
     """Let every window go the way of those that have many rows."""
-    for module in ("mirrorlib.feed.files.small_window", "mirrorlib.delivery.sinks.delta.collect"):
-        patch.setattr(f"{module}.SMALL_ROWS", -1)
+    for module in ("mirrorlib.feed.files.small_window", "mirrorlib.delivery.sinks.delta.few"):
+        patch.setattr(f"{module}.WINDOW_ROWS", -1)
 
 
 @pytest.mark.thorough

@@ -34,10 +34,9 @@ from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.kafka import open_sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
-from mirrorlib.delivery.sinks.kafka.messages import Message
+from mirrorlib.delivery.sinks.kafka.messages import Message, rows_as_json
 from mirrorlib.delivery.sinks.kafka.positions import Positions
-from mirrorlib.delivery.sinks.kafka.rows import rows_as_json
-from mirrorlib.delivery.sinks.kafka.transact import Headers, Transactions, transactional_id
+from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.open import shown_url
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import (
@@ -383,11 +382,11 @@ CHILD = """
 import sys
 from mirrorlib.delivery.sinks.kafka.address import parse_address
 from mirrorlib.delivery.sinks.kafka.messages import Message
-from mirrorlib.delivery.sinks.kafka.transact import Headers, Transactions
+from mirrorlib.delivery.sinks.kafka.transact import Transactions, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
 brokers, name, stream = sys.argv[1:]
-scene = Scene(brokers=brokers, topic="killed", positions="_mirrorlib_positions", table="t", timeout=30)
-sends = Transactions(parse_address(f"//{brokers}/killed"), scene, name)
+scene = Scene(address=parse_address(f"//{brokers}/killed"), topic="killed", table="t")
+sends = Transactions(scene, name)
 sends.begin()
 def stay():
     print("there", flush=True)
@@ -395,7 +394,7 @@ def stay():
 sends._commit = stay
 record = Message(stream.encode(), b'{"window": 9}', 0)
 rows = [Message(b"1", b"{}", 1), Message(b"2", b"{}", 1)]
-sends.send_window("killed", rows, Headers(stream, 9, "changes"), record, "_mirrorlib_positions")
+sends.send_window(rows, window_headers(stream, 9, "changes"), record)
 """
 
 
@@ -480,7 +479,7 @@ def test_a_runner_that_was_fenced_off_a_while_ago_says_so(broker: Any) -> None:
     deliver_nothing(address, stream, window=1)
     scene = open_sink(address, "")._scene(stream)  # type: ignore[attr-defined]
     name = transactional_id(stream, scene.topic)
-    late, other = (Transactions(parse_address(address, {}), scene, name) for _ in "ab")
+    late, other = (Transactions(scene, name) for _ in "ab")
     late.begin()
 
     def messages() -> Iterator[Message]:
@@ -491,9 +490,7 @@ def test_a_runner_that_was_fenced_off_a_while_ago_says_so(broker: Any) -> None:
 
     record = Message(stream.uuid.encode(), json.dumps({"window": 2}).encode(), 0)
     with pytest.raises(TableBusyError, match="another runner has taken over"):
-        late.send_window(
-            scene.topic, messages(), Headers(stream.uuid, 2, ""), record, scene.positions
-        )
+        late.send_window(messages(), window_headers(stream.uuid, 2, ""), record)
     assert [] == read(broker, "fenced")
 
 
@@ -732,12 +729,12 @@ def deliver_nothing(address: str, stream: Stream, window: int) -> None:
     """Commit a window without rows."""
     sink: Any = open_sink(address, "")
     scene = sink._scene(stream)
-    sink._cluster.topic(scene.topic, scene)
+    sink._cluster.topic(scene)
     sink._cluster.positions(scene)
-    sends = Transactions(parse_address(address, {}), scene, transactional_id(stream, scene.topic))
+    sends = Transactions(scene, transactional_id(stream, scene.topic))
     sends.begin()
     record = Message(stream.uuid.encode(), json.dumps({"window": window}).encode(), 0)
-    sends.send_window(scene.topic, [], Headers(stream.uuid, window, ""), record, scene.positions)
+    sends.send_window([], window_headers(stream.uuid, window, ""), record)
 
 
 @pytest.mark.thorough

@@ -15,8 +15,6 @@ from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.store import Store, open_store
 from mirrorlib.store.volumes import is_volume
 
-_BESIDE = "Export to a place beside the target."
-
 
 def check_disjoint(to: str, target: str | None) -> None:
     """See that nothing is delivered to where tables lie: their VACUUM, or the next run, would take it.
@@ -25,9 +23,6 @@ def check_disjoint(to: str, target: str | None) -> None:
         to: a receiver's URL.
         target: root path or URL of the tables; None for those of a catalog.
 
-    Raises:
-        LandingZoneError: it is.
-
     """
     kind, address = to.partition(":")[0], _folder_of(to)
     if not address or is_volume(address):  # no table can be in a volume
@@ -35,13 +30,15 @@ def check_disjoint(to: str, target: str | None) -> None:
     place = open_store(address).url.rstrip("/")
     if target is not None:
         root = open_store(target).url.rstrip("/")
+        msg = ""
         # In the target itself each copy meets its own source, which is refused by name.
         if kind == "delta" and place.startswith(f"{root}/"):
             msg = "the receiver lies inside the target whose tables it would receive"
-            raise LandingZoneError(msg, found=shown_url(to), next_step=_BESIDE)
-        if kind != "delta" and place == root:
+        elif kind != "delta" and place == root:
             msg = "the receiver is the target itself, whose tables' folders would get what is delivered"
-            raise LandingZoneError(msg, found=shown_url(to), next_step=_BESIDE)
+        if msg:
+            step = "Export to a place beside the target."
+            raise LandingZoneError(msg, found=shown_url(to), next_step=step)
     for folder in _folders_above(place):
         try:
             is_table = open_store(folder).first_names(LOG, 1)
@@ -52,17 +49,7 @@ def check_disjoint(to: str, target: str | None) -> None:
 
 
 def check_no_table(store: Store, folder: str, table: str) -> None:
-    """See that a folder of a receiver is none of a Delta table, and in none.
-
-    Args:
-        store: the receiver's.
-        folder: where a table is delivered to.
-        table: its name.
-
-    Raises:
-        LandingZoneError: it is.
-
-    """
+    """See that the folder of a receiver's store where a table is delivered to is none of a Delta table, nor in one."""
     steps = folder.split("/")
     for depth in range(len(steps), 0, -1):
         there = "/".join(steps[:depth])

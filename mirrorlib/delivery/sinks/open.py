@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError
 
@@ -27,18 +27,8 @@ _SECRET = re.compile(
 )
 
 
-class _Module(Protocol):
-    def open_sink(self, address: str, mode: str) -> Sink:
-        """Open the receiver; *address* is what follows its kind in the URL."""
-
-
 def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
-    """Open a receiver, and settle its mode.
-
-    Raises:
-        LandingZoneError: there is no such kind of receiver, or it has no such mode.
-
-    """
+    """Open a receiver, and settle its mode."""
     kind, colon, address = to.partition(":")
     if not colon or kind not in _KINDS:
         msg = "nothing is known that receives changes under this URL"
@@ -49,17 +39,12 @@ def open_sink(to: str, mode: str | None) -> tuple[Sink, str]:
         msg = f"a receiver of kind {kind} has no mode {mode}"
         raise LandingZoneError(msg, next_step=f"It has: {', '.join(modes)}.")
     chosen = mode or modes[0]
-    opener: _Module = import_module(module)
-    return opener.open_sink(address, chosen), chosen
+    sink: Sink = import_module(module).open_sink(address, chosen)
+    return sink, chosen
 
 
 def check_net(mode: str, *, net: bool) -> None:
-    """Refuse net changes for a history: states that came and went within a window would be missing in it.
-
-    Raises:
-        LandingZoneError: they are asked for.
-
-    """
+    """Refuse net changes for a history: states that came and went within a window would be missing in it."""
     if net and mode == "scd2":
         msg = (
             "mode scd2 keeps every state of a row, and net changes leave out those within a window"

@@ -16,16 +16,10 @@ if TYPE_CHECKING:
 
 
 def check_renamed(gone: Sequence[str], new: Iterable[str], table: str, step: str) -> None:
-    """See that columns have only gone, or only come.
-
-    Args:
-        gone: those that were there with the last window, and are no more.
-        new: those that were not.
-        table: the source.
-        step: how a snapshot is asked for.
+    """Refuse a window with which columns have gone, and new ones come: one may have been renamed.
 
     Raises:
-        SchemaError: some have gone as others came, so one may have been renamed.
+        SchemaError: so it is; *step* says how a snapshot is asked for.
 
     """
     came = list(new)
@@ -42,11 +36,11 @@ def check_physical(
     step: str,
     renewed: Mapping[str, str],
 ) -> None:
-    """See that every name stands for the column that it stood for.
+    """See that every name stands for the physical column that it stood for, as far as *was* knows it.
 
     Args:
-        was: by name, the physical columns with the last window; what is not named there is not known.
-        now: those of this window.
+        was: with the last window.
+        now: with this one.
         table: the source.
         step: how a snapshot is asked for.
         renewed: what physical columns have become that were written again in another type, with all their values.

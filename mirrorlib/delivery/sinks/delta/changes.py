@@ -14,54 +14,38 @@ from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.net import KIND, TIME, VERSION
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
 
-RESET = "reset"
 _GROWS = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}
 
 
-def check_log(delivery: Delivery) -> None:
-    """Take every window: a log has the columns of any feed."""
-    del delivery
-
-
-def log_columns(frame: DataFrame) -> StructType:
-    """Return the columns of a log: the source's, and those that tell the change."""
-    return frame.schema
+def log_columns(delivery: Delivery) -> StructType:
+    """Return the columns of a log: the source's, and those that tell the change; it has those of any feed."""
+    return delivery.frame.schema
 
 
 def append_window(work: Work) -> int | None:
-    """Append a window; new columns come with it, and the commit tells how many rows it took.
+    """Append a window; new columns come with it, and the commit tells how many rows it took."""
+    from pyspark.sql import functions as f
 
-    Raises:
-        SchemaError: a column's type does not widen to what it is now.
-
-    """
-    work = fit_columns(work, log_columns(work.frame))
-    rows = work.frame
-    begun = work.last.facts is not None or not work.last.whole
-    if work.plan.reset or (work.plan.kind == "snapshot" and begun):
-        rows = _reset(work).unionByName(rows, allowMissingColumns=True)
+    work = fit_columns(work)
+    plan, rows = work.plan, work.frame
+    if plan.reset or (plan.kind == "snapshot" and not work.fresh):
+        version = f.lit(plan.until).cast("long").alias(VERSION)
+        reset = snapshot_time(work).select(f.lit("reset").alias(KIND), version, TIME)
+        rows = reset.unionByName(rows, allowMissingColumns=True)
     with configured(rows.sparkSession, _GROWS):  # where columns were widened, it is one of its own
         append_rows(work.ref, rows, work.mark())
     return None
-
-
-def _reset(work: Work) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    return snapshot_time(work).select(
-        f.lit(RESET).alias(KIND), f.lit(work.plan.until).cast("long").alias(VERSION), TIME
-    )
 
 
 def snapshot_time(work: Work) -> DataFrame:
     """Give one row: when a snapshot's version was committed, as its rows have it, or its log where there are none."""
     from pyspark.sql import functions as f
 
-    written: Column = f.lit(work.plan.until_at).cast("timestamp")
+    written = f.lit(work.plan.until_at).cast("timestamp")
     return work.frame.select(TIME).limit(1).agg(f.coalesce(f.max(TIME), written).alias(TIME))

@@ -14,90 +14,101 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import Mark
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.delivery.sinks.renamed import check_physical
-from mirrorlib.delta.columns import (
-    extends,
-    holds,
-    in_its_order,
-    is_same,
-    widens,
-)
+from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
+from mirrorlib.delta.columns import extends, holds, in_its_order, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.table import find_target
 from mirrorlib.errors import FeedExpiredError, SchemaError
+from mirrorlib.feed.net import is_comparable
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.landing.columns import OURS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructField
 
+    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
     from mirrorlib.delta.columns import Columns
     from mirrorlib.errors import MirrorError
 
-_NTZ = "timestamp_ntz"
-_NTZ_FEATURE = "delta.feature.timestampNtz"
+
+def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
+    """Refuse a source's column whose name the target needs, or by which rows cannot be compared that have to be."""
+    table, mode = delivery.stream.table, delivery.stream.mode
+    for name in delivery.columns:
+        if fold_name(name) in reserved or fold_name(name).startswith(OURS):
+            msg = f"the column's name is taken by what mode {mode} adds"
+            step = "Rename it at the source, or choose another mode."
+            raise SchemaError(msg, table=table, column=name, next_step=step)
+    for field in delivery.frame.schema.fields if comparable else ():
+        if not is_comparable(field.dataType):
+            msg = "a column of this type cannot be compared, so equal rows cannot be told"
+            kind = field.dataType.simpleString().partition("<")[0]
+            step = "Choose mode changes, or mode current with keys."
+            raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
 
 
-def fit_columns(work: Work, wanted: StructType) -> Work:
-    """Make a window's target hold the wanted columns.
-
-    Raises:
-        SchemaError: a column's type does not widen to the wanted one, or may be another one renamed, or is another
-            one under its name.
-
-    """
-    if work.mode == "current" and work.plan.kind == "snapshot":
-        return _free_columns(work, wanted)
+def fit_columns(work: Work) -> Work:
+    """Make a window's target hold the wanted columns; refuse what does not widen, and what may stand for others now."""
+    wanted = {fold_name(field.name): field for field in work.wanted.fields}
     has = {fold_name(field.name): field for field in work.schema.fields}
-    added = [field for field in wanted.fields if fold_name(field.name) not in has]
-    names = {fold_name(name) for name in wanted.names}
-    gone = tuple(field.name for name, field in has.items() if name not in names)
+    gone = tuple(field.name for name, field in has.items() if name not in wanted)
+    if work.mode == "current" and work.plan.kind == "snapshot":  # it is about to be replaced
+        allow_columns(work.spark, work.ref, work.wanted.fields, work.found)
+        mapped = work.found.mapped or need_mapping(work.wanted.fields)
+        # Delta drops no column of a table with column mapping and a feed of its own.
+        return replace(work, dropped=gone if work.found.has_feed and mapped else ())
+    added = [field for name, field in wanted.items() if name not in has]
     if work.plan.kind == "changes" and work.mode != "changes":
-        _check_renamed(work, names, added, gone)
+        _check_renamed(work, wanted, [field.name for field in added], gone)
         if work.delivery.mapped:
-            step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
             was, renewed = work.physical_before, work.delivery.renewed
-            check_physical(was, work.physical, work.table, step, renewed)
-    nested = _change_types(work, wanted, has)
-    if added or nested:
-        _add_columns(work, [*added, *nested])
+            check_physical(was, work.physical, work.stream.table, _copy_values(work), renewed)
+    both = [(has[name], field) for name, field in wanted.items() if name in has]
+    added += _change_types(work, [(old, new) for old, new in both if not _is_same(old, new)])
     work = replace(work, dropped=gone)
-    return _turned(_as_it_is(work) if added or nested else work)
+    if added:
+        _add_columns(work, added)
+        target = find_target(work.spark, work.ref)
+        if target is not None:
+            work = replace(work, found=target[0], schema=target[1])
+    # The window's structs get the target's order of fields.
+    ordered = in_its_order(work.delivery.frame, work.schema)
+    if ordered is work.delivery.frame:
+        return work
+    return replace(work, delivery=replace(work.delivery, frame=ordered), few=None)
+
+
+def _is_same(old: StructField, new: StructField) -> bool:
+    return is_same(old.dataType, new.dataType)
+
+
+def _copy_values(work: Work) -> str:
+    return f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
 
 
 def _check_renamed(
-    work: Work, names: set[str], added: Sequence[StructField], gone: Sequence[str]
+    work: Work, wanted: Mapping[str, StructField], new: Sequence[str], gone: Sequence[str]
 ) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
     before = set((work.last.facts or {}).get("dropped", ()))
-    back = [name for name in before if fold_name(name) in names]
-    newly = [name for name in gone if name not in before]
-    new = [field.name for field in added]
-    if back or (newly and new):
-        msg = "a column has come as another has gone, and may be that one renamed"
-        found = f"{', '.join(newly)} before, {', '.join(new)} now"
-        if back:
-            msg, found = "a column that had been dropped is back", ", ".join(back)
-        column = (back or new)[0]
-        step = f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
-        raise SchemaError(msg, table=work.table, column=column, found=found, next_step=step)
+    back = [name for name in before if fold_name(name) in wanted]
+    table, step = work.stream.table, _copy_values(work)
+    if back:
+        msg, found = "a column that had been dropped is back", ", ".join(back)
+        raise SchemaError(msg, table=table, column=back[0], found=found, next_step=step)
+    check_renamed([name for name in gone if name not in before], new, table, step)
 
 
 def _change_types(
-    work: Work, wanted: StructType, has: Mapping[str, StructField]
+    work: Work, pairs: Sequence[tuple[StructField, StructField]]
 ) -> list[StructField]:
     """Widen columns; return those that get more fields."""
-    pairs = [
-        (has[fold_name(field.name)], field)
-        for field in wanted.fields
-        if fold_name(field.name) in has
-        and not is_same(has[fold_name(field.name)].dataType, field.dataType)
-    ]
     wider, rewritten, nested = [], [], []
     for old, new in pairs:
         column = widens(old.dataType, new.dataType)
@@ -107,7 +118,7 @@ def _change_types(
             nested.append(new)
         elif (column := holds(old.dataType, new.dataType)) is not None:
             rewritten.append(replace(column, name=old.name))
-        elif not _narrower(old, new):
+        elif widens(new.dataType, old.dataType) is None:  # as in a table that was made anew
             raise _misfit(work, old, new.dataType.simpleString())
     if wider:
         widen_columns(work.spark, work.ref, tuple(wider), work.found)
@@ -117,13 +128,7 @@ def _change_types(
 
 
 def _rewrite(work: Work, columns: Columns) -> None:
-    """Write the target's rows again with other types.
-
-    Raises:
-        SchemaError: the target is large, or a value of it does not fit.
-        FeedExpiredError: so it is with a copy, which a snapshot sets right.
-
-    """
+    """Write the target's rows again with other types; where that cannot be, a snapshot may set a copy right."""
     old, new = work.schema[columns[0].name], columns[0].sql_type
     if work.found.bytes > REWRITE_LIMIT:
         raise _misfit(work, old, new, f"{work.found.bytes} bytes are more than are written again")
@@ -134,11 +139,6 @@ def _rewrite(work: Work, columns: Columns) -> None:
     overwrite_columns(work.spark, work.ref, rows, _mark_apart(work, REWRITE))
 
 
-def _narrower(old: StructField, new: StructField) -> bool:
-    """Say whether the target holds all that a source's column of a narrower type has: a table that was made anew."""
-    return widens(new.dataType, old.dataType) is not None
-
-
 def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorError:
     msg = "the source's column is of a type that the target's does not widen to"
     found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
@@ -147,7 +147,7 @@ def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorErro
         step = "Let a snapshot replace the table"
     step = f"{step}: {snapshot_command(work.stream.consumer)}"
     kind = FeedExpiredError if why and work.mode == "current" else SchemaError
-    return kind(msg, table=work.table, column=old.name, found=found, next_step=step)
+    return kind(msg, table=work.stream.table, column=old.name, found=found, next_step=step)
 
 
 def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
@@ -169,29 +169,5 @@ def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
 
 def _mark_apart(work: Work, outcome: str) -> Mark:
     """Return the mark of a commit that is no window's."""
-    facts = {"consumer": work.stream.consumer, "table": work.table, "outcome": outcome}
+    facts = {"consumer": work.stream.consumer, "table": work.stream.table, "outcome": outcome}
     return Mark(app_id="", version=0, facts=facts)
-
-
-def _free_columns(work: Work, wanted: StructType) -> Work:
-    """Make way for the columns of a copy that is about to be replaced."""
-    allow_columns(work.spark, work.ref, wanted.fields, work.found)
-    names = {fold_name(name) for name in wanted.names}
-    gone = tuple(name for name in work.schema.names if fold_name(name) not in names)
-    mapped = work.found.mapped or need_mapping(wanted.fields)
-    # Delta drops no column of a table with column mapping and a feed of its own.
-    return replace(work, dropped=gone if work.found.has_feed and mapped else ())
-
-
-def _as_it_is(work: Work) -> Work:
-    found = find_target(work.spark, work.ref)
-    return work if found is None else replace(work, found=found[0], schema=found[1])
-
-
-def _turned(work: Work) -> Work:
-    """Give the window's structs the target's order of fields."""
-    frame = work.delivery.frame
-    ordered = in_its_order(frame, work.schema)
-    if ordered is frame:
-        return work
-    return replace(work, delivery=replace(work.delivery, frame=ordered), few=None)

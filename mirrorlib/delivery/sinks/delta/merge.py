@@ -1,59 +1,59 @@
-"""Carry out staged changes by one MERGE, as fast as the applier does.
+"""Count rows that come and go, and carry out staged changes by one MERGE, as fast as the applier does.
 
-In: `Staged`. Out: one commit. One clause is of a copy's own: where a row of a
+In: a window; `Staged`. Out: its rows with how often each comes, or goes when that is negative: what tables without
+keys, and histories, go by; one commit. Rows are equal when all columns of the source are; what comes and goes in one
+version cancels out, as an update does that changes nothing. One clause is of a copy's own: where a row of a
 key cannot be there and is, the whole commit fails, since keys do not tell the source's rows apart.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.staged import FRESH, OP
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP
 from mirrorlib.delivery.sink import KEY_OPTIONS
+from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delta.columns import sized_column
-from mirrorlib.errors import SchemaError
+from mirrorlib.errors import ForeignWriteError, SchemaError
+from mirrorlib.feed.net import VERSION, sign
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import DataFrame
+
     from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
 
+NET = "_mirror_net"
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
 
 def merge_rows(work: Work, staged: Staged, keys: Sequence[str], *, check: bool = False) -> None:
-    """Delete, update and insert staged rows in one commit.
+    """Delete, update and insert staged rows in one commit; `ADD` rows match nothing, the others by *keys*.
 
-    Args:
-        work: the window.
-        staged: rows with `OP`, in which `ADD` rows match nothing.
-        keys: the columns by which the others match.
-        check: rows have `FRESH`, and fail the commit where they meet one.
-
-    Raises:
-        SchemaError: they did.
-
+    Where *check* says so, rows have `FRESH`, and fail the commit where they meet one.
     """
-    columns = tuple(
-        sized_column(field.name, field.dataType)
-        for field in staged.frame.schema.fields
-        if field.name not in {OP, FRESH}
-    )
-    refused = _fails(staged, keys[0]) if check else ""
-    mark, size = work.mark(), work.found.bytes
+    fields = [one for one in staged.frame.schema.fields if one.name not in {OP, FRESH}]
+    first, refused = f"t.{quote(keys[0])}", ""
+    if check:
+        # It asks for the target's row, else Spark would look at the source's alone.
+        there = f"{first} <=> s.{quote(keys[0])}" if staged.null_keys else f"{first} IS NOT NULL"
+        raising = f"raise_error('{_TWICE}')"
+        refused = f"CASE WHEN s.{FRESH} AND {there} THEN {raising} ELSE false END"
     try:
         commit_staged(
             work.spark,
             work.ref,
             staged,
-            columns,
+            tuple(sized_column(field.name, field.dataType) for field in fields),
             keys,
-            mark,
-            table_bytes=size,
+            work.mark(),
+            table_bytes=work.found.bytes,
             dropped=work.dropped,
             refused=refused,
         )
@@ -63,13 +63,6 @@ def merge_rows(work: Work, staged: Staged, keys: Sequence[str], *, check: bool =
         raise
 
 
-def _fails(staged: Staged, key: str) -> str:
-    """Raise where a fresh row meets one; it asks for the target's row, else Spark would look at the source's alone."""
-    first = f"t.{quote(key)}"
-    there = f"{first} <=> s.{quote(key)}" if staged.null_keys else f"{first} IS NOT NULL"
-    return f"CASE WHEN s.{FRESH} AND {there} THEN raise_error('{_TWICE}') ELSE false END"
-
-
 def twice(work: Work, keys: Sequence[str]) -> SchemaError:
     """Say that a key does not tell the source's rows apart."""
     msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
@@ -77,4 +70,50 @@ def twice(work: Work, keys: Sequence[str]) -> SchemaError:
         f"Name the columns that tell its rows apart, or none ({KEY_OPTIONS}); the window was planned with these, "
         f"so begin anew: {snapshot_command(work.stream.consumer)}"
     )
-    return SchemaError(msg, table=work.table, column=", ".join(keys), next_step=step)
+    return SchemaError(msg, table=work.stream.table, column=", ".join(keys), next_step=step)
+
+
+def new_rows(work: Work) -> DataFrame:
+    """Return a window's rows without the versions that the target has: a rewound stream brings them again."""
+    return work.frame.where(f"{VERSION} > {work.upto:d}") if work.overlaps else work.frame
+
+
+def stage_counts(
+    work: Work, rows: DataFrame, columns: Sequence[str], by: Sequence[str]
+) -> tuple[Staged, DataFrame | None]:
+    """Count how often each row of a feed comes or goes, and stage those that do not cancel out.
+
+    Args:
+        work: the window.
+        rows: of a feed.
+        columns: what makes rows equal.
+        by: those of them whose equal values are to lie together.
+
+    Returns:
+        the rows with `NET`, and `ADD` for those that come, `DROP` for those that go; and which go, if any do.
+
+    """
+    from pyspark.sql import functions as f
+
+    counted = rows.repartition(*map(quote, by)).groupBy(*map(quote, columns))
+    counts = counted.agg(f.sum(sign()).alias(NET)).where(f.col(NET) != 0)
+    op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
+    staged = stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
+    gone = staged.frame.where(f"{OP} = {DROP}") if DROP in staged.ops else None
+    return staged, gone
+
+
+def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return those of a table's rows that equal a wanted one in some columns; NULL equals NULL."""
+    from pyspark.sql import functions as f
+
+    held = {f"_mirror_{place}": f.col(quote(column)) for place, column in enumerate(columns)}
+    few = wanted.select(*[column.alias(name) for name, column in held.items()]).distinct()
+    equal = [column.eqNullSafe(f.col(name)) for name, column in held.items()]
+    return rows.join(few, reduce(lambda one, other: one & other, equal), "left_semi")
+
+
+def unlike(work: Work) -> ForeignWriteError:
+    """Say that the target lacks rows that the source has removed."""
+    msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
+    return ForeignWriteError(msg, table=work.stream.table, next_step=work.set_right)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
 from mirrorlib.commit.staged import FRESH, OP, PUT
-from mirrorlib.delivery.sinks.delta.collect import key_values
+from mirrorlib.delivery.sinks.delta.few import key_values
 from mirrorlib.delivery.sinks.delta.merge import twice
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import to_columns
@@ -37,33 +37,14 @@ _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
 _MOST_ROWS = 10_000  # whose keys are compared in Python
 # What a table may ask of its writers without making a rewrite differ from a MERGE.
-_HARMLESS = frozenset(
-    [
-        "appendOnly",
-        "changeDataFeed",
-        "deletionVectors",
-        "inCommitTimestamp",
-        "invariants",
-        "timestampNtz",
-        "typeWidening",
-        "typeWidening-preview",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    ]
-)
+_HARMLESS = {
+    "appendOnly", "changeDataFeed", "deletionVectors", "inCommitTimestamp", "invariants", "timestampNtz",
+    "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck",
+}  # fmt: skip
 
 
 def rewrite_copy(work: Work, folded: pa.Table) -> bool:
-    """Bring a small copy to the end of a window; say whether that was done.
-
-    Args:
-        work: the window.
-        folded: one row a key, with `OP` and `FRESH`; of key types that Python compares as Spark does.
-
-    Raises:
-        SchemaError: a key occurs more than once in the source.
-
-    """
+    """Bring a small copy to the end of a window, folded by `fold_collected`; say whether that was done."""
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
     if len(columns) < len(work.schema.fields):
         return False
@@ -71,14 +52,14 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     rows = None if puts is None else _read_copy(work, columns)
     if puts is None or rows is None:
         return False
-    keys = [work.spelled(key) for key in work.keys]
-    there = key_values(rows, keys)
-    fresh = dict(zip(key_values(folded, work.keys), folded.column(FRESH).to_pylist(), strict=True))
+    there = key_values(rows, [work.spelled(key) for key in work.delivery.keys])
+    given = key_values(folded, work.delivery.keys)
+    fresh = dict(zip(given, folded.column(FRESH).to_pylist(), strict=True))
     met = [key for key in there if key in fresh]
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same
     if work.known and any(fresh[key] for key in met):
-        raise twice(work, work.keys)
+        raise twice(work, work.delivery.keys)
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
@@ -98,7 +79,7 @@ def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
     files = _plain_files(read_checksum(store, work.last.newest))
     if files is None:
         return None
-    pieces = [_no_rows(columns)]
+    pieces = [pa.table({one.name: pa.array([], one.type) for one in columns})]
     for file in files:
         try:
             with store.open_file(file.path) as source:
@@ -114,9 +95,8 @@ def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
 
 def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
     """Name a table's files, where a checksum file names them all and none of them lacks rows by a deletion vector."""
-    protocol, metadata, files = (
-        checksum.get(name) for name in ("protocol", "metadata", "allFiles")
-    )
+    names = ("protocol", "metadata", "allFiles")
+    protocol, metadata, files = (checksum.get(name) for name in names)
     if not protocol or not metadata or files is None or len(files) > _MOST_FILES:
         return None
     features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
@@ -133,21 +113,14 @@ def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
 def _as_copied(work: Work, folded: pa.Table, columns: Columns) -> pa.Table | None:
     """Give the rows that are put into the copy as it has them; None where they are of other types."""
     puts = folded.filter(pa.array([op == PUT for op in folded.column(OP).to_pylist()], pa.bool_()))
-    given = {fold_name(name): puts.column(name) for name in work.columns}
+    given = {fold_name(name): puts.column(name) for name in work.delivery.columns}
     values = {}
     for column in columns:
         found = given.get(fold_name(column.name), pa.nulls(len(puts), column.type))
-        if found.type != column.type and not _are_instants(found.type, column.type):
+        both = pa.types.is_timestamp(found.type) and pa.types.is_timestamp(column.type)
+        # Moments may differ by the zone alone that they are shown in.
+        alike = both and found.type.unit == column.type.unit and found.type.tz and column.type.tz
+        if found.type != column.type and not alike:
             return None
         values[column.name] = found.cast(column.type)
     return pa.table(values)
-
-
-def _are_instants(one: pa.DataType, other: pa.DataType) -> bool:
-    """Say whether types differ by the zone alone that moments are shown in."""
-    both = pa.types.is_timestamp(one) and pa.types.is_timestamp(other)
-    return both and one.unit == other.unit and None not in (one.tz, other.tz)
-
-
-def _no_rows(columns: Columns) -> pa.Table:
-    return pa.table({one.name: pa.array([], one.type) for one in columns})

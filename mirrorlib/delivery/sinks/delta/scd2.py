@@ -14,24 +14,18 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import append_rows, mark_nothing
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
-from mirrorlib.delivery.sinks.delta.fit import fit_columns
-from mirrorlib.delivery.sinks.delta.merge import merge_rows
-from mirrorlib.delivery.sinks.delta.multiset import (
+from mirrorlib.delivery.sinks.delta.few import stage_rows
+from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
+from mirrorlib.delivery.sinks.delta.merge import (
     NET,
-    count_rows,
+    merge_rows,
     new_rows,
     rows_like,
     stage_counts,
     unlike,
 )
-from mirrorlib.delivery.sinks.delta.stage import stage_rows
-from mirrorlib.delivery.sinks.delta.work import (
-    Work,
-    check_comparable,
-    check_names,
-)
 from mirrorlib.delta.table import read_table
-from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION, columns_of
+from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -41,54 +35,36 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.delivery.sinks.delta.work import Work
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
-VALIDITY = (VALID_FROM, VALID_TO, IS_CURRENT)
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
 _COMES, _PLACE = "_mirror_comes", "_mirror_place"
 _ENDS, _TOUCHED = "_mirror_ends", "_mirror_touched"
 _BEFORE = -1  # what was open before a window stands before all that it opens
 
 
-def history_columns(frame: DataFrame) -> StructType:
-    """Return the columns of a history: the source's, and when each row was a row of it."""
-    return _opened(frame, columns_of(frame)).schema
-
-
-def check_history(delivery: Delivery) -> None:
-    """Refuse a window that no history can take.
-
-    Raises:
-        SchemaError: a column has a name that the history needs, or cannot be compared, or a key is no column.
-
-    """
-    check_names(delivery, VALIDITY)
-    check_comparable(delivery)
+def history_columns(delivery: Delivery) -> StructType:
+    """Return the columns of a history: the source's, and when each row was one; refuse those that none can have."""
+    check_columns(delivery, VALID_FROM, VALID_TO, IS_CURRENT, comparable=True)
     _ = delivery.keys
+    return _opened(delivery.frame, delivery.columns).schema
 
 
 def keep_history(work: Work) -> int | None:
-    """Bring a history to the end of a window; return how many rows that took, None where the commit tells.
-
-    Raises:
-        SchemaError: a column does not fit.
-        ForeignWriteError: the history is not what the changes began with.
-
-    """
-    by = work.keys or work.columns
-    work = fit_columns(work, history_columns(work.delivery.frame))
+    """Bring a history to the end of a window; return how many rows that took, None where the commit tells."""
+    by = work.delivery.keys or work.delivery.columns
+    work = fit_columns(work)
     if work.plan.kind == "snapshot" and work.fresh:
-        append_rows(work.ref, _opened(work.frame, work.columns), work.mark())
+        append_rows(work.ref, _opened(work.frame, work.delivery.columns), work.mark())
         return None
     events = _difference(work) if work.plan.kind == "snapshot" else new_rows(work)
-    counts = count_rows(events, [*work.columns, VERSION, TIME], by)
-    counted = stage_counts(work, counts, by)
+    counted, gone = stage_counts(work, events, [*work.delivery.columns, VERSION, TIME], by)
     if not counted.ops:
         mark_nothing(work.spark, work.ref, work.mark())
         return 0
     states = _events(counted.frame, work)
-    if DROP in counted.ops:
-        gone = counted.frame.where(f"{OP} = {DROP}")
+    if gone is not None:
         states = states.unionByName(_held(rows_like(_open_rows(work), gone, by), work))
     staged = stage_rows(work, _ops_of_states(states, work, by), "folded", by, (WRONG, DROP, ADD))
     if WRONG in staged.ops:
@@ -117,7 +93,7 @@ def _difference(work: Work) -> DataFrame:
     from pyspark.sql import functions as f
 
     goes = _open_rows(work).select(
-        *map(quote, work.columns),
+        *map(quote, work.delivery.columns),
         f.lit(DELETE).alias(KIND),
         f.lit(work.plan.until).cast("long").alias(VERSION),
     )
@@ -128,13 +104,10 @@ def _events(counted: DataFrame, work: Work) -> DataFrame:
     """Give a row for each time that a row comes or goes."""
     from pyspark.sql import functions as f
 
-    comes = f.col(NET) > 0
-    types = {name: work.schema[name].dataType for name in work.dropped}
-    return counted.withColumn(
-        _PLACE, f.explode(f.sequence(f.lit(1).cast("long"), f.abs(NET)))
-    ).select(
-        *map(quote, work.columns),
-        *[f.lit(None).cast(kind).alias(name) for name, kind in types.items()],
+    comes, times = f.col(NET) > 0, f.sequence(f.lit(1).cast("long"), f.abs(NET))
+    return counted.withColumn(_PLACE, f.explode(times)).select(
+        *map(quote, work.delivery.columns),
+        *[f.lit(None).cast(work.schema[name].dataType).alias(name) for name in work.dropped],
         f.when(comes, f.col(TIME)).alias(_FROM),
         f.when(~comes, f.col(TIME)).alias(_TO),
         f.lit(False).alias(_WAS),  # noqa: FBT003  # a value of a column
@@ -148,7 +121,7 @@ def _held(rows: DataFrame, work: Work) -> DataFrame:
     from pyspark.sql import functions as f
 
     return rows.select(
-        *map(quote, [*work.columns, *work.dropped]),
+        *map(quote, [*work.delivery.columns, *work.dropped]),
         f.col(VALID_FROM).alias(_FROM),
         f.lit(None).cast("timestamp").alias(_TO),
         f.lit(True).alias(_WAS),  # noqa: FBT003  # a value of a column
@@ -166,7 +139,7 @@ def _ops_of_states(events: DataFrame, work: Work, by: Sequence[str]) -> DataFram
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    columns = list(map(quote, work.columns))
+    columns = list(map(quote, work.delivery.columns))
     side = Window.partitionBy(*columns, _COMES).orderBy(_AT, _FROM)
     places = events.repartition(*map(quote, by)).withColumn(_PLACE, f.row_number().over(side))
     states = places.groupBy(*columns, _PLACE).agg(

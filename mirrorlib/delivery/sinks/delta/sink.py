@@ -8,96 +8,68 @@ a mark that it knows without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delivery.sink import comes_after
-from mirrorlib.delivery.sinks.delta.changes import append_window, check_log, log_columns
-from mirrorlib.delivery.sinks.delta.collect import collect_changes
-from mirrorlib.delivery.sinks.delta.current import check_copy, copy_columns, keep_copy
+from mirrorlib.delivery.sinks.delta.changes import append_window, log_columns
+from mirrorlib.delivery.sinks.delta.current import copy_columns, keep_copy
+from mirrorlib.delivery.sinks.delta.few import collect_changes
 from mirrorlib.delivery.sinks.delta.owned import (
-    check_continuous,
-    check_kept,
+    changed_keys,
     check_owner,
+    check_untouched,
     create_table,
-    loosen_keys,
-    settle_keys,
 )
-from mirrorlib.delivery.sinks.delta.scd2 import check_history, history_columns, keep_history
-from mirrorlib.delivery.sinks.delta.work import Place, Work, open_place
+from mirrorlib.delivery.sinks.delta.scd2 import history_columns, keep_history
+from mirrorlib.delivery.sinks.delta.work import Work, open_place
+from mirrorlib.delta.key_property import keep_keys
+from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.table import find_target, open_log
-from mirrorlib.errors import (
-    ForeignWriteError,
-    MirrorError,
-    StoreError,
-    TableBusyError,
-)
-from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.delta.table import find_target, open_log, refer
+from mirrorlib.errors import ForeignWriteError, MirrorError, StoreError, TableBusyError
+from mirrorlib.keys.value import Keys
+from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from contextlib import AbstractContextManager
+
     from pyspark.sql.types import StructType
 
     from mirrorlib.commit.last_commit import LastCommit
     from mirrorlib.delivery.sink import Delivery
     from mirrorlib.journal.streams import Stream
+    from mirrorlib.store.target import Target
 
 _LOG = logging.getLogger(__name__)
 # Few rows are taken by Arrow, which is Spark 4: the Delta of Spark 3.5 has to skip, or reads no deletion vectors.
 _SMALL = {**SMALL_COMMIT, "spark.databricks.delta.stats.skipping": "false"}
 _TRIES = 5  # of one window against writers that commit in between
-
-
-@dataclass(frozen=True, slots=True)
-class _Mode:
-    """What becomes of changes.
-
-    Attributes:
-        check: refuses a window that no target can take.
-        columns: the columns of a target, of a window's rows.
-        write: writes a window by one commit; returns how many rows that took, None where the commit tells.
-        continuous: a window has to find what the one before has left.
-        pairs: it tells updates from deletes and inserts.
-
-    """
-
-    check: Callable[[Delivery], None]
-    columns: Callable[[DataFrame], StructType]
-    write: Callable[[Work], int | None]
-    continuous: bool
-    pairs: bool = True
-
-
+# What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
+# gives how many rows that took, None where the commit tells.
 _MODES = {
-    "changes": _Mode(check_log, log_columns, append_window, continuous=False),
-    "current": _Mode(check_copy, copy_columns, keep_copy, continuous=True, pairs=False),
-    "scd2": _Mode(check_history, history_columns, keep_history, continuous=True),
+    "changes": (log_columns, append_window),
+    "current": (copy_columns, keep_copy),
+    "scd2": (history_columns, keep_history),
 }
 
 
 class DeltaSink:
     """Delta tables that receive windows."""
 
-    def __init__(self, place: Place, mode: str) -> None:
-        """Take where the tables go, and what becomes of changes."""
-        self._place = place
-        self._name = mode
-        self._mode = _MODES[mode]
-
-    @property
-    def pairs(self) -> bool:
-        """Say whether updates are told from deletes and inserts."""
-        return self._mode.pairs
+    def __init__(self, target: Target, mode: str) -> None:
+        """Take where the tables go, and what becomes of changes; only a copy does not tell updates as such."""
+        self._target = target
+        self._mode = mode
+        self.pairs = mode != "current"
 
     def position(self, stream: Stream) -> int:
         """Read it from the target's log; 0 where only a catalog can, and `deliver` looks itself."""
-        ref = self._place.refer(stream.table)
+        ref = refer(self._target, parse_name(stream.table))
         if ref.path is None:
             return 0
         try:
@@ -115,68 +87,77 @@ class DeltaSink:
             OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
 
         """
-        self._mode.check(delivery)
-        with self._place.hold(delivery):
+        columns, write = _MODES[self._mode]
+        wanted = columns(delivery)
+        with _hold(self._target, delivery):
             failure: Exception | None = None
             for _ in range(_TRIES):
-                work = self._work(delivery)
-                there = _rows_there(work)
-                if there is not None:
-                    return there
-                if self._mode.continuous:
-                    check_continuous(work)
-                else:
-                    check_kept(work)
-                loosen_keys(work)
+                work = self._work(delivery, wanted)
+                table, number = work.stream.table, work.plan.number
+                if _is_there(work):
+                    return 0
+                check_untouched(work)
+                keys = changed_keys(work)
+                if keys is not None:  # nothing is said of keys until the window is there
+                    keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
                 try:
-                    rows = self._write(work)
+                    if self._mode != "changes":
+                        work = replace(work, few=collect_changes(work))
+                    small = work.few is not None and is_small(len(work.few), work.found.bytes)
+                    with configured(work.spark, {}, _SMALL if small else {}):
+                        rows = write(work)
                 except Exception as exc:
                     if not _is_overtaken(work, exc):
                         raise
-                    _LOG.info("%s: window %d met another commit", work.table, work.plan.number)
+                    _LOG.info("%s: window %d met another commit", table, number)
                     failure = exc
                     continue
                 if (last := _written(work)) is not None:
-                    settle_keys(work)
+                    if keys is not None:
+                        keep_keys(work.spark, work.ref.sql, {}, keys)
                     rows = last.rows if rows is None else rows
-                    facts = (work.table, work.plan.number, last.version, rows)
+                    facts = (table, number, last.version, rows)
                     _LOG.info("%s: window %d written as version %d, %d rows", *facts)
                     return rows
             msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
             step = "Run again when the target is quieter."
             raise MirrorError(msg, table=delivery.stream.table, next_step=step) from failure
 
-    def _work(self, delivery: Delivery) -> Work:
+    def _work(self, delivery: Delivery, wanted: StructType) -> Work:
         """Look at the target, which is made when there is none."""
         spark, stream = delivery.spark, delivery.stream
-        ref = self._place.refer(stream.table)
+        ref = refer(self._target, parse_name(stream.table))  # a catalog has one for all schemas
         target = find_target(spark, ref)
         if target is None:
-            columns = self._mode.columns(delivery.frame)
-            keys = delivery.keys if self._mode.continuous else ()
-            create_table(spark, ref, columns, stream, self._name, keys)
+            keys = delivery.keys if self._mode != "changes" else ()
+            create_table(spark, ref, wanted, stream, self._mode, keys)
             target = find_target(spark, ref)
         if target is None:
             msg = "the target is gone as soon as it was made"
             raise ForeignWriteError(msg, table=stream.table, next_step="Try again.")
         found, schema = target
-        check_owner(found, stream, self._name)
+        check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
         return Work(
             delivery=delivery,
-            mode=self._name,
+            mode=self._mode,
+            wanted=wanted,
             ref=ref,
             found=found,
             schema=schema,
             last=read_last_commit(open_log(spark, ref, found.location)),
         )
 
-    def _write(self, work: Work) -> int | None:
-        if self._mode.continuous:
-            work = collect_changes(work)
-        small = work.few is not None and is_small(len(work.few), work.found.bytes)
-        with configured(work.spark, {}, _SMALL if small else {}):
-            return self._mode.write(work)
+
+def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:
+    """Keep other Java processes off the table, where Delta does not: on a local file system.
+
+    It is the lock of whoever applies to the table; where neither its place nor a state is local,
+    the consumers' scratch holds it.
+    """
+    name, spark = parse_name(delivery.stream.table), delivery.spark
+    state = open_store(target.state) if target.state else delivery.scratch
+    return lock_table(spark, target, state, name, lambda: False)
 
 
 def _is_overtaken(work: Work, exc: Exception) -> bool:
@@ -196,27 +177,22 @@ def _written(work: Work) -> LastCommit | None:
         number,
         work.last,
         what=f"window {number}",
-        table=work.table,
-        next_step=f"Let a snapshot set it right: {snapshot_command(stream.consumer)}",
+        table=stream.table,
+        next_step=work.set_right,
     )
 
 
-def _rows_there(work: Work) -> int | None:
-    """Return 0 when the target has the window, None when it has not.
-
-    Raises:
-        TableBusyError: a later stream of the consumer has written to it.
-
-    """
+def _is_there(work: Work) -> bool:
+    """Say whether the target has the window; refuse one of an earlier stream than has written to it."""
     facts, stream = work.last.facts, work.stream
     if work.last.window_of(stream.uuid) >= work.plan.number:
-        return 0
+        return True
     if facts is None or facts["stream"] == stream.uuid:
-        return None
+        return False
     if not comes_after(stream, facts.get("ordinal", 0), facts["began_at"]):
         msg = "the consumer was rewound since, and this run delivers what its earlier stream had planned"
         raise TableBusyError(msg, table=stream.table, next_step="Run again.")
-    return None
+    return False
 
 
 def open_sink(address: str, mode: str) -> DeltaSink:

@@ -5,24 +5,19 @@ In: a `Delivery` and what was found at its target. Out: `Work`, frozen.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import refer
-from mirrorlib.errors import LandingZoneError, SchemaError
+from mirrorlib.commit.mark import Mark
+from mirrorlib.errors import LandingZoneError
 from mirrorlib.feed.files.small_window import frame_of
-from mirrorlib.feed.net import is_comparable
-from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.landing.columns import OURS
-from mirrorlib.names import parse_name
-from mirrorlib.store import open_store
+from mirrorlib.identifiers import find_name
+from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -40,28 +35,17 @@ _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A window and its target.
-
-    Attributes:
-        delivery: the window.
-        mode: what becomes of it.
-        ref: the target table.
-        found: what it is.
-        schema: its columns.
-        last: what its log tells.
-        dropped: its columns that the source has no longer.
-        few: the window's rows, where they are few.
-
-    """
+    """A window and its target."""
 
     delivery: Delivery
-    mode: str
-    ref: TableRef
+    mode: str  # what becomes of it
+    wanted: StructType  # the columns that the target has to have for it
+    ref: TableRef  # the target
     found: Found
     schema: StructType
-    last: LastCommit
-    dropped: tuple[str, ...] = ()
-    few: pa.Table | None = None
+    last: LastCommit  # what its log tells
+    dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
+    few: pa.Table | None = None  # the window's rows, where they are few
 
     @property
     def spark(self) -> SparkSession:
@@ -83,21 +67,6 @@ class Work:
         """Return the window's rows; ask once, as few rows are made a frame each time."""
         frame = self.delivery.frame
         return frame if self.few is None else frame_of(self.spark, self.few, frame.schema)
-
-    @property
-    def table(self) -> str:
-        """Return the source table's name."""
-        return self.delivery.stream.table
-
-    @property
-    def columns(self) -> list[str]:
-        """Name the source's columns."""
-        return self.delivery.columns
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Name the key columns as the source spells them."""
-        return self.delivery.keys
 
     @property
     def fresh(self) -> bool:
@@ -122,7 +91,8 @@ class Work:
         """Return which physical columns the names stand for, as the target holds them after the window."""
         if self.mode == "changes":
             return {}
-        once = self.mode == "scd2" or not self.keys  # versions that the target has are left out
+        # Versions that the target has are left out.
+        once = self.mode == "scd2" or not self.delivery.keys
         passed = once and self.overlaps and self.plan.until <= self.upto
         return self.physical_before if passed else self.delivery.physical
 
@@ -134,14 +104,19 @@ class Work:
         return facts.get("physical", {}) if same else {}
 
     @property
+    def exact(self) -> bool:
+        """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
+        return self.stream.start_at is None
+
+    @property
     def known(self) -> bool:
         """Say whether `upto` is true, so that a row which came after it and is there already is there twice."""
         return self.exact or self.last.facts is not None or self.last.whole
 
     @property
-    def exact(self) -> bool:
-        """Say whether the target can only hold what the source held before the window: it began with a snapshot."""
-        return self.stream.start_at is None
+    def set_right(self) -> str:
+        """Say how the target is set right, for an error."""
+        return f"Let a snapshot set it right: {snapshot_command(self.stream.consumer)}"
 
     def mark(self) -> Mark:
         """Return what makes the window's commit ours and unrepeatable, see `LastCommit.next_mark`."""
@@ -169,72 +144,15 @@ class Work:
         return find_name(self.schema.names, name) or name
 
 
-def check_names(delivery: Delivery, reserved: Sequence[str]) -> None:
-    """Refuse a source's column whose name the target needs.
+def open_place(address: str) -> Target:
+    """Read an address: a path below which the tables go, or a schema of a catalog.
 
     Raises:
-        SchemaError: there is one.
-
-    """
-    for name in delivery.columns:
-        if fold_name(name) in reserved or fold_name(name).startswith(OURS):
-            msg = f"the column's name is taken by what mode {delivery.stream.mode} adds"
-            step = "Rename it at the source, or choose another mode."
-            raise SchemaError(msg, table=delivery.stream.table, column=name, next_step=step)
-
-
-def check_comparable(delivery: Delivery) -> None:
-    """Refuse columns that rows cannot be compared by.
-
-    Raises:
-        SchemaError: there is one.
-
-    """
-    for field in delivery.frame.schema.fields:
-        if not is_comparable(field.dataType):
-            msg = "a column of this type cannot be compared, so equal rows cannot be told"
-            kind = field.dataType.simpleString().partition("<")[0]
-            step = "Choose mode changes, or mode current with keys."
-            table = delivery.stream.table
-            raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the tables go: below a path, or into a schema of a catalog."""
-
-    target: Target
-
-    def refer(self, table: str) -> TableRef:
-        """Address the table that a source table becomes; a catalog has one for all schemas of the source."""
-        return refer(self.target, parse_name(table))
-
-    @contextlib.contextmanager
-    def hold(self, delivery: Delivery) -> Iterator[None]:
-        """Keep other Java processes off the table, where Delta does not: on a local file system.
-
-        It is the lock of whoever applies to the table; where neither its place nor a state is local,
-        the consumers' scratch holds it.
-
-        Raises:
-            TableBusyError: the last holder's Java process lives on without its runner.
-
-        """
-        name, spark = parse_name(delivery.stream.table), delivery.spark
-        state = open_store(self.target.state) if self.target.state else delivery.scratch
-        with lock_table(spark, self.target, state, name, lambda: False):
-            yield
-
-
-def open_place(address: str) -> Place:
-    """Read an address.
-
-    Raises:
-        LandingZoneError: it is neither a path nor a catalog's schema.
+        LandingZoneError: it is neither.
 
     """
     if "/" in address or "\\" in address:
-        return Place(target=Target.of(address, catalog=None, state=None))
+        return Target.of(address, catalog=None, state=None)
     parts = _SCHEMA.fullmatch(address)
     if parts is None:
         msg = "the Delta receiver's address is neither a path, which has a slash in it, nor catalog.schema"
@@ -244,4 +162,4 @@ def open_place(address: str) -> Place:
         (quoted or "").replace("``", "`") or plain
         for quoted, plain in (parts.group(1, 2), parts.group(3, 4))
     )
-    return Place(target=Target(place=schema, catalog=catalog, state=""))
+    return Target(place=schema, catalog=catalog, state="")

@@ -29,7 +29,7 @@ stream's position are committed in one transaction.
 
 - Maps become JSON where their keys are text or whole numbers; other maps are refused.
 
-`kinds` says what becomes of the types, `layout` what is refused, `fold` what of a window counts.
+`kinds` says what becomes of the types, `layout` what is refused, `stage` what of a window counts.
 """
 
 from __future__ import annotations

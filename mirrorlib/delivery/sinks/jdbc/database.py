@@ -1,28 +1,35 @@
-"""What the receiver asks of a database, and the values that both talk in.
+"""What the receiver asks of a database: the values that both talk in, and our own two tables there.
 
-In: nothing. Out: `Database` and `Session`, which `postgres` and `sqlite` are.
+In: a session. Out: `Held`, what the database has of a table; which tables are ours and how far each stream has
+come, written as a window's last statements, in its transaction. Errors that every database has are made here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import KEY_OPTIONS
-from mirrorlib.errors import JournalError, SchemaError
+from mirrorlib.errors import SchemaError
+from mirrorlib.journal.entries import now
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.kinds import Types
-    from mirrorlib.delivery.sinks.jdbc.stage import Staged
-    from mirrorlib.names import TableName
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
+    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
+    from mirrorlib.journal.streams import Plan, Stream
+
+    Database: TypeAlias = Postgres | Sqlite
+    Session: TypeAlias = PostgresSession | SqliteSession
 
 BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"
 STAGE = "_mirrorlib_stage"
+OURS = {TABLES, POSITIONS, STAGE}
 # Both databases understand this; in PostgreSQL the first schema of the search path is where these tables are.
-MAKE_TABLES = f"""CREATE TABLE IF NOT EXISTS {TABLES} (
+_MAKE_TABLES = f"""CREATE TABLE IF NOT EXISTS {TABLES} (
     name text NOT NULL PRIMARY KEY,
     source_table text NOT NULL,
     consumer text NOT NULL,
@@ -33,13 +40,13 @@ MAKE_TABLES = f"""CREATE TABLE IF NOT EXISTS {TABLES} (
     keys text NOT NULL,
     updated_at timestamp with time zone NOT NULL
 )"""
-LATER_COLUMNS = {  # what the first versions did not write down of a table
+_LATER_COLUMNS = {  # what the first versions did not write down of a table
     "stream_ordinal": "bigint NOT NULL DEFAULT 0",
     "stream_began_at": "text NOT NULL DEFAULT ''",
     "nested": "text NOT NULL DEFAULT '{}'",
     "physical": "text NOT NULL DEFAULT '{}'",
 }
-MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
+_MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
     stream text NOT NULL PRIMARY KEY,
     consumer text NOT NULL,
     source_table text NOT NULL,
@@ -47,6 +54,7 @@ MAKE_POSITIONS = f"""CREATE TABLE IF NOT EXISTS {POSITIONS} (
     delta_version bigint NOT NULL,
     updated_at timestamp with time zone NOT NULL
 )"""
+_AS_JSON = frozenset({"columns", "nested", "physical", "keys"})
 
 
 class UnfitError(Exception):
@@ -66,77 +74,120 @@ class Place:
         return ".".join(quote(part) for part in (self.schema, self.table) if part is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A column of any table of the database, and its kind."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is known of a table that is ours, as its row in `_mirrorlib_tables`; one by default says nothing yet."""
 
-    name: str
-    kind: str
+    source_table: str = ""
+    consumer: str = ""
+    stream: str = ""  # uuid of the stream that it is given now
+    # The stream's number among the consumer's, and when it began; an older version has not said either.
+    stream_ordinal: int = 0
+    stream_began_at: str = ""
+    table_id: str = ""  # Delta's
+    delta_version: int = 0  # the newest Delta version whose changes it has
+    columns: Sequence[str] = ()  # those that the source had then, as the database spells them
+    # What those of them look like that are nested; older versions have not said it.
+    nested: Mapping[str, str] = field(default_factory=dict)
+    # Which physical column each of the source's names stands for; older versions have not said it.
+    physical: Mapping[str, str] = field(default_factory=dict)
+    keys: Sequence[str] = ()  # its key columns, as the database spells them
 
-
-class Session(Protocol):
-    """A connection for one table; without `commit`, all that was done since `begin` is undone."""
-
-    mark: str  # stands for a value in a statement
-    stage_ends: str  # what ends the definition of a temporary table
-    types: Types
-
-    def place(self, table: TableName) -> Place:
-        """Say where a table belongs.
-
-        Raises:
-            TableNameError: the database cannot have a table of this name.
-
-        """
-
-    def check_column(self, name: str) -> str | None:
-        """Say why the database cannot have a column of this name; None when it can."""
-
-    def has_books(self) -> bool:
-        """Say whether our own two tables are there."""
-
-    def prepare(self, place: Place) -> None:
-        """Make our own two tables, and the table's schema; at once."""
-
-    def begin(self, place: Place) -> None:
-        """Begin a transaction that has the table for itself among those who deliver."""
-
-    def run(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
-        """Run a statement; return its rows."""
-
-    def columns(self, place: Place) -> tuple[tuple[str, str], ...] | None:
-        """Return names and types of a table's columns, in order; None when nothing has its name."""
-
-    def fill(self, name: str, fields: Sequence[Field], staged: Staged) -> int:
-        """Insert all staged rows into a table; return how many there were.
-
-        Raises:
-            UnfitError: the database cannot hold a value.
-
-        """
-
-    def widen(self, place: Place, wider: Sequence[Field]) -> None:
-        """Give columns wider types."""
-
-    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
-        """Take as many rows out of a table as the stage says, of each that it lists as gone; return how many it had."""
-
-    def commit(self) -> None:
-        """Let all be seen."""
+    def values(self) -> dict[str, str | int]:
+        """Return it by the columns of our own table."""
+        held = asdict(self).items()
+        return {name: json.dumps(one) if name in _AS_JSON else one for name, one in held}
 
 
-class Database(Protocol):
-    """A database that receives tables."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What the database has of a table."""
 
-    def session(self, table: str, keys: Sequence[str]) -> AbstractContextManager[Session]:
-        """Connect; what the database refuses is told as an error that names the table.
+    place: Place  # where
+    columns: Sequence[tuple[str, str]] | None  # names and types; None when there is no such table
+    record: Record | None  # what is known of it; None when it is not ours
+    number: int  # the last window of the stream; 0 when the stream is not known
 
-        Raises:
-            StoreError: the database is not there, or was lost.
-            SchemaError: it refuses a row: a key that is NULL, or is there already.
-            TableBusyError: somebody else keeps the table.
 
-        """
+def has_books(session: Session) -> bool:
+    """Say whether our own two tables are there, with all columns of this version."""
+    found = session.run(session.names, TABLES)
+    return _LATER_COLUMNS.keys() <= {name for (name,) in found} and has_positions(session)
+
+
+def has_positions(session: Session) -> bool:
+    """Say whether some stream may have a position."""
+    return bool(session.run(session.names, POSITIONS))
+
+
+def make_books(session: Session) -> None:
+    """Make our own two tables, and what those of an older version lack."""
+    session.run(_MAKE_TABLES)
+    session.run(_MAKE_POSITIONS)
+    taken = {name for (name,) in session.run(session.names, TABLES)}
+    for name, kind in _LATER_COLUMNS.items():
+        if name not in taken:
+            session.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {kind}")
+
+
+def read_held(session: Session, place: Place, stream: Stream) -> Held:
+    """Look what the database has of a table."""
+    columns = session.columns(place)
+    record = None if columns is None else _read_record(session, place)
+    return Held(place=place, columns=columns, record=record, number=position(session, stream))
+
+
+def position(session: Session, stream: Stream) -> int:
+    """Return a stream's last window; 0 when it is not known."""
+    found = session.run(
+        f"SELECT window_number FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants
+        stream.uuid,
+    )
+    return int(found[0][0]) if found else 0
+
+
+def _read_record(session: Session, place: Place) -> Record | None:
+    names = list(Record().values())
+    found = session.run(
+        f"SELECT {', '.join(names)} FROM {TABLES} WHERE name = {session.mark}",  # noqa: S608  # constants
+        place.sql,
+    )
+    values = dict(zip(names, found[0], strict=True)) if found else {}
+    if not values.get("stream"):  # a row without a stream is there to be locked
+        return None
+    return Record(
+        **{name: json.loads(one) if name in _AS_JSON else one for name, one in values.items()}
+    )
+
+
+def hold_row(session: Session, place: Place) -> None:
+    """See that there is a row to lock: one that says nothing, where the table has none."""
+    values = {"name": place.sql, **Record().values(), "updated_at": now()}
+    marks = ", ".join([session.mark] * len(values))
+    session.run(
+        f"INSERT INTO {TABLES} ({', '.join(values)}) VALUES ({marks}) ON CONFLICT (name) DO NOTHING",  # noqa: S608  # constants
+        *values.values(),
+    )
+
+
+def write_record(session: Session, place: Place, record: Record, plan: Plan) -> None:
+    """Write down what the table has now, and that the stream has come so far."""
+    hold_row(session, place)
+    values = {**record.values(), "updated_at": now()}
+    assignments = ", ".join(f"{name} = {session.mark}" for name in values)
+    session.run(
+        f"UPDATE {TABLES} SET {assignments} WHERE name = {session.mark}",  # noqa: S608  # constants
+        *values.values(),
+        place.sql,
+    )
+    session.run(
+        f"DELETE FROM {POSITIONS} WHERE stream = {session.mark}",  # noqa: S608  # constants
+        record.stream,
+    )
+    session.run(
+        f"INSERT INTO {POSITIONS} VALUES ({', '.join([session.mark] * 6)})",  # noqa: S608  # constants
+        record.stream, record.consumer, record.source_table, plan.number, plan.until, now(),
+    )  # fmt: skip
 
 
 def quote(name: str) -> str:
@@ -145,7 +196,7 @@ def quote(name: str) -> str:
     return f'"{escaped}"'
 
 
-def quoted(names: Sequence[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
     """Quote names for a list."""
     return ", ".join(map(quote, names))
 
@@ -157,15 +208,15 @@ def null_key(table: str, key: str) -> SchemaError:
     return SchemaError(msg, table=table, column=key, next_step=step)
 
 
-def missing_rows(table: str, taken: int, gone: int) -> JournalError:
-    """Say that rows went at the source that the table does not hold."""
-    msg = "the table in the database does not hold all rows that the source has deleted"
-    step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
-    return JournalError(msg, table=table, found=f"{taken} of {gone}", next_step=step)
-
-
-def duplicate_key(table: str, keys: Sequence[str]) -> SchemaError:
+def duplicate_key(table: str, keys: Iterable[str]) -> SchemaError:
     """Say that the table has several rows of one key."""
     msg = "several rows of the table have the same key"
     step = f"Make them one at the source, or give other keys or none ({KEY_OPTIONS}); then {BEGIN_ANEW}"
     return SchemaError(msg, table=table, column=", ".join(keys), next_step=step)
+
+
+def refused_row(table: str, found: str | None) -> SchemaError:
+    """Say that somebody else's constraint refuses a row."""
+    msg = "a constraint that the table has in the database refuses a row"
+    step = "Take it off there; the next run goes on from here."
+    return SchemaError(msg, table=table, found=found, next_step=step)

@@ -19,22 +19,15 @@ if TYPE_CHECKING:
 
 JSON = "json"
 _DIGITS = {"smallint": 5, "int": 10, "bigint": 19}
-_INTEGERS = tuple(_DIGITS)
 _PLAIN = {
-    *_INTEGERS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz",
+    *_DIGITS, "boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz",
 }  # fmt: skip
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Types:
-    """How a database calls the kinds.
-
-    Attributes:
-        plain: the type of every kind but decimals, no two the same.
-        decimal: what `(precision,scale)` is appended to.
-
-    """
+    """How a database calls the kinds, no two the same; `(precision,scale)` goes behind the word for decimals."""
 
     plain: Mapping[str, str]
     decimal: str
@@ -57,7 +50,7 @@ def kind_of(data_type: DataType) -> str | None:
     name = data_type.simpleString()
     if name.startswith(("struct<", "array<", "map<")) or name == "variant":
         # Spark's JSON has a map's keys as it holds them: a date is a count of days, bytes are nothing at all.
-        known = (kind_of(key) in {"string", *_INTEGERS} for key in map_keys_in(data_type))
+        known = (kind_of(key) in {"string", *_DIGITS} for key in map_keys_in(data_type))
         return JSON if all(known) else None
     if name.startswith(("string", "char(", "varchar(")):  # "string collate …" among them
         return "string"
@@ -68,33 +61,32 @@ def kind_of(data_type: DataType) -> str | None:
 
 def form_of(data_type: DataType) -> str:
     """Say what a nested value looks like as JSON: the same for types whose values are written alike."""
-    return write_type(data_type, _form_of_leaf)
 
+    def form_of_leaf(leaf: DataType) -> str:
+        kind = kind_of(leaf)
+        if kind is None or kind == JSON:
+            return leaf.simpleString()
+        return "integer" if kind in _DIGITS else kind
 
-def _form_of_leaf(data_type: DataType) -> str:
-    kind = kind_of(data_type)
-    if kind is None or kind == JSON:
-        return data_type.simpleString()
-    return "integer" if kind in _DIGITS else kind
+    return write_type(data_type, form_of_leaf)
 
 
 def widens(narrow: str, wide: str) -> bool:
     """Say whether every value of one kind is a value of another, so that a column may be changed to it."""
     if wide == "double":
-        return narrow in {*_INTEGERS, "float"}
+        return narrow in {*_DIGITS, "float"}
     if narrow == "date":
         return wide in {"timestamp", "timestamp_ntz"}
     if narrow in _DIGITS and wide in _DIGITS:
         return _DIGITS[narrow] < _DIGITS[wide]
     before, after = decimal_of(narrow), decimal_of(wide)
-    if before is None or after is None or wide in {narrow, *_INTEGERS}:
+    if before is None or after is None or wide in {narrow, *_DIGITS}:
         return False
     return after[0] - after[1] >= before[0] - before[1] and after[1] >= before[1]
 
 
 def decimal_of(kind: str) -> tuple[int, int] | None:
     """Return how many digits a kind has, and how many of them behind the point; None when it is no exact number."""
-    found = _DECIMAL.fullmatch(kind)
-    if found:
+    if found := _DECIMAL.fullmatch(kind):
         return int(found[1]), int(found[2])
     return (_DIGITS[kind], 0) if kind in _DIGITS else None

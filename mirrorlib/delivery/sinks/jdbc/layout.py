@@ -8,83 +8,59 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrorlib.delivery.sinks.jdbc.books import Record
-from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Field
+from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
-from mirrorlib.delivery.sinks.jdbc.owned import check_follows, check_owner
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
-from mirrorlib.errors import SchemaError, TableNameError, printable
+from mirrorlib.errors import (
+    FeedError,
+    JournalError,
+    SchemaError,
+    TableBusyError,
+    TableNameError,
+    printable,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.delivery.sinks.jdbc.books import Held
-    from mirrorlib.delivery.sinks.jdbc.database import Place, Session
-    from mirrorlib.journal.streams import Plan, Stream
+    from mirrorlib.delivery.sinks.jdbc.database import Held, Place, Session
+    from mirrorlib.journal.streams import Stream
 
 _LONGEST_TYPE = 200  # of a type in an error
+_BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"
+_DROP = f"Drop the table there, and {BEGIN_ANEW}"
+_OF_ITS_OWN = "Let each target have a consumer, and a schema or a database, of its own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of the source, and of its copy.
+    """A column of the source, and of its copy."""
 
-    Attributes:
-        source: its name in the source.
-        name: its name in the database; they may differ by case.
-        kind: what it holds there.
-        nested: what its values look like as JSON; "" where they are none.
-        key: it is one of the key's.
-
-    """
-
-    source: str
-    name: str
-    kind: str
-    nested: str
-    key: bool
-
-    @property
-    def field(self) -> Field:
-        """Return it as a column of the database."""
-        return Field(self.name, self.kind)
+    source: str  # its name in the source
+    name: str  # its name in the database; they may differ by case
+    kind: str  # what it holds there
+    nested: str  # what its values look like as JSON; "" where they are none
+    key: bool  # it is one of the key's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a window finds and makes.
-
-    Attributes:
-        place: the table.
-        columns: its columns that the source has, in the source's order.
-        make: there is no such table yet.
-        add: columns that it lacks.
-        widen: columns that need a wider type.
-        clear: columns that come again after the source had dropped them.
-        strict: a row that is new to the source must be new to the table: no window comes twice.
-        exact: and a row that is gone at the source was in the table: it began with a snapshot.
-        after: only what was committed later than this version counts; None for all.
-        known: what is remembered as the source's columns.
-        nested: what is remembered of those that are nested.
-        physical: what is remembered as the physical columns that the source's names stand for.
-        version: what is remembered as the newest version.
-
-    """
+    """What a window finds and makes."""
 
     place: Place
-    columns: tuple[Column, ...]
-    make: bool
-    add: tuple[Column, ...]
-    widen: tuple[Column, ...]
-    clear: tuple[Column, ...]
-    strict: bool
-    exact: bool
-    after: int | None
-    known: tuple[str, ...]
-    nested: Mapping[str, str]
-    physical: Mapping[str, str]
-    version: int
+    columns: tuple[Column, ...]  # its columns that the source has, in the source's order
+    make: bool  # there is no such table yet
+    add: tuple[Column, ...]  # columns that it lacks
+    widen: tuple[Column, ...]  # columns that need a wider type
+    clear: tuple[Column, ...] = ()  # columns that come again after the source had dropped them
+    # A row that is new to the source must be new to the table: no window comes twice.
+    strict: bool = False
+    # And a row that is gone at the source was in the table: it began with a snapshot.
+    exact: bool = False
+    after: int | None = None  # only what was committed later than this version counts; None for all
+    record: Record  # what is known of the table once the window is in it
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -92,41 +68,17 @@ class Shape:
         return tuple(column.name for column in self.columns if column.key)
 
     @property
-    def fields(self) -> tuple[Field, ...]:
-        """Return all columns as the database's."""
-        return tuple(column.field for column in self.columns)
-
-    def record(self, stream: Stream, plan: Plan) -> Record:
-        """Say what is known of the table once the window is in it."""
-        return Record(
-            source=stream.table,
-            consumer=stream.consumer,
-            stream=stream.uuid,
-            ordinal=stream.ordinal,
-            began_at=stream.began_at,
-            table_id=plan.table_id,
-            version=self.version,
-            columns=self.known,
-            nested=self.nested,
-            physical=self.physical,
-            keys=self.keys,
-        )
+    def kinds(self) -> dict[str, str]:
+        """Return what each column holds."""
+        return {column.name: column.kind for column in self.columns}
 
 
-def read_columns(delivery: Delivery) -> tuple[Column, ...]:
-    """Read a delivery's columns.
-
-    Raises:
-        SchemaError: a column is of a type that no database has, or cannot be a key; or a key is no column.
-
-    """
-    table = delivery.stream.table
-    keys = delivery.keys
-    fields = [delivery.frame.schema[name] for name in delivery.columns]
+def read_columns(delivery: Delivery) -> list[Column]:
+    """Read a delivery's columns; refuse types that no database has, or that cannot be a key."""
+    table, keys = delivery.stream.table, delivery.keys
     columns = []
-    for field in fields:
-        kind = kind_of(field.dataType)
-        key = field.name in keys
+    for field in (delivery.frame.schema[name] for name in delivery.columns):
+        kind, key = kind_of(field.dataType), field.name in keys
         if kind is None or (key and kind == JSON):
             msg = f"a column of this type cannot be {'a key' if kind else 'kept'} in a database"
             step = "Leave it out of the key." if kind else "Change its type at the source."
@@ -138,22 +90,7 @@ def read_columns(delivery: Delivery) -> tuple[Column, ...]:
     if not columns:
         msg = "the table has no columns"
         raise SchemaError(msg, table=table, next_step="Give it some.")
-    return tuple(columns)
-
-
-def check_names(session: Session, columns: Sequence[Column], table: str) -> None:
-    """See that the database can have columns of these names.
-
-    Raises:
-        TableNameError: it cannot.
-
-    """
-    for column in columns:
-        reason = session.check_column(column.name)
-        if reason:
-            shown = printable(column.name)
-            step = "Rename the column at the source."
-            raise TableNameError(reason, table=table, column=shown, next_step=step)
+    return columns
 
 
 def settle(session: Session, held: Held, columns: Sequence[Column], delivery: Delivery) -> Shape:
@@ -164,130 +101,164 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
         SchemaError: its columns or its keys are not what the source has.
         FeedError: a net window begins before what the table holds, and ends after it.
         TableBusyError: a later stream of the consumer has been given the table.
+        TableNameError: the database can have no column of some name.
 
     """
-    stream, plan = delivery.stream, delivery.plan
-    check_names(session, columns, stream.table)
-    check_owner(held, stream)
+    stream, plan, old = delivery.stream, delivery.plan, held.record
+    for column in columns:
+        if reason := session.check_column(column.name):
+            shown, step = printable(column.name), "Rename the column at the source."
+            raise TableNameError(reason, table=stream.table, column=shown, next_step=step)
+    _check_owner(held, stream)
     if plan.kind == "changes":
-        check_follows(held, delivery)
-    whole = plan.kind == "snapshot"
-    shape = Shape(
-        place=held.place,
-        columns=tuple(columns),
-        make=held.columns is None,
-        add=(),
-        widen=(),
-        clear=(),
-        strict=False,
-        exact=False,
-        after=None,
-        known=tuple(column.name for column in columns),
-        nested=_nested(columns),
-        physical=delivery.physical,
-        version=plan.until,
-    )
-    if held.columns is None or held.record is None:
+        _check_follows(held, delivery)
+    shape = _fitted(session, held, columns, delivery)
+    if old is not None and set(shape.keys) != set(old.keys):
+        msg = f"the table's keys in the database are ({', '.join(old.keys)})"
+        found = f"({', '.join(shape.keys)})"
+        raise SchemaError(msg, table=stream.table, found=found, next_step=_DROP)
+    if old is None or plan.kind == "snapshot":
         return shape
-    shape = _fitted(session, held.columns, held.record, shape, stream, plan)
-    if whole:
-        return shape
-    record = held.record
-    strict = record.stream == stream.uuid and plan.after >= record.version
-    exact = strict and stream.start_at is None
-    shape = replace(shape, strict=strict, exact=exact, version=max(record.version, plan.until))
-    if not shape.keys and plan.after < record.version:
-        shape = _later(shape, record, plan)
-    _check_nested(shape, record, stream.table)
+    shape = _continued(shape, old, delivery)
+    _check_nested(shape, old, stream.table)
     if delivery.mapped:
-        step = f"Let the consumer {BEGIN_ANEW}"
-        check_physical(record.physical, shape.physical, stream.table, step, delivery.renewed)
+        was, now = old.physical, shape.record.physical
+        check_physical(was, now, stream.table, _BEGIN_ANEW, delivery.renewed)
     return shape
 
 
-def _nested(columns: Sequence[Column]) -> Mapping[str, str]:
-    return {column.name: column.nested for column in columns if column.nested}
-
-
-def _fitted(
-    session: Session,
-    there: Sequence[tuple[str, str]],
-    record: Record,
-    shape: Shape,
-    stream: Stream,
-    plan: Plan,
-) -> Shape:
+def _fitted(session: Session, held: Held, columns: Sequence[Column], delivery: Delivery) -> Shape:
     """Fit the source's columns to the table's: spelled as there, of the wider of both types."""
-    spelled = {name.lower(): name for name, _ in there} | {name: name for name, _ in there}
-    types = dict(there)
-    columns, add, widen = [], [], []
-    for column in shape.columns:
+    types = dict(held.columns or ())
+    spelled = {name.lower(): name for name in types} | {name: name for name in types}
+    fitted, add, widen = [], [], []
+    for column in columns:
         name = spelled.get(column.name) or spelled.get(column.name.lower()) or column.name
         found = replace(column, name=name)
-        if name in types:
-            kind = session.types.kind(types[name])
-            if kind is None or not (kind == found.kind or widens(kind, found.kind)):
-                if kind is None or not widens(found.kind, kind):
-                    _refuse_type(session, found, types[name], stream.table)
-                found = replace(found, kind=kind)  # an older schema of a stream that was rewound
-            elif kind != found.kind:
-                widen.append(found)
-        else:
+        if name not in types:
             add.append(found)
-        columns.append(found)
-    fitted = replace(
-        shape,
-        columns=tuple(columns),
+        else:
+            kind = session.types.kind(types[name])
+            if kind is not None and widens(found.kind, kind):
+                found = replace(found, kind=kind)  # an older schema of a stream that was rewound
+            elif kind is not None and widens(kind, found.kind):
+                widen.append(found)
+            elif kind != found.kind:
+                wanted = session.types.of(column.kind)
+                msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
+                table, there = delivery.stream.table, types[name]
+                raise SchemaError(msg, table=table, column=name, found=there, next_step=_DROP)
+        fitted.append(found)
+    stream, plan = delivery.stream, delivery.plan
+    return Shape(
+        place=held.place,
+        columns=tuple(fitted),
+        make=held.columns is None,
         add=tuple(add),
         widen=tuple(widen),
-        known=tuple(column.name for column in columns),
-        nested=_nested(columns),
+        record=Record(
+            source_table=stream.table,
+            consumer=stream.consumer,
+            stream=stream.uuid,
+            stream_ordinal=stream.ordinal,
+            stream_began_at=stream.began_at,
+            table_id=plan.table_id,
+            delta_version=plan.until,
+            columns=[column.name for column in fitted],
+            nested={column.name: column.nested for column in fitted if column.nested},
+            physical=delivery.physical,
+            keys=[column.name for column in fitted if column.key],
+        ),
     )
-    _check_keys(fitted, record, stream.table)
-    return fitted if plan.kind == "snapshot" else _with_returned(fitted, record, stream.table)
 
 
-def _refuse_type(session: Session, column: Column, found: str, table: str) -> NoReturn:
-    wanted = session.types.of(column.kind)
-    msg = f"the column's type in the database is not {wanted}, nor one that can be widened to it"
-    step = f"Drop the table there, and {BEGIN_ANEW}"
-    raise SchemaError(msg, table=table, column=column.name, found=found, next_step=step)
+def _continued(shape: Shape, old: Record, delivery: Delivery) -> Shape:
+    """Say how changes go on from what the table has; refuse what may be a renamed column: its values never came.
+
+    A table without keys takes only what it has not: nothing tells a row that comes again from an equal one.
+    """
+    stream, plan, record = delivery.stream, delivery.plan, shape.record
+    new = [column for column in shape.columns if column.name not in old.columns]
+    gone = [name for name in old.columns if name not in record.columns]
+    check_renamed(gone, [column.name for column in new], stream.table, _BEGIN_ANEW)
+    strict = old.stream == stream.uuid and plan.after >= old.delta_version
+    late = not shape.keys and plan.after < old.delta_version
+    passed = late and plan.until <= old.delta_version
+    known = old if passed else record
+    return replace(
+        shape,
+        clear=() if passed else tuple(column for column in new if column not in shape.add),
+        strict=strict,
+        exact=strict and stream.start_at is None,
+        after=old.delta_version if late else None,
+        record=replace(
+            record,
+            delta_version=max(old.delta_version, plan.until),
+            columns=known.columns,
+            nested=known.nested,
+            physical=known.physical,
+        ),
+    )
 
 
-def _check_keys(shape: Shape, record: Record, table: str) -> None:
-    if set(shape.keys) != set(record.keys):
-        msg = f"the table's keys in the database are ({', '.join(record.keys)})"
-        step = f"Drop the table there, and {BEGIN_ANEW}"
-        found = f"({', '.join(shape.keys)})"
-        raise SchemaError(msg, table=table, found=found, next_step=step)
-
-
-def _with_returned(shape: Shape, record: Record, table: str) -> Shape:
-    """Find columns that come again; refuse what may be a renamed one: its values never came as changes."""
-    known = set(record.columns)
-    new = [column for column in shape.columns if column.name not in known]
-    gone = [name for name in record.columns if name not in shape.known]
-    came = [column.name for column in new]
-    check_renamed(gone, came, table, f"Let the consumer {BEGIN_ANEW}")
-    return replace(shape, clear=tuple(column for column in new if column not in shape.add))
-
-
-def _check_nested(shape: Shape, record: Record, table: str) -> None:
+def _check_nested(shape: Shape, old: Record, table: str) -> None:
     """See that nested columns look as they did: rows that no change tells of would keep the old form."""
-    for name, nested in shape.nested.items():
-        was = record.nested.get(name, nested) if name in record.columns else nested
+    for name, nested in shape.record.nested.items():
+        was = old.nested.get(name, nested) if name in old.columns else nested
         if was != nested:
             msg = "what the column holds inside has changed, and not all rows of it are told"
             found = f"{nested[:_LONGEST_TYPE]}, was {was[:_LONGEST_TYPE]}"
-            step = f"Let the consumer {BEGIN_ANEW}"
-            raise SchemaError(msg, table=table, column=name, found=found, next_step=step)
+            raise SchemaError(msg, table=table, column=name, found=found, next_step=_BEGIN_ANEW)
 
 
-def _later(shape: Shape, record: Record, plan: Plan) -> Shape:
-    """Let a table without keys take only what it has not: nothing tells a row that comes again from an equal one."""
-    shape = replace(shape, after=record.version)
-    if plan.until > record.version:
-        return shape
-    return replace(
-        shape, clear=(), known=record.columns, nested=record.nested, physical=record.physical
-    )
+def _check_owner(held: Held, stream: Stream) -> None:
+    """See that the table is this stream's."""
+    record, where = held.record, held.place.sql
+    if held.columns is None:
+        return
+    if record is None:
+        msg = "the database has a table of this name that is not ours"
+        _refuse(msg, stream, where, "Rename it there, or export to another schema or database.")
+    if record.source_table != stream.table:
+        msg = "the table's name in the database belongs to another table"
+        found = f"{where}, of {record.source_table}"
+        _refuse(msg, stream, found, "Rename one of the two at the source.")
+    if record.consumer != stream.consumer:
+        msg = "the table in the database belongs to another consumer"
+        step = "Export to another schema or database; or drop it there."
+        _refuse(msg, stream, f"{where}, of {record.consumer}", step)
+    if record.stream == stream.uuid:
+        return
+    if held.number:
+        msg = "another stream has been given the table in the database since"
+        _refuse(msg, stream, where, _OF_ITS_OWN)
+    if not comes_after(stream, record.stream_ordinal, record.stream_began_at):
+        msg = "a stream of the consumer that began later has been given the table in the database"
+        step = f"Run again. {_OF_ITS_OWN}"
+        raise TableBusyError(msg, table=stream.table, found=where, next_step=step)
+
+
+def _check_follows(held: Held, delivery: Delivery) -> None:
+    """See that the table holds what the changes follow on."""
+    stream, plan, record = delivery.stream, delivery.plan, held.record
+    if record is None:
+        if held.number or delivery.continues:
+            msg = "the database has not the table any more that the changes are for"
+            _refuse(msg, stream, None, _BEGIN_ANEW)
+        return
+    if record.table_id != plan.table_id or (not held.number and stream.start_at is None):
+        msg = "the table in the database does not hold the rows that the changes are for"
+        _refuse(msg, stream, held.place.sql, _BEGIN_ANEW)
+    before, ours = record.delta_version, record.stream == stream.uuid
+    if not ours and plan.after > before and not delivery.unchanged_since(before):
+        msg = "the table in the database ends before the stream begins"
+        found = f"version {before}, the stream begins after {plan.after}"
+        _refuse(msg, stream, found, _BEGIN_ANEW)
+    if stream.net and plan.after < before < plan.until:  # what came and went again is not told
+        msg = f"the net window {plan.after} to {plan.until} begins before what the table holds"
+        step = _BEGIN_ANEW
+        raise FeedError(msg, table=stream.table, found=f"version {before}", next_step=step)
+
+
+def _refuse(msg: str, stream: Stream, found: str | None, step: str) -> NoReturn:
+    raise JournalError(msg, table=stream.table, found=found, next_step=step)

@@ -1,7 +1,8 @@
 """PostgreSQL: through psycopg, rows by COPY.
 
 In: a libpq URL. Out: `Postgres`. Whatever the server or the role has as defaults, a window is committed durably, is
-never ended by a timeout for statements, and waits a minute at most for somebody else's lock.
+never ended by a timeout for statements, and waits a minute at most for somebody else's lock. What the server refuses
+is told as an error that names the table, and neither a value nor a password.
 """
 
 from __future__ import annotations
@@ -11,33 +12,53 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delivery.sinks.jdbc.books import hold_row
 from mirrorlib.delivery.sinks.jdbc.database import (
-    LATER_COLUMNS,
-    MAKE_POSITIONS,
-    MAKE_TABLES,
-    POSITIONS,
+    OURS,
     STAGE,
     TABLES,
     Place,
+    UnfitError,
+    duplicate_key,
+    has_books,
+    hold_row,
+    make_books,
+    null_key,
     quote,
     quoted,
+    refused_row,
 )
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types
-from mirrorlib.delivery.sinks.jdbc.refusals import Refusals
-from mirrorlib.errors import LandingZoneError, TableNameError, printable
-from mirrorlib.names import TableName
+from mirrorlib.errors import (
+    LandingZoneError,
+    MirrorError,
+    StoreError,
+    TableBusyError,
+    TableNameError,
+    first_line,
+    printable,
+)
+from mirrorlib.extras import how_to_install
+
+try:
+    import psycopg
+    from psycopg import errors
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as exc:
+    MISSING = "the Python package psycopg is not installed"
+    raise LandingZoneError(MISSING, next_step=how_to_install("postgres")) from exc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
-
-    from mirrorlib.delivery.sinks.jdbc.database import Field
     from mirrorlib.delivery.sinks.jdbc.stage import Staged
+    from mirrorlib.names import TableName
 
 _LONGEST_NAME = 63  # bytes; the server would cut the rest off without a word
-_OURS = {TABLES, POSITIONS, STAGE}
+_PRIMARY = "_pkey"  # what PostgreSQL calls a primary key, after its table
+# Classes of SQLSTATE whose messages speak of names and settings; all others may quote a value.
+_SPEAKING = ("08", "0A", "25", "28", "2B", "3D", "3F", "42", "53", "54", "55", "57", "58")
+_LOST = ("08", "57")
+_BUSY = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure)
 _SYSTEM_COLUMNS = {"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"}
 _TYPES = Types(
     plain={
@@ -84,9 +105,6 @@ class Postgres:
             LandingZoneError: it is none. What libpq says of it is not told: it may quote a password.
 
         """
-        import psycopg  # an extra
-        from psycopg.conninfo import conninfo_to_dict
-
         try:
             parameters = {name: str(value) for name, value in conninfo_to_dict(url).items()}
         except psycopg.ProgrammingError:
@@ -102,26 +120,75 @@ class Postgres:
             self._options.setdefault("connect_timeout", "10")
         host = parameters.get("host") or os.environ.get("PGHOST") or "localhost"
         port = parameters.get("port") or os.environ.get("PGPORT") or "5432"
-        self._refusals = Refusals(f"{host}:{port}", parameters.get("password", ""))
+        self._server, self._password = f"{host}:{port}", parameters.get("password", "")
 
     @contextlib.contextmanager
     def session(self, table: str, keys: Sequence[str]) -> Iterator[PostgresSession]:
-        """Connect. What is not committed when the block ends is undone by the server."""
-        import psycopg  # an extra
+        """Connect for one table. What is not committed when the block ends is undone by the server.
 
-        with self._refusals.translated(table, keys), contextlib.ExitStack() as stack:
-            connection = psycopg.connect(**self._options, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own options, as text
-            stack.callback(connection.close)
-            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-            connection.read_only = False
-            yield PostgresSession(connection)
+        Raises:
+            StoreError: the server is not there, was lost, or refuses.
+            SchemaError: it refuses a row: a key that is NULL, or is there already.
+            TableBusyError: somebody else keeps the table.
+            UnfitError: it cannot hold a value.
+
+        """
+        try:
+            with contextlib.ExitStack() as stack:
+                connection = psycopg.connect(**self._options, prepare_threshold=None)  # type: ignore[arg-type]  # libpq's own options, as text
+                stack.callback(connection.close)
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+                connection.read_only = False
+                yield PostgresSession(connection)
+        except psycopg.Error as exc:
+            # What psycopg says may quote a row, so it does not travel along.
+            raise self._explained(exc, table, keys) from None
+
+    def _explained(self, exc: psycopg.Error, table: str, keys: Sequence[str]) -> Exception:
+        state = exc.sqlstate or ""
+        if isinstance(exc, psycopg.IntegrityError):
+            return _broken(exc, table, keys)
+        if isinstance(exc, _BUSY):
+            msg = f"somebody keeps the table, or a row of it, locked on the PostgreSQL server {self._server}"
+            return TableBusyError(msg, table=table)
+        if isinstance(exc, psycopg.DataError):
+            return UnfitError(f"SQLSTATE {state}")
+        lost = isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError))
+        if lost and (not state or state[:2] in _LOST):
+            msg = f"the PostgreSQL server {self._server} cannot be reached, or has ended the connection"
+            step = "See that it runs and lets you in, then run again: "
+            step += "whether the last window was committed is asked first."
+            found = exc.diag.message_primary or first_line(exc)
+            found = found.replace(self._password, "***") if self._password else found
+        else:
+            msg = f"the PostgreSQL server {self._server} refuses"
+            step = "Correct that there; the next run goes on from here."
+            said = exc.diag.message_primary if state[:2] in _SPEAKING else None
+            found = said or f"SQLSTATE {state}"
+        return StoreError(msg, table=table, found=found, next_step=step)
+
+
+def _broken(exc: psycopg.IntegrityError, table: str, keys: Sequence[str]) -> MirrorError:
+    """Tell which constraint is broken: the primary key that we have made, or one of somebody else's."""
+    diag = exc.diag
+    if isinstance(exc, errors.NotNullViolation) and diag.column_name in keys:
+        return null_key(table, str(diag.column_name))
+    held = (diag.table_name or "").encode()[: _LONGEST_NAME - len(_PRIMARY)]
+    primary = held.decode(errors="ignore") + _PRIMARY
+    if isinstance(exc, errors.UniqueViolation) and diag.constraint_name == primary:
+        return duplicate_key(table, keys)
+    return refused_row(table, diag.constraint_name or diag.column_name)
 
 
 class PostgresSession:
-    """A connection to PostgreSQL."""
+    """A connection for one table; without `commit`, all that was done since `begin` is undone."""
 
-    mark = "%s"
-    stage_ends = " ON COMMIT DROP"  # a pool may hand the connection on
+    mark = "%s"  # stands for a value in a statement
+    stage_ends = (
+        " ON COMMIT DROP"  # of a temporary table's definition: a pool may hand the connection on
+    )
+    # The columns of one of our own tables.
+    names = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND NOT attisdropped"
     types = _TYPES
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -134,50 +201,35 @@ class PostgresSession:
             msg = "no schema of the search path is there"
             step = "Name one: &options=-csearch_path%3DNAME"
             raise TableNameError(msg, table=str(table), next_step=step)
-        reasons = [_refused(part) for part in (str(schema), table.table)]
-        if str(schema).startswith("pg_") or schema == "information_schema":
-            reasons.append("PostgreSQL keeps this schema's name for itself")
-        if table.table in _OURS:
-            reasons.append("the table's name is that of one of our own tables in the database")
-        reason = next(filter(None, reasons), None)
+        reason = _refused(str(schema)) or _refused(table.table)
+        if not reason and (str(schema).startswith("pg_") or schema == "information_schema"):
+            reason = "PostgreSQL keeps this schema's name for itself"
+        elif not reason and table.table in OURS:
+            reason = "the table's name is that of one of our own tables in the database"
         if reason:
             step = "Rename it at the source."
             raise TableNameError(reason, table=printable(str(table)), next_step=step)
         return Place(str(schema), table.table)
 
     def check_column(self, name: str) -> str | None:
-        """Refuse what PostgreSQL cannot have or would cut short."""
+        """Say why PostgreSQL cannot have a column of this name, or would cut it short; None when it can."""
         if name in _SYSTEM_COLUMNS:
             return "PostgreSQL has a system column of this name"
         return _refused(name)
 
-    def has_books(self) -> bool:
-        """Look for them on the search path."""
-        names = [(name,) for name in (TABLES, POSITIONS)]
-        return all(self.run("SELECT to_regclass(%s)", *name)[0][0] is not None for name in names)
-
     def prepare(self, place: Place) -> None:
-        """Make what is missing; one runner at a time, as IF NOT EXISTS does not wait for another's."""
+        """Make our own tables, and the table's schema; one runner at a time, as IF NOT EXISTS waits for nobody."""
         known = self.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", str(place.schema))
-        if not (known and self.has_books()) or self._lacking():
+        if not (known and has_books(self)):
             self.run(_SETTINGS)
             self.run("SELECT pg_advisory_xact_lock(%s)", _ADVISORY)
-            for statement in (MAKE_TABLES, MAKE_POSITIONS):
-                self.run(statement)
-            for name in self._lacking():
-                self.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {LATER_COLUMNS[name]}")
+            make_books(self)
             if not known:
                 self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(place.schema))}")
         self._connection.commit()
 
-    def _lacking(self) -> list[str]:
-        """Name what an older version has not made."""
-        attributes = "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND NOT attisdropped"
-        taken = {name for (name,) in self.run(f"SELECT attname {attributes}", TABLES)}  # a constant
-        return [name for name in LATER_COLUMNS if name not in taken]
-
     def begin(self, place: Place) -> None:
-        """Lock the table's row among our own."""
+        """Begin a transaction; lock the table's row among our own, against others who deliver."""
         self.run(_SETTINGS)
         hold_row(self, place)
         self.run(f"SELECT 1 FROM {TABLES} WHERE name = %s FOR UPDATE", place.sql)  # noqa: S608  # a constant
@@ -187,41 +239,42 @@ class PostgresSession:
         found = self._connection.execute(statement.encode(), values or None)
         return found.fetchall() if found.description else []
 
-    def columns(self, place: Place) -> tuple[tuple[str, str], ...] | None:
-        """Ask the catalog; anything that has the name counts, a view too."""
+    def columns(self, place: Place) -> Sequence[tuple[str, str]] | None:
+        """Return names and types of what has the name, a view too, in order; None when nothing has."""
         found = self.run(
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod)"
             " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
             " LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
             " WHERE n.nspname = %s AND c.relname = %s ORDER BY a.attnum",
-            str(place.schema),
-            place.table,
-        )
-        return tuple((name, kind) for name, kind in found if name is not None) if found else None
+            str(place.schema), place.table,
+        )  # fmt: skip
+        return [(name, kind) for name, kind in found if name is not None] if found else None
 
-    def fill(self, name: str, fields: Sequence[Field], staged: Staged) -> int:
-        """COPY the lines as they are, then let the planner know how many they were."""
-        columns = quoted([field.name for field in fields])
-        statement = f"COPY {name} ({columns}) FROM STDIN".encode()
+    def fill(self, name: str, kinds: Mapping[str, str], staged: Staged) -> int:
+        """COPY the lines as they are into a table, by name for SQL; return how many there were."""
+        statement = f"COPY {name} ({quoted(kinds)}) FROM STDIN".encode()
         with self._connection.cursor() as cursor:
             with cursor.copy(statement) as copy:
                 for piece in staged.pieces():
                     copy.write(piece)
             rows = cursor.rowcount
-        self.run(f"ANALYZE {name}")
+        self.run(f"ANALYZE {name}")  # for whoever plans the statements that read it
         return rows
 
-    def widen(self, place: Place, wider: Sequence[Field]) -> None:
-        """Change the types; the session's zone makes moments of dates in UTC."""
+    def widen(self, place: Place, wider: Mapping[str, str]) -> None:
+        """Give columns wider kinds; the session's zone makes moments of dates in UTC."""
         changes = ", ".join(
-            f"ALTER COLUMN {quote(field.name)} TYPE {_TYPES.of(field.kind)}" for field in wider
+            f"ALTER COLUMN {quote(name)} TYPE {_TYPES.of(kind)}" for name, kind in wider.items()
         )
         self.run(f"ALTER TABLE {place.sql} {changes}")
 
-    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
-        """Compare rows as values of their own: NULL equals NULL then, and the server can hash or sort them."""
-        row = f"ROW({quoted([field.name for field in fields])})"
-        staged = f"ROW({', '.join(f'c{n}' for n in range(len(fields)))})"
+    def take_out(self, place: Place, columns: Sequence[str]) -> int:
+        """Take out as many of each row as the stage lists as gone; return how many the table had.
+
+        Rows are compared as values of their own: NULL equals NULL then, and the server can hash or sort them.
+        """
+        row = f"ROW({quoted(columns)})"
+        staged = f"ROW({', '.join(f'c{n}' for n in range(len(columns)))})"
         gone = f"SELECT {staged} AS gone, sum(copies) AS times FROM {STAGE} WHERE op < 0 GROUP BY 1"  # noqa: S608  # numbered
         held = f"SELECT ctid AS id, {row} AS held FROM {place.sql}"  # noqa: S608  # quoted
         nth = "row_number() OVER (PARTITION BY gone) AS nth"

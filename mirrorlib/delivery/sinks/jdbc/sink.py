@@ -1,7 +1,8 @@
-"""Receive windows in a database: look, stage, then one transaction.
+"""Receive windows in a database: look, stage, then one transaction of statements that both databases understand.
 
 In: deliveries. Out: `DatabaseSink`. Delivery: exactly once. All that Spark does comes before the transaction; what
-the database had when the window was settled is looked at again under the lock that the transaction holds.
+the database had when the window was settled is looked at again under the lock that the transaction holds. Nothing is
+visible before it commits.
 """
 
 from __future__ import annotations
@@ -9,27 +10,30 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from mirrorlib.delivery.sinks.jdbc.apply import change_rows, replace_rows
-from mirrorlib.delivery.sinks.jdbc.books import position, read_held, write
-from mirrorlib.delivery.sinks.jdbc.database import UnfitError
-from mirrorlib.delivery.sinks.jdbc.fold import (
-    counted_lines,
-    find_unfit,
-    keyed_lines,
-    snapshot_lines,
+from mirrorlib.delivery.sinks.jdbc.database import (
+    BEGIN_ANEW,
+    STAGE,
+    UnfitError,
+    duplicate_key,
+    has_positions,
+    null_key,
+    position,
+    quote,
+    quoted,
+    read_held,
+    write_record,
 )
 from mirrorlib.delivery.sinks.jdbc.layout import read_columns, settle
-from mirrorlib.delivery.sinks.jdbc.stage import stage_lines
-from mirrorlib.errors import LandingZoneError, SchemaError, TableBusyError
+from mirrorlib.delivery.sinks.jdbc.stage import MARKS, NEW, PASSED, find_unfit, stage_lines
+from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
 from mirrorlib.feed.net import VERSION
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from collections.abc import Collection, Mapping
 
     from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.delivery.sinks.jdbc.books import Held
-    from mirrorlib.delivery.sinks.jdbc.database import Database
+    from mirrorlib.delivery.sinks.jdbc.database import Database, Held, Session
     from mirrorlib.delivery.sinks.jdbc.layout import Shape
     from mirrorlib.delivery.sinks.jdbc.stage import Staged
     from mirrorlib.journal.streams import Stream
@@ -45,7 +49,7 @@ def open_sink(address: str, mode: str) -> DatabaseSink:
 
     """
     del mode  # there is one
-    kind = address.partition(":")[0]
+    kind, _, rest = address.partition(":")
     if kind in {"postgresql", "postgres"}:
         from mirrorlib.delivery.sinks.jdbc.postgres import Postgres
 
@@ -53,7 +57,7 @@ def open_sink(address: str, mode: str) -> DatabaseSink:
     if kind == "sqlite":
         from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite
 
-        return DatabaseSink(Sqlite(address.partition(":")[2]))
+        return DatabaseSink(Sqlite(rest))
     msg = "no such database is known"
     step = "Give jdbc:postgresql://HOST:PORT/DATABASE?user=… or jdbc:sqlite:PATH."
     raise LandingZoneError(msg, found=f"jdbc:{kind}"[:80], next_step=step)
@@ -68,7 +72,7 @@ class DatabaseSink:
     def position(self, stream: Stream) -> int:
         """Return the number of the last window that was committed; 0 when the stream is not known."""
         with self._database.session(stream.table, ()) as session:
-            return position(session, stream) if session.has_books() else 0
+            return position(session, stream) if has_positions(session) else 0
 
     def deliver(self, delivery: Delivery) -> int:
         """Apply a window and advance the position, in one transaction; return how many rows were sent.
@@ -82,22 +86,18 @@ class DatabaseSink:
 
         """
         held, shape = self._settle(delivery)
-        frame = delivery.frame
+        frame, table = delivery.frame, delivery.stream.table
         if shape.after is not None:
             frame = frame.where(f"{VERSION} > {shape.after}")
-        staged = stage_lines(delivery, _lines(delivery, frame, shape))
+        staged = stage_lines(delivery, frame, shape)
         try:
             self._apply(delivery, held, shape, staged)
         except UnfitError as exc:
             msg = "the database cannot hold a value of the column"
             step = "It takes no text with a character NUL, and no years before 1 or after 9999: correct the rows."
-            name = find_unfit(frame, shape)
-            table = delivery.stream.table
-            raise SchemaError(
-                msg, table=table, column=name, found=str(exc), next_step=step
-            ) from exc
-        number = delivery.plan.number
-        _LOG.info("%s: window %d, %d rows, committed", delivery.stream.table, number, staged.rows)
+            name, said = find_unfit(frame, shape), str(exc)
+            raise SchemaError(msg, table=table, column=name, found=said, next_step=step) from exc
+        _LOG.info("%s: window %d, %d rows, committed", table, delivery.plan.number, staged.rows)
         return staged.rows
 
     def _settle(self, delivery: Delivery) -> tuple[Held, Shape]:
@@ -117,18 +117,97 @@ class DatabaseSink:
             session.begin(held.place)
             if read_held(session, held.place, stream) != held:
                 raise _overtaken(stream)
-            apply = replace_rows if plan.kind == "snapshot" else change_rows
-            apply(session, shape, staged, stream.table)
-            write(session, shape.place, shape.record(stream, plan), plan)
+            if plan.kind == "snapshot":
+                _replace_rows(session, shape, staged, stream.table)
+            else:
+                _change_rows(session, shape, staged, stream.table)
+            write_record(session, shape.place, shape.record, plan)
             session.commit()
-
-
-def _lines(delivery: Delivery, frame: DataFrame, shape: Shape) -> DataFrame:
-    if delivery.plan.kind == "snapshot":
-        return snapshot_lines(frame, shape)
-    return keyed_lines(frame, shape) if shape.keys else counted_lines(frame, shape)
 
 
 def _overtaken(stream: Stream) -> TableBusyError:
     msg = "somebody else has changed the table in the database while its window was under way"
     return TableBusyError(msg, table=stream.table)
+
+
+def _replace_rows(session: Session, shape: Shape, staged: Staged, table: str) -> None:
+    """Let the staged rows take the place of all others. DELETE, as TRUNCATE shows older readers an empty table."""
+    if not shape.make:
+        session.run(f"DELETE FROM {shape.place.sql}")  # noqa: S608  # quoted
+    _grow(session, shape)
+    staged.check(session.fill(shape.place.sql, shape.kinds, staged), table)
+
+
+def _change_rows(session: Session, shape: Shape, staged: Staged, table: str) -> None:
+    """Apply staged changes. The stage's columns are numbered, so that they clash with nothing."""
+    place, staged_names = shape.place.sql, [f"c{n}" for n in range(len(shape.columns))]
+    kinds = {**MARKS, **dict(zip(staged_names, shape.kinds.values(), strict=True))}
+    ends = session.stage_ends
+    session.run(f"CREATE TEMPORARY TABLE {STAGE} ({_definitions(session, kinds)}){ends}")
+    staged.check(session.fill(STAGE, kinds, staged), table)
+    _grow(session, shape)
+    on_conflict = ""
+    if shape.keys:
+        keys = {c.name: f"c{n}" for n, c in enumerate(shape.columns) if c.key}
+        _check_keys(session, shape, keys, table)
+        away = f"SELECT {', '.join(keys.values())} FROM {STAGE} WHERE op < 0"  # noqa: S608  # numbered
+        session.run(f"DELETE FROM {place} WHERE ({quoted(keys)}) IN ({away})")  # noqa: S608  # quoted
+        others = [quote(name) for name in shape.kinds if name not in keys]
+        values = ", ".join(f"{name} = excluded.{name}" for name in others)
+        what = f"UPDATE SET {values}" if others else "NOTHING"
+        on_conflict = f" ON CONFLICT ({quoted(keys)}) DO {what}"
+    else:
+        taken = session.take_out(shape.place, list(shape.kinds))
+        gone = session.run(f"SELECT sum(copies) FROM {STAGE} WHERE op < 0")[0][0] or 0  # noqa: S608  # constants
+        if shape.exact and taken != gone:
+            msg = "the table in the database does not hold all rows that the source has deleted"
+            step = f"See who else writes to it; then let the consumer {BEGIN_ANEW}"
+            found = f"{taken} of {gone}"
+            raise JournalError(msg, table=table, found=found, next_step=step)
+    session.run(
+        f"INSERT INTO {place} ({quoted(shape.kinds)})"  # noqa: S608  # quoted
+        f" SELECT {', '.join(staged_names)} FROM {STAGE} WHERE op > 0{on_conflict}"
+    )
+
+
+def _check_keys(session: Session, shape: Shape, keys: Mapping[str, str], table: str) -> None:
+    """See that no key is NULL or occurs twice, in the window or, as far as that can be told, in the table."""
+    nulls = ", ".join(f"count(*) - count({name})" for name in keys.values())
+    found = session.run(f"SELECT max(copies), {nulls} FROM {STAGE}")[0]  # noqa: S608  # numbered
+    for name, count in zip(keys, found[1:], strict=True):
+        if count:
+            raise null_key(table, name)
+    twice = (found[0] or 0) > 1
+    if shape.strict and not twice:  # then no row may be there already that the window has brought
+        same = " AND ".join(f"held.{quote(name)} = stage.{column}" for name, column in keys.items())
+        there = session.run(
+            f"SELECT 1 FROM {STAGE} AS stage JOIN {shape.place.sql} AS held ON {same}"  # noqa: S608  # quoted
+            f" WHERE stage.op IN ({NEW}, {PASSED}) LIMIT 1"
+        )
+        twice = bool(there)
+    if twice:
+        raise duplicate_key(table, keys)
+
+
+def _grow(session: Session, shape: Shape) -> None:
+    """Make the table, or what it lacks."""
+    place = shape.place.sql
+    if shape.make:
+        primary = f", PRIMARY KEY ({quoted(shape.keys)})" if shape.keys else ""
+        definitions = _definitions(session, shape.kinds, shape.keys)
+        session.run(f"CREATE TABLE {place} ({definitions}{primary})")
+        return
+    for column in shape.add:
+        definition = _definitions(session, {column.name: column.kind})
+        session.run(f"ALTER TABLE {place} ADD COLUMN {definition}")
+    if shape.widen:
+        session.widen(shape.place, {column.name: column.kind for column in shape.widen})
+    for column in shape.clear:
+        session.run(f"UPDATE {place} SET {quote(column.name)} = NULL")  # noqa: S608  # quoted
+
+
+def _definitions(session: Session, kinds: Mapping[str, str], keys: Collection[str] = ()) -> str:
+    return ", ".join(
+        f"{quote(name)} {session.types.of(kind)}{' NOT NULL' if name in keys else ''}"
+        for name, kind in kinds.items()
+    )

@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorlib.delivery.sinks.jdbc.database import (
     BEGIN_ANEW,
-    LATER_COLUMNS,
-    MAKE_POSITIONS,
-    MAKE_TABLES,
-    POSITIONS,
+    OURS,
     STAGE,
-    TABLES,
     Place,
     UnfitError,
     duplicate_key,
+    has_books,
+    make_books,
     null_key,
     quote,
     quoted,
+    refused_row,
 )
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
 from mirrorlib.errors import (
@@ -41,16 +40,14 @@ from mirrorlib.errors import (
     TableNameError,
     printable,
 )
-from mirrorlib.names import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from mirrorlib.delivery.sinks.jdbc.database import Field
     from mirrorlib.delivery.sinks.jdbc.stage import Staged
+    from mirrorlib.names import TableName
 
 _PATIENCE = 60.0  # seconds until another program that writes is told
-_OURS = {TABLES, POSITIONS, STAGE}
 _ROW_IDS = ("rowid", "_rowid_", "oid")  # a column may have one of these names, and hides it
 # TEXT, INT, FLOA and DOUB in a name are what SQLite goes by. Never "INTEGER": such a key takes NULL for a number
 # to be chosen. TEXT comes first, as Python's own converters of declared types go by the first word.
@@ -93,18 +90,15 @@ class Sqlite:
 
     @contextlib.contextmanager
     def session(self, table: str, keys: Sequence[str]) -> Iterator[SqliteSession]:
-        """Open the file. What is not committed when the block ends is undone."""
-        with self._translated(table, keys), contextlib.ExitStack() as stack:
-            connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
-            stack.callback(connection.close)
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA legacy_alter_table = ON")  # views may name what is renamed
-            yield SqliteSession(connection, lambda: stack.enter_context(self._writing))
-
-    @contextlib.contextmanager
-    def _translated(self, table: str, keys: Sequence[str]) -> Iterator[None]:
+        """Open the file. What is not committed when the block ends is undone; errors as of `Postgres.session`."""
         try:
-            yield
+            with contextlib.ExitStack() as stack:
+                connection = sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+                stack.callback(connection.close)
+                connection.execute("PRAGMA synchronous = FULL")
+                # Views may name what is renamed.
+                connection.execute("PRAGMA legacy_alter_table = ON")
+                yield SqliteSession(connection, lambda: stack.enter_context(self._writing))
         except sqlite3.IntegrityError as exc:
             raise _broken(exc, table, keys) from None  # it may quote a value
         except sqlite3.Error as exc:
@@ -118,10 +112,11 @@ class Sqlite:
 
 
 class SqliteSession:
-    """A connection to a SQLite file."""
+    """A connection to a SQLite file; see `PostgresSession`."""
 
     mark = "?"
     stage_ends = ""
+    names = "SELECT name FROM pragma_table_info(?)"
     types = _TYPES
 
     def __init__(self, connection: sqlite3.Connection, wait: Callable[[], object]) -> None:
@@ -131,36 +126,22 @@ class SqliteSession:
     def place(self, table: TableName) -> Place:
         """Put the schema's name before the table's."""
         name = table.table if table.schema is None else f"{table.schema}_{table.table}"
-        if name.lower() in _OURS or name.lower().startswith("sqlite_") or not name or "\0" in name:
+        if name.lower() in OURS or name.lower().startswith("sqlite_") or not name or "\0" in name:
             msg = "SQLite cannot have a table of this name, or it is one of our own tables"
             step = "Rename it at the source."
             raise TableNameError(msg, table=printable(str(table)), next_step=step)
         return Place(None, name)
 
     def check_column(self, name: str) -> str | None:
-        """Refuse what SQLite cannot have."""
+        """Say why SQLite cannot have a column of this name; None when it can."""
         return "SQLite takes no name with a character NUL" if "\0" in name or not name else None
 
-    def has_books(self) -> bool:
-        """Look for them."""
-        return all(self.columns(Place(None, name)) is not None for name in (TABLES, POSITIONS))
-
     def prepare(self, place: Place) -> None:
-        """Make what is missing."""
-        del place
-        if not self.has_books() or self._lacking():
-            self._wait()
-            self.run("BEGIN IMMEDIATE")
-            for statement in (MAKE_TABLES, MAKE_POSITIONS):
-                self.run(statement)
-            for name in self._lacking():
-                self.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {LATER_COLUMNS[name]}")
+        """Make our own tables."""
+        if not has_books(self):
+            self.begin(place)
+            make_books(self)
             self.run("COMMIT")
-
-    def _lacking(self) -> list[str]:
-        """Name what an older version has not made."""
-        taken = {name for name, _ in self.columns(Place(None, TABLES)) or ()}
-        return [name for name in LATER_COLUMNS if name not in taken]
 
     def begin(self, place: Place) -> None:
         """Begin as the one who writes."""
@@ -172,17 +153,15 @@ class SqliteSession:
         """Run a statement."""
         return self._connection.execute(statement, values).fetchall()
 
-    def columns(self, place: Place) -> tuple[tuple[str, str], ...] | None:
-        """Ask the catalog; a view counts too."""
-        found = self.run("SELECT name, type FROM pragma_table_info(?)", place.table)
-        return tuple((name, kind) for name, kind in found) or None
+    def columns(self, place: Place) -> Sequence[tuple[str, str]] | None:
+        """Return names and types of what has the name, a view too, in order; None when nothing has."""
+        return self.run("SELECT name, type FROM pragma_table_info(?)", place.table) or None
 
-    def fill(self, name: str, fields: Sequence[Field], staged: Staged) -> int:
+    def fill(self, name: str, kinds: Mapping[str, str], staged: Staged) -> int:
         """Insert the lines, read back as values, one after another."""
-        readers = [_reader(field.kind) for field in fields]
-        columns = quoted([field.name for field in fields])
-        marks = ", ".join("?" * len(fields))
-        statement = f"INSERT INTO {name} ({columns}) VALUES ({marks})"  # noqa: S608  # quoted
+        readers = [_reader(kind) for kind in kinds.values()]
+        marks = ", ".join("?" * len(kinds))
+        statement = f"INSERT INTO {name} ({quoted(kinds)}) VALUES ({marks})"  # noqa: S608  # quoted
         try:
             done = self._connection.executemany(
                 statement, (_values(line, readers) for line in staged.lines())
@@ -192,28 +171,23 @@ class SqliteSession:
             raise UnfitError(msg) from None  # it quotes the text
         return max(done.rowcount, 0)
 
-    def widen(self, place: Place, wider: Sequence[Field]) -> None:
-        """Make the table anew, as SQLite changes no types; its indexes and triggers too.
-
-        Raises:
-            SchemaError: somebody has added a column that says more than a name and a type, which would be lost.
-
-        """
+    def widen(self, place: Place, wider: Mapping[str, str]) -> None:
+        """Make the table anew, as SQLite changes no types; its indexes and triggers too."""
         self._check_plain(place)
-        columns = self.columns(place) or ()
-        types = dict(columns) | {field.name: _TYPES.of(field.kind) for field in wider}
-        values = {name: quote(name) for name, _ in columns}
-        for field in wider:
-            values[field.name] = _converted(field, _TYPES.kind(dict(columns)[field.name]) or "")
+        types = dict(self.columns(place) or ())
+        values = {name: quote(name) for name in types}
+        for name, kind in wider.items():
+            values[name] = _converted(name, _TYPES.kind(types[name]) or "", kind)
+            types[name] = _TYPES.of(kind)
         found = self.run(
-            'SELECT name, "notnull" FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk', place.table
+            "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", place.table
         )
-        keys = {name for name, _ in found}
+        keys = [name for (name,) in found]
         definitions = [
             f"{quote(n)} {t}{' NOT NULL' if n in keys else ''}" for n, t in types.items()
         ]
         if keys:
-            definitions.append(f"PRIMARY KEY ({quoted([name for name, _ in found])})")
+            definitions.append(f"PRIMARY KEY ({quoted(keys)})")
         made = self.run(
             "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('index', 'trigger') AND sql <> ''",
             place.table,
@@ -221,7 +195,7 @@ class SqliteSession:
         new = quote(f"{STAGE}_{place.table}")
         self.run(f"CREATE TABLE {new} ({', '.join(definitions)})")
         taken = f"SELECT {', '.join(values.values())} FROM {place.sql}"  # noqa: S608  # quoted
-        self.run(f"INSERT INTO {new} ({quoted(list(values))}) {taken}")
+        self.run(f"INSERT INTO {new} ({quoted(values)}) {taken}")
         self.run(f"DROP TABLE {place.sql}")
         self.run(f"ALTER TABLE {new} RENAME TO {place.sql}")
         for (statement,) in made:
@@ -238,16 +212,16 @@ class SqliteSession:
             step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
             raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
-    def take_out(self, place: Place, fields: Sequence[Field]) -> int:
-        """Compare column by column, as `IS` holds NULL for equal to NULL."""
-        names = [quote(field.name) for field in fields]
+    def take_out(self, place: Place, columns: Sequence[str]) -> int:
+        """Take out as many of each row as the stage lists as gone; `IS` holds NULL for equal to NULL."""
         taken = {name.lower() for name, _ in self.columns(place) or ()}
         row_id = next((name for name in _ROW_IDS if name not in taken), None)
         if row_id is None:
             msg = "a table without keys cannot have all three names that SQLite has for a row's number"
             found = ", ".join(_ROW_IDS)
             raise SchemaError(msg, table=place.table, found=found, next_step="Rename a column.")
-        numbered = [f"c{n}" for n in range(len(fields))]
+        names = map(quote, columns)
+        numbered = [f"c{n}" for n in range(len(columns))]
         listed = ", ".join(numbered)
         gone = f"SELECT min(rowid) AS gone, sum(copies) AS times, {listed} FROM {STAGE} WHERE op < 0 GROUP BY {listed}"  # noqa: S608  # numbered
         same = " AND ".join(f"h.{a} IS g.{b}" for a, b in zip(names, numbered, strict=True))
@@ -263,7 +237,6 @@ class SqliteSession:
 
 
 def _values(line: bytes, readers: Sequence[Callable[[str], object]]) -> list[object]:
-    """Read a line's values."""
     parts = line.decode().split("\t")
     return [
         None if part == "\\N" else read(part) for read, part in zip(readers, parts, strict=True)
@@ -277,33 +250,23 @@ def _reader(kind: str) -> Callable[[str], object]:
     if kind in {"smallint", "int", "bigint"}:
         return int
     if kind in {"float", "double"}:
-        return _number
+        return lambda part: "NaN" if math.isnan(float(part)) else float(part)
     if kind == "binary":
         return lambda part: bytes.fromhex(part.removeprefix("\\\\x"))
-    return _unescaped
+    return lambda part: _ESCAPE.sub(lambda found: _PLAIN[found[1]], part) if "\\" in part else part
 
 
-def _number(part: str) -> float | str:
-    value = float(part)
-    return "NaN" if math.isnan(value) else value
-
-
-def _unescaped(part: str) -> str:
-    return _ESCAPE.sub(lambda found: _PLAIN[found[1]], part) if "\\" in part else part
-
-
-def _converted(field: Field, narrow: str) -> str:
+def _converted(name: str, narrow: str, wide: str) -> str:
     """Say how a column's text of a narrower kind becomes that of a wider one."""
-    name = quote(field.name)
-    before, after = decimal_of(narrow), decimal_of(field.kind)
-    if before is not None and after is not None and field.kind.startswith("decimal"):
+    before, after = decimal_of(narrow), decimal_of(wide)
+    if before is not None and after is not None and wide.startswith("decimal"):
         zeros = "0" * (after[1] - before[1])
         point = "." if zeros and not before[1] else ""
-        return f"CAST({name} AS TEXT) || '{point}{zeros}'"
+        return f"CAST({quote(name)} AS TEXT) || '{point}{zeros}'"
     if narrow == "date":
-        zone = "+00:00" if field.kind == "timestamp" else ""
-        return f"{name} || ' 00:00:00{zone}'"
-    return name
+        zone = "+00:00" if wide == "timestamp" else ""
+        return f"{quote(name)} || ' 00:00:00{zone}'"
+    return quote(name)
 
 
 def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> MirrorError:
@@ -313,6 +276,4 @@ def _broken(exc: sqlite3.IntegrityError, table: str, keys: Sequence[str]) -> Mir
         return duplicate_key(table, keys)
     if name == "SQLITE_CONSTRAINT_NOTNULL":
         return null_key(table, ", ".join(keys))
-    msg = "a constraint that the table has in the database refuses a row"
-    step = "Take it off there; the next run goes on from here."
-    return SchemaError(msg, table=table, found=name, next_step=step)
+    return refused_row(table, name)

@@ -1,8 +1,14 @@
-r"""Bring a window's rows from Spark to where a database's client can read them: files of lines.
+r"""Bring what of a window counts from Spark to where a database's client can read it: files of lines.
 
-In: a frame of one text column, a line a row. Out: `Staged`. Spark writes with all its cores; reading holds
-a piece of one file in memory, however large the window is. The lines are what PostgreSQL's COPY reads: values
-between tabs, `\N` for NULL, a backslash before what would mean something else.
+In: the delivery's frame. Out: `Staged`.
+
+- A snapshot's line is a row's values.
+- Of changes, the last state of each key counts: the line is what to do, how often the key was there at once, where
+  it may be there once, then the values.
+- Where there are no keys, equal rows that came and went within the window cancel out.
+
+Spark writes with all its cores; reading holds a piece of one file in memory, however large the window is. The lines
+are what PostgreSQL's COPY reads: values between tabs, `\N` for NULL, a backslash before what would mean something else.
 
 Spark's own JDBC writer is not used. It would want the database's driver jar on every cluster, which serverless
 compute does not take, and each of its tasks commits by itself: what a killed run has left in the staging table
@@ -16,28 +22,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
+from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
+from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import StoreError
+from mirrorlib.feed.net import last_states, sign
+from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
     from mirrorlib.delivery.sink import Delivery
+    from mirrorlib.delivery.sinks.jdbc.layout import Column, Shape
     from mirrorlib.store import Store
 
+# What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
+GONE, PUT, NEW, PASSED = -1, 1, 2, -2
+MARKS = {"op": "smallint", "copies": "bigint"}
+_ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+_FIRST_YEAR, _LAST_YEAR = 1, 9999
 _PIECE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Rows of a window as files of lines.
-
-    Attributes:
-        store: where they lie.
-        folder: the folder there.
-        rows: how many lines Spark has written.
-
-    """
+    """Rows of a window as files of lines: in a folder of a store, as many rows as Spark has written."""
 
     store: Store
     folder: str
@@ -61,26 +75,120 @@ class Staged:
             yield from whole
 
     def check(self, rows: int, table: str) -> None:
-        """See that what was read is what was written: a listing may show what a lost task has left, or less.
-
-        Raises:
-            StoreError: it is not.
-
-        """
+        """See that what was read is what was written: a listing may show what a lost task has left, or less."""
         if rows != self.rows:
             msg = "the files that Spark has written for the database are not whole, or not alone"
             found = f"{rows} rows, written {self.rows}"
             raise StoreError(msg, table=table, found=found, next_step="Try again.")
 
 
-def stage_lines(delivery: Delivery, lines: DataFrame) -> Staged:
-    """Write lines into the delivery's folder, in a folder of this call's own: a former attempt may have left some."""
+def stage_lines(delivery: Delivery, frame: DataFrame, shape: Shape) -> Staged:
+    """Write what counts of a frame into a folder of this call's own: a former attempt may have left some."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
+    # Moments are written in UTC, whoever made the session that the frame belongs to.
+    set_conf(frame.sparkSession, "spark.sql.session.timeZone", "UTC")
+    if delivery.plan.kind == "snapshot":
+        lines = frame.select(_line(shape.columns))
+    else:
+        lines = _keyed_lines(frame, shape) if shape.keys else _counted_lines(frame, shape)
     folder = f"{delivery.folder}/{uuid.uuid4()}"
     seen = Observation()
     counted = lines.observe(seen, f.count(f.lit(1)).alias("rows"))
     writer = counted.write.option("compression", "none").option("lineSep", "\n")
     writer.text(delivery.scratch.uri(folder))
     return Staged(store=delivery.scratch, folder=folder, rows=int(seen.get.get("rows") or 0))
+
+
+def _keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+    """Write the last state of each key; one shuffle by key."""
+    from pyspark.sql import functions as f
+
+    keys = {column.source: column.kind for column in shape.columns if column.key}
+    plain = {name: f.col(quote(name)).cast(kind) for name, kind in keys.items()}
+    rows = last_states(frame.withColumns(plain), list(keys))
+    gone, fresh = f.col(OP) == DROP, f.col(FRESH)
+    op = f.when(gone & fresh, PASSED).when(gone, GONE).when(fresh, NEW).otherwise(PUT)
+    copies = f.when(f.col(OP) == WRONG, 2).otherwise(1)
+    return rows.select(_joined([op, copies, _line(shape.columns)]))
+
+
+def _counted_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+    """Write which rows came, each as often as it did, and which went, with how often."""
+    from pyspark.sql import functions as f
+
+    rows = frame.select(sign().alias("sign"), _line(shape.columns).alias("line"))
+    counted = rows.groupBy("line").agg(f.sum("sign").alias("more")).where("more <> 0")
+    came = f.when(f.col("more") > 0, f.col("more")).otherwise(1)
+    each = counted.withColumn("nth", f.explode(f.sequence(f.lit(1), came)))
+    op = f.when(f.col("more") > 0, PUT).otherwise(GONE)
+    copies = f.greatest(-f.col("more"), f.lit(1))
+    return each.select(_joined([op, copies, f.col("line")]))
+
+
+def find_unfit(frame: DataFrame, shape: Shape) -> str | None:
+    """Find a column that holds what PostgreSQL has not; None when it is not one of the known cases."""
+    from pyspark.sql import functions as f
+
+    tests = {column.source: _unfit(column) for column in shape.columns}
+    known = {name: f.max(test) for name, test in tests.items() if test is not None}
+    if not known:
+        return None
+    row = frame.agg(*known.values()).collect()[0]
+    return next((name for name, found in zip(known, row, strict=True) if found), None)
+
+
+def _unfit(column: Column) -> SparkColumn | None:
+    from pyspark.sql import functions as f
+
+    value = f.col(quote(column.source))
+    if column.kind == "string":
+        return f.contains(value.cast("string"), f.lit("\0"))
+    if column.kind == JSON:
+        return f.contains(f.to_json(value, JSON_OPTIONS), f.lit("\\u0000"))
+    if column.kind in {"date", "timestamp", "timestamp_ntz"}:
+        return ~f.year(value).between(_FIRST_YEAR, _LAST_YEAR)
+    return None
+
+
+def _line(columns: Sequence[Column]) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return _joined([f.coalesce(_text(column), f.lit("\\N")) for column in columns])
+
+
+def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return f.concat_ws("\t", *(value.cast("string") for value in values)).alias("value")
+
+
+def _text(column: Column) -> SparkColumn:
+    """Write a value as text that reads back as the same value."""
+    from pyspark.sql import functions as f
+
+    value = f.col(quote(column.source))
+    if column.kind == JSON:
+        return _escaped(f.to_json(value, JSON_OPTIONS))
+    value = value.cast(column.kind)
+    if column.kind.startswith("decimal"):
+        _, scale = decimal_of(column.kind) or (0, 0)
+        return decimal_text(value, scale)
+    if column.kind == "string":
+        return _escaped(value)
+    if column.kind == "binary":
+        return f.concat(f.lit("\\\\x"), f.hex(value))
+    if column.kind == "timestamp":
+        return f.concat(value.cast("string"), f.lit("+00:00"))
+    if column.kind == "float":  # the shortest text of a float is another number as a double
+        return value.cast("double").cast("string")
+    return value.cast("string")
+
+
+def _escaped(text: SparkColumn) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    for plain, escape in _ESCAPES:
+        text = f.replace(text, f.lit(plain), f.lit(escape))
+    return text

@@ -25,14 +25,8 @@ TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 MESSAGE_BYTES = "message.max.bytes"
 _PASSED = ("broker.address.", "client.", "sasl.", "security.", "socket.", "ssl.")
 _PASSED_TOO = ("enable.ssl.certificate.verification", "metadata.max.age.ms", "retry.backoff.ms")
-_PRODUCER = (
-    "batch.size",
-    "compression.level",
-    "compression.type",
-    "linger.ms",
-    MESSAGE_BYTES,
-    TRANSACTION_TIMEOUT,
-)
+_TUNING = ("batch.size", "compression.level", "compression.type", "linger.ms")
+_PRODUCER = (*_TUNING, MESSAGE_BYTES, TRANSACTION_TIMEOUT)
 _FREE_TEXT = "sasl.oauthbearer.config"  # librdkafka quotes it in errors, secrets and all
 # Secrets that `shown_url` does not know as such, so that a registry would show them.
 _NOT_IN_A_URL = re.compile(r"pem$|passphrase$|private\.key|jaas")
@@ -44,32 +38,18 @@ _HELP = "It is kafka://HOST:PORT[,HOST:PORT…]/TOPIC?options."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where messages go, and how.
+    """Where messages go, and how."""
 
-    Attributes:
-        brokers: HOST:PORT, several with commas between.
-        topic: a topic's name, with `{schema}` and `{table}` in it or not.
-        client: what every client of librdkafka is told, secrets within.
-        producer: what producers are told besides.
-        tombstones: a message without a value follows each delete.
-        create: topics that are not there are made.
-        partitions: of a topic that is made; None is as many as the broker's default.
-        replication: of topics that are made; None is the broker's default.
-        positions: the topic that holds the number of each stream's last window.
-        timeout: seconds that a broker may be silent.
-
-    """
-
-    brokers: str
-    topic: str
-    client: Mapping[str, str] = field(repr=False)
-    producer: Mapping[str, str]
+    brokers: str  # HOST:PORT, several with commas between
+    topic: str  # with `{schema}` and `{table}` in it or not
+    client: Mapping[str, str] = field(repr=False)  # for every client of librdkafka, secrets within
+    producer: Mapping[str, str]  # for producers besides
     tombstones: bool
     create: bool
-    partitions: int | None
-    replication: int | None
-    positions: str
-    timeout: float
+    partitions: int | None  # of a topic that is made; None is the broker's default
+    replication: int | None  # likewise
+    positions: str  # the topic that holds the number of each stream's last window
+    timeout: float  # seconds that a broker may be silent
 
     @property
     def longest(self) -> float:
@@ -77,12 +57,7 @@ class Address:
         return int(self.producer[TRANSACTION_TIMEOUT]) / 1000
 
     def topic_of(self, table: TableName) -> str:
-        """Name the topic of a table.
-
-        Raises:
-            TableNameError: no topic can be named so.
-
-        """
+        """Name the topic of a table."""
         if "{schema}" in self.topic and table.schema is None:
             msg = "the table has no schema, which the topic is named by"
             step = "Leave {schema} out of the URL, or export the table on its own."
@@ -118,6 +93,10 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
         raise LandingZoneError(msg, found=printable(topic), next_step=_HELP)
     options = dict(_option(*one) for one in enumerate(query.split("&"), 1) if one[1])
     own = {name: options.pop(name) for name in _OWN if name in options}
+    positions = own.get("positions", POSITIONS)
+    if not _is_topic(positions):
+        msg = "no topic can have the name in `positions`"
+        raise LandingZoneError(msg, next_step=_HELP)
     passed = {**_from(os.environ if environment is None else environment), **options}
     producer = {TRANSACTION_TIMEOUT: str(LONGEST_TRANSACTION), "compression.type": "lz4"}
     producer |= {name: value for name, value in passed.items() if name in _PRODUCER}
@@ -132,7 +111,7 @@ def parse_address(text: str, environment: Mapping[str, str] | None = None) -> Ad
         create=_truth(own, "create", default=True),
         partitions=_count(own, "partitions"),
         replication=_count(own, "replication"),
-        positions=_positions(own),
+        positions=positions,
         timeout=float(_count(own, "timeout") or PATIENCE),
     )
 
@@ -194,11 +173,3 @@ def _count(values: Mapping[str, str], name: str) -> int | None:
         msg = f"`{name}` is no number above 0"
         raise LandingZoneError(msg, next_step=_HELP)
     return int(value)
-
-
-def _positions(own: Mapping[str, str]) -> str:
-    name = own.get("positions", POSITIONS)
-    if not _is_topic(name):
-        msg = "no topic can have the name in `positions`"
-        raise LandingZoneError(msg, next_step=_HELP)
-    return name

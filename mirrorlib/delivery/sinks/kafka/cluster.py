@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
@@ -26,10 +27,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types d
     OffsetSpec,
 )
 
-from mirrorlib.delivery.sinks.kafka.trouble import MISSING, Scene, error_of, translated
+from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error_of, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from mirrorlib.delivery.sinks.kafka.address import Address
 
@@ -38,7 +40,6 @@ _COMPACT = "compact"
 _POLICY = "cleanup.policy"
 _BROKERS_CHOICE = -1
 _BREATH = 0.1  # seconds between looks at a topic that is being made
-_UNSEEN = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 class Cluster:
@@ -48,55 +49,33 @@ class Cluster:
         self.address = address
         self._lock = threading.Lock()
         self._client: AdminClient | None = None
-        self._heard: KafkaError | None = None
+        self._heard: deque[KafkaError] = deque(maxlen=1)
         self._positions_fit = False
 
-    def heard(self) -> KafkaError | None:
-        """Return what was heard last of brokers that cannot be talked to."""
-        if self._client is not None:
-            self._client.poll(0)
-        return self._heard
-
-    def topic(self, name: str, scene: Scene) -> int:
-        """See that a table's topic is there, and count its partitions.
-
-        Raises:
-            StoreError: it is not there and may not be made, or no broker answers.
-
-        """
-        with translated(scene, f"find the topic {name}", self.heard):
-            return self._found(name) or self._made(name, scene, self.address.partitions, {})
-
-    def has(self, name: str, scene: Scene) -> bool:
-        """Say whether a topic is there.
-
-        Raises:
-            StoreError: no broker answers.
-
-        """
-        with translated(scene, f"find the topic {name}", self.heard):
-            return self._looked_up(name) is not None
+    def topic(self, scene: Scene, *, make: bool = True) -> int:
+        """See that a table's topic is there, and count its partitions; 0 where there is none and none is to be made."""
+        with self._asked(f"find the topic {scene.topic}", scene):
+            count = self._count(scene.topic)
+            if count is None and not make:
+                return 0
+            return count or self._made(scene.topic, scene, self.address.partitions, {})
 
     def positions(self, scene: Scene) -> int:
-        """See that the topic of positions is there and compacted, and count its partitions.
-
-        Raises:
-            StoreError: it is not, or no broker answers.
-
-        """
+        """See that the topic of positions is there and compacted, and count its partitions."""
         name = self.address.positions
-        with translated(scene, f"find the topic {name}", self.heard):
-            count = self._found(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
+        with self._asked(f"find the topic {name}", scene):
+            count = self._count(name) or self._made(name, scene, 1, {_POLICY: _COMPACT})
             if not self._positions_fit:
                 self._check_compacted(name, scene)
         self._positions_fit = True
         return count
 
-    def ends(self, name: str, partitions: int, scene: Scene) -> dict[int, int]:
-        """Return where each partition ends, messages of open transactions within."""
+    def ends(self, partitions: int, scene: Scene) -> dict[int, int]:
+        """Return where each partition of the topic of positions ends, messages of open transactions within."""
+        name = self.address.positions
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(name, number): latest for number in range(partitions)}
-        with translated(scene, f"find the end of {name}", self.heard):
+        with self._asked(f"find the end of {name}", scene):
             answers = self._admin().list_offsets(
                 asked,
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
@@ -104,20 +83,23 @@ class Cluster:
             )
             return {place.partition: future.result().offset for place, future in answers.items()}
 
+    def _asked(self, verb: str, scene: Scene) -> AbstractContextManager[None]:
+        """Tell what goes wrong, with what was heard last of brokers that cannot be talked to."""
+
+        def latest() -> KafkaError | None:
+            if self._client is not None:
+                self._client.poll(0)
+            return self._heard[-1] if self._heard else None
+
+        return translated(scene, verb, latest)
+
     def _admin(self) -> AdminClient:
         with self._lock:
             if self._client is None:
-                self._client = AdminClient(client_conf(self.address, self._hear))
+                self._client = AdminClient(client_conf(self.address, self._heard.append))
             return self._client
 
-    def _hear(self, error: KafkaError) -> None:
-        self._heard = error
-
-    def _found(self, name: str) -> int:
-        """Count a topic's partitions; 0 when there is no such topic, or it is not ready."""
-        return self._looked_up(name) or 0
-
-    def _looked_up(self, name: str) -> int | None:
+    def _count(self, name: str) -> int | None:
         """Count a topic's partitions; 0 when it is not ready, None when there is no such topic."""
         asked = TopicCollection([name])
         answers = self._admin().describe_topics(asked, request_timeout=self.address.timeout)
@@ -127,10 +109,8 @@ class Cluster:
             if error_of(exc).code() in MISSING:
                 return None
             raise
-        led = [
-            partition.leader is not None and partition.leader.id >= 0 for partition in partitions
-        ]
-        return len(led) if all(led) else 0
+        ready = all(one.leader is not None and one.leader.id >= 0 for one in partitions)
+        return len(partitions) if ready else 0
 
     def _made(self, name: str, scene: Scene, partitions: int | None, config: dict[str, str]) -> int:
         address = self.address
@@ -149,7 +129,7 @@ class Cluster:
             if error_of(exc).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         end = time.monotonic() + address.timeout
-        while not (count := self._found(name)):
+        while not (count := self._count(name)):
             if time.monotonic() > end:
                 msg = f"the topic {name} has no leader"
                 raise scene.error(msg, "See that enough brokers run; the next run goes on.")
@@ -164,7 +144,7 @@ class Cluster:
         try:
             policy = answer.result()[_POLICY].value
         except KafkaException as exc:
-            if error_of(exc).code() in _UNSEEN:
+            if error_of(exc).code() in UNSEEN:
                 return
             raise
         if policy != _COMPACT:
@@ -181,10 +161,8 @@ class _Aside:
         _LOG.debug("level %d: " + text, level, *args)  # librdkafka's own format
 
 
-def client_conf(
-    address: Address, hear: Callable[[KafkaError], None]
-) -> dict[str, Any]:  # as librdkafka takes it
-    """Configure a client: whom to ask, and who hears of trouble."""
+def client_conf(address: Address, hear: Callable[[KafkaError], None]) -> dict[str, Any]:
+    """Configure a client, as librdkafka takes it: whom to ask, and who hears of trouble."""
     return {
         **address.client,
         "bootstrap.servers": address.brokers,

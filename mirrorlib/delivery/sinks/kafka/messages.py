@@ -1,8 +1,10 @@
 """Turn a window's rows, in order, into messages: what was before, what is after, what was done.
 
-In: rows of JSON, by commit, key and kind. Out: `Message`s, lazily: a handful of rows is held at a time.
-Promise: the images of an update are one message where a key tells that they belong together, and so are
-a delete and an insert of one key in one commit; whoever keeps the last state of each key is right.
+In: a delivery's frame. Out: rows of JSON, written on Spark's side, by commit, key and kind; of them `Message`s, lazily:
+a handful of rows is held at a time. Promise: the images of an update are one message where a key tells that they belong
+together, and so are a delete and an insert of one key in one commit; whoever keeps the last state of each key is right.
+Every value is told in full: decimals with all their digits, moments to the microsecond, NULLs as such; a type that
+JSON cannot carry is refused by name.
 """
 
 from __future__ import annotations
@@ -10,59 +12,49 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from mirrorlib.delivery.sinks.kafka.rows import KEY, MOMENT, ORDER, PLACE, ROW
-from mirrorlib.feed.net import POST, VERSION
+from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
+from mirrorlib.errors import SchemaError
+from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE, TIME, VERSION, columns_of
+from mirrorlib.identifiers import quote
 from mirrorlib.names import parse_name
+from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import Row
+    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql.types import DataType
 
     from mirrorlib.delivery.sink import Delivery
+
+    # What was done, what was before, what is after, and one of its rows: key, version and moment.
+    _Change: TypeAlias = tuple["Op", str | None, str | None, Row]
+    _Teller: TypeAlias = Callable[["Op", str | None, str | None, int, int], bytes]
 
 Op = Literal["c", "u", "d", "r", "t"]
 _ANY = -1  # the partition that the key tells
 _HELD = 10_000  # rows of one key that one commit has taken away
+# Rows that are taken away come before those that are added: an image meets the other one of its update.
+_ORDER = {PRE: 0, DELETE: 1, POST: 2, INSERT: 3}
+_KEY, _ROW, _PLACE, _MOMENT = "_mirror_key", "_mirror_row", "_mirror_place", "_mirror_moment"
+_TOLD = {
+    "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "char", "varchar",
+    "date", "timestamp", "timestamp_ntz", "variant", "void", "struct", "array", "map",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to be sent.
+    """A message to be sent."""
 
-    Attributes:
-        key: JSON; None where the table has no keys.
-        value: JSON; None in a tombstone.
-        rows: how many rows of the window it tells.
-        partition: to which it goes, -1 where that is the key's to say.
-
-    """
-
-    key: bytes | None
-    value: bytes | None
-    rows: int
-    partition: int = _ANY
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    op: Op
-    before: str | None
-    after: str | None
-    row: Row  # one of its rows: key, version and moment
-
-
-def resets(delivery: Delivery, *, begun: bool) -> bool:
-    """Tell whether a window voids what its receiver has of the table.
-
-    So does the first snapshot of a stream where an earlier one of the consumer has *begun*: what was deleted
-    since is not in it.
-    """
-    plan = delivery.plan
-    return plan.kind == "snapshot" and (begun or plan.reset or delivery.stream.ordinal > 1)
+    key: bytes | None  # JSON; None where the table has no keys
+    value: bytes | None  # JSON; None in a tombstone
+    rows: int  # how many rows of the window it tells
+    partition: int = _ANY  # to which it goes
 
 
 def reset_messages(delivery: Delivery, partitions: int, now_ms: int) -> Iterator[Message]:
@@ -70,10 +62,10 @@ def reset_messages(delivery: Delivery, partitions: int, now_ms: int) -> Iterator
 
     The key makes it last in a compacted topic, which takes no message without one.
     """
-    plan, teller = delivery.plan, _Teller(delivery, now_ms)
+    plan, value_of = delivery.plan, _teller(delivery, now_ms)
     moment = round(datetime.fromisoformat(plan.until_at).timestamp() * 1000)
     key = _json({"mirrorlib_reset": delivery.stream.table}).encode()
-    value = teller.value("t", None, None, plan.until, moment)
+    value = value_of("t", None, None, plan.until, moment)
     for partition in range(partitions):
         yield Message(key, value, 0, partition)
 
@@ -82,29 +74,28 @@ def row_messages(
     delivery: Delivery, rows: Iterable[Row], now_ms: int, *, tombstones: bool
 ) -> Iterator[Message]:
     """Tell every change."""
-    teller = _Teller(delivery, now_ms)
-    for change in _changes(delivery, rows):
-        row = change.row
-        key = None if row[KEY] is None else row[KEY].encode()
-        value = teller.value(change.op, change.before, change.after, row[VERSION], row[MOMENT])
-        yield Message(key, value, 2 if change.op == "u" else 1)
-        if tombstones and change.op == "d" and key is not None:
+    value_of = _teller(delivery, now_ms)
+    for op, before, after, row in _changes(delivery, rows):
+        key = None if row[_KEY] is None else row[_KEY].encode()
+        value = value_of(op, before, after, row[VERSION], row[_MOMENT])
+        yield Message(key, value, 2 if op == "u" else 1)
+        if tombstones and op == "d" and key is not None:
             yield Message(key, None, 0)
 
 
 def _changes(delivery: Delivery, rows: Iterable[Row]) -> Iterator[_Change]:
     if delivery.plan.kind == "snapshot":
-        return (_Change("r", None, row[ROW], row) for row in rows)
+        return (("r", None, row[_ROW], row) for row in rows)
     if not delivery.plan.keys:
         return (_alone(row) for row in rows)
-    groups = groupby(rows, key=lambda row: (row[VERSION], row[KEY]))
+    groups = groupby(rows, key=lambda row: (row[VERSION], row[_KEY]))
     return chain.from_iterable(_paired(group) for _, group in groups)
 
 
 def _alone(row: Row) -> _Change:
-    if _is_added(row):
-        return _Change("c", None, row[ROW], row)
-    return _Change("d", row[ROW], None, row)
+    if row[_PLACE] >= _ORDER[POST]:
+        return "c", None, row[_ROW], row
+    return "d", row[_ROW], None, row
 
 
 def _paired(group: Iterator[Row]) -> Iterator[_Change]:
@@ -115,7 +106,7 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
     taken: list[Row] = []
     added: list[Row] = []
     for row in group:
-        if _is_added(row):
+        if row[_PLACE] >= _ORDER[POST]:
             added = [row, *islice(group, max(len(taken) - 1, 0))]
             break
         if len(taken) < _HELD:
@@ -124,42 +115,136 @@ def _paired(group: Iterator[Row]) -> Iterator[_Change]:
             yield _alone(row)
     yield from map(_alone, taken[len(added) :])
     for before, after in zip(taken, added, strict=False):
-        yield _Change("u", before[ROW], after[ROW], after)
+        yield "u", before[_ROW], after[_ROW], after
     yield from map(_alone, added[len(taken) :])
     yield from map(_alone, group)
 
 
-def _is_added(row: Row) -> bool:
-    return bool(row[PLACE] >= ORDER[POST])
+def _teller(delivery: Delivery, now_ms: int) -> _Teller:
+    """Return what writes a message's value: what a commit's messages have in common is written once."""
+    stream, name = delivery.stream, parse_name(delivery.stream.table)
+    common = {
+        "connector": "mirrorlib",
+        "name": stream.consumer,
+        "snapshot": "true" if delivery.plan.kind == "snapshot" else "false",
+        "schema": name.schema,
+        "table": name.table,
+    }
 
+    @lru_cache(maxsize=1)
+    def source(version: int, ms: int) -> str:
+        return _json({"version": version, "ts_ms": ms, **common})
 
-class _Teller:
-    """Writes values: what a commit's messages have in common is written once."""
-
-    def __init__(self, delivery: Delivery, now_ms: int) -> None:
-        stream = delivery.stream
-        name = parse_name(stream.table)
-        self._common = {
-            "connector": "mirrorlib",
-            "name": stream.consumer,
-            "snapshot": "true" if delivery.plan.kind == "snapshot" else "false",
-            "schema": name.schema,
-            "table": name.table,
-        }
-        self._now = now_ms
-        self._commit: tuple[int, int] | None = None
-        self._source = ""
-
-    def value(self, op: Op, before: str | None, after: str | None, version: int, ms: int) -> bytes:
-        """Write one."""
-        if self._commit != (version, ms):
-            self._commit = version, ms
-            self._source = _json({"version": version, "ts_ms": ms, **self._common})
+    def value(op: Op, before: str | None, after: str | None, version: int, ms: int) -> bytes:
         return (
-            f'{{"before":{before or "null"},"after":{after or "null"},"source":{self._source},'
-            f'"op":"{op}","ts_ms":{self._now}}}'
+            f'{{"before":{before or "null"},"after":{after or "null"},"source":{source(version, ms)},'
+            f'"op":"{op}","ts_ms":{now_ms}}}'
         ).encode()
+
+    return value
 
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def rows_as_json(frame: DataFrame, keys: Sequence[str], table: str, *, ordered: bool) -> DataFrame:
+    """Return key and row as JSON, the kind's place in their order, version and moment (milliseconds).
+
+    Args:
+        frame: columns, then those of the feed.
+        keys: key columns as the frame has them; without any the key is NULL.
+        table: its name, for errors.
+        ordered: by commit, key and kind; the rows of a snapshot need no order.
+
+    Raises:
+        SchemaError: a column's type cannot be told in JSON.
+
+    """
+    from pyspark.sql import functions as f
+
+    columns = columns_of(frame)
+    for name in columns:
+        _check(frame.schema[name].dataType, name, table)
+    key = f.lit(None).cast("string")
+    if keys:
+        parts = [_key(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in keys]
+        key = f.to_json(f.struct(*parts), JSON_OPTIONS)
+    row = f.struct(
+        *[_json_value(f.col(quote(n)), frame.schema[n].dataType).alias(n) for n in columns]
+    )
+    places = f.create_map(*[f.lit(value) for pair in _ORDER.items() for value in pair])
+    records = frame.select(
+        key.alias(_KEY),
+        f.to_json(row, JSON_OPTIONS).alias(_ROW),
+        places[f.col(KIND)].alias(_PLACE),
+        f.col(VERSION),
+        f.unix_millis(f.col(TIME)).alias(_MOMENT),
+    )
+    return records.orderBy(VERSION, _KEY, _PLACE) if ordered else records
+
+
+def _check(kind: DataType, column: str, table: str) -> None:
+    odd = next((one for one in types_in(kind) if name_of(one) not in _TOLD), None)
+    if odd is not None:
+        msg = "a column of this type cannot be told in JSON"
+        step = "Change its type, or export the table to a receiver that takes it."
+        found = odd.simpleString()
+        raise SchemaError(msg, table=table, column=column, found=found, next_step=step)
+
+
+def _key(column: Column, kind: DataType) -> Column:
+    """Tell a key's value: 0.0 and -0.0 are one key, so they are one text."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.FloatType | t.DoubleType):
+        zero = f.lit(0.0).cast(kind)
+        return f.when(column == zero, zero).otherwise(column)
+    return _json_value(column, kind)
+
+
+def _json_value(column: Column, kind: DataType) -> Column:
+    """Turn what `to_json` would tell inexactly, at any depth, into what it tells exactly."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    if _is_exact(kind):
+        return column
+    if isinstance(kind, t.DecimalType):
+        return decimal_text(column, kind.scale)
+    if isinstance(kind, t.ArrayType):
+        inner = kind.elementType
+        return f.transform(column, lambda item: _json_value(item, inner))
+    if isinstance(kind, t.MapType):
+        return _json_map(column, kind)
+    assert isinstance(kind, t.StructType)  # noqa: S101  # nothing else is left
+    fields = [
+        _json_value(column[field.name], field.dataType).alias(field.name) for field in kind.fields
+    ]
+    return f.when(column.isNotNull(), f.struct(*fields))
+
+
+def _json_map(column: Column, kind: DataType) -> Column:
+    """Tell a map as an object; `to_json` writes keys that are no strings as Spark keeps them inside."""
+    from pyspark.sql import functions as f
+    from pyspark.sql import types as t
+
+    assert isinstance(kind, t.MapType)  # noqa: S101  # the caller has seen
+    keys, values = kind.keyType, kind.valueType
+    if isinstance(keys, t.StringType):
+        return f.transform_values(column, lambda _, value: _json_value(value, values))
+    return f.transform(
+        f.map_entries(column),
+        lambda entry: f.struct(
+            _json_value(entry["key"], keys).alias("key"),
+            _json_value(entry["value"], values).alias("value"),
+        ),
+    )
+
+
+def _is_exact(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    keys = all(isinstance(key, t.StringType) for key in map_keys_in(kind))
+    return keys and is_free_of(kind, {"decimal"})

@@ -13,6 +13,7 @@ import contextlib
 import json
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from mirrorlib.delivery.sinks.kafka.cluster import Cluster
-    from mirrorlib.errors import MirrorError
     from mirrorlib.journal.streams import Plan, Stream
 
 _AT_ONCE = 500  # messages
@@ -38,20 +38,12 @@ _WAIT = 10  # milliseconds that a broker may wait for more: nobody waits for wha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a stream has come.
+    """How far a stream has come."""
 
-    Attributes:
-        window: the number of its last committed window; 0 for none.
-        begun: some stream of its consumer has delivered the table to the topic.
-        turn: its place among the streams of its lineage, by when each delivered first; from 1.
-        overtaken: the last one to deliver is a later stream.
-
-    """
-
-    window: int
-    begun: bool
-    turn: int
-    overtaken: bool
+    window: int  # the number of its last committed one; 0 for none
+    begun: bool  # some stream of its consumer has delivered the table to the topic
+    turn: int  # its place among the streams of its lineage, by when each delivered first; from 1
+    overtaken: bool  # the last one to deliver is a later stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +82,26 @@ class Positions:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._topic = cluster.address.positions
         self._lock = threading.Lock()
         self._read_to: dict[int, int] = {}  # by partition
         self._records: dict[str, _Record] = {}  # the last of each stream
         self._lanes: set[tuple[str, str, str]] = set()
 
     def find(self, stream: Stream, scene: Scene) -> Position:
-        """Find how far a stream has come.
-
-        Raises:
-            StoreError: the brokers are silent, or somebody's transaction stays open.
-
-        """
+        """Find how far a stream has come."""
         partitions = self._cluster.positions(scene)
-        ends = self._cluster.ends(self._topic, partitions, scene)
+        ends = self._cluster.ends(partitions, scene)
         with self._lock:
             starts = {number: self._read_to.get(number, 0) for number in ends}
         if any(starts[number] < end for number, end in ends.items()):
-            with contextlib.closing(_Reader(self._cluster, starts, scene)) as reader:
-                reader.read_to(ends)
-            self._remember(reader)
+            reached, records = _read_on(starts, ends, scene)
+            with self._lock:  # another thread may have read further
+                for number, offset in reached.items():
+                    self._read_to[number] = max(offset, self._read_to.get(number, 0))
+                for uuid, record in records:
+                    if record.window >= self._records.get(uuid, record).window:
+                        self._records[uuid] = record
+                    self._lanes.add(record.lane)
         with self._lock:
             return self._position(stream, scene.topic)
 
@@ -132,89 +123,71 @@ class Positions:
             overtaken=uuid != stream.uuid and later,
         )
 
-    def _remember(self, reader: _Reader) -> None:
-        """Keep what was read; another thread may have read further."""
-        with self._lock:
-            for number, offset in reader.reached.items():
-                self._read_to[number] = max(offset, self._read_to.get(number, 0))
-            for stream, record in reader.records:
-                if record.window >= self._records.get(stream, record).window:
-                    self._records[stream] = record
-                self._lanes.add(record.lane)
 
+def _read_on(
+    starts: Mapping[int, int], ends: Mapping[int, int], scene: Scene
+) -> tuple[dict[int, int], list[tuple[str, _Record]]]:
+    """Read from where the last look ended until each partition's end is reached, as long as there is any progress.
 
-class _Reader:
-    """One look at the topic, from where the last one ended."""
+    Returns:
+        how far each partition was read, and the records.
 
-    def __init__(self, cluster: Cluster, starts: Mapping[int, int], scene: Scene) -> None:
-        self._cluster, self._scene = cluster, scene
-        self._topic = cluster.address.positions
-        self._heard: KafkaError | None = None
-        self.reached = dict(starts)
-        self.records: list[tuple[str, _Record]] = []
-        self._consumer = Consumer(
-            {
-                **client_conf(cluster.address, self._hear),
-                "group.id": "mirrorlib.positions",  # has to be there; no offset is kept under it
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": _WAIT,
-            }
-        )
-        places = [TopicPartition(self._topic, number, offset) for number, offset in starts.items()]
-        self._consumer.assign(places)
-
-    def close(self) -> None:
-        """Let go of the brokers."""
-        self._consumer.close()
-
-    def read_to(self, ends: Mapping[int, int]) -> None:
-        """Read until each partition's end is reached, as long as there is any progress."""
-        scene, deadline = self._scene, time.monotonic() + self._scene.timeout
-        while any(self.reached[number] < end for number, end in ends.items()):
-            with translated(scene, f"read the topic {self._topic}", lambda: self._heard):
-                messages = self._consumer.consume(_AT_ONCE, _POLL)
+    """
+    topic, heard = scene.address.positions, deque[KafkaError](maxlen=1)
+    verb, reached, records = f"read the topic {topic}", dict(starts), list[tuple[str, _Record]]()
+    consumer = Consumer(
+        {
+            **client_conf(scene.address, heard.append),
+            "group.id": "mirrorlib.positions",  # has to be there; no offset is kept under it
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": _WAIT,
+        }
+    )
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
+        deadline = time.monotonic() + scene.address.timeout
+        while any(reached[number] < end for number, end in ends.items()):
+            with translated(scene, verb, lambda: heard[-1] if heard else None):
+                messages = consumer.consume(_AT_ONCE, _POLL)
                 for message in messages:
-                    self._take(message)
+                    records += _take(message, reached, topic, scene)
             if messages:
-                deadline = time.monotonic() + scene.timeout
+                deadline = time.monotonic() + scene.address.timeout
+            elif time.monotonic() > deadline and heard:
+                raise scene.explain(verb, heard[-1])
             elif time.monotonic() > deadline:
-                raise self._stuck()
+                msg = f"cannot {verb} to its end: a transaction has not ended"
+                minutes = scene.address.longest / 60
+                step = f"Kafka ends it {minutes:g} minutes after it began; the next run goes on."
+                raise scene.error(msg, step)
+    return reached, records
 
-    def _take(self, message: Message) -> None:
-        """Take a record, or learn how far there is nothing: marks of transactions take places too."""
-        error, partition, offset = message.error(), message.partition(), message.offset()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-            raise KafkaException(error)
-        if partition is None or offset is None:
-            return
-        if error is not None:
-            self.reached[partition] = max(self.reached[partition], offset)
-            return
-        self.reached[partition] = offset + 1
-        key, value = message.key(), message.value()
-        if key is not None and value is not None:
-            record = _read(value)
-            if record is None:
-                msg = f"the topic {self._topic} has a record that is no position"
-                step = f"Give mirrorlib a topic of its own: ?positions=…, not {self._topic}."
-                found = f"partition {partition}, offset {offset}"
-                raise self._scene.error(msg, step, found)
-            self.records.append((key.decode(), record))
 
-    def _stuck(self) -> MirrorError:
-        """Say why it does not go on: nobody answers, or somebody else's transaction is open."""
-        if self._heard is not None:
-            return self._scene.explain(f"read the topic {self._topic}", self._heard)
-        limit = self._cluster.address.longest / 60
-        msg = f"cannot read the topic {self._topic} to its end: a transaction has not ended"
-        step = f"Kafka ends it {limit:g} minutes after it began; the next run goes on."
-        return self._scene.error(msg, step)
-
-    def _hear(self, error: KafkaError) -> None:
-        self._heard = error
+def _take(
+    message: Message, reached: dict[int, int], topic: str, scene: Scene
+) -> list[tuple[str, _Record]]:
+    """Take a record, or learn how far there is nothing: marks of transactions take places too."""
+    error, partition, offset = message.error(), message.partition(), message.offset()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+        raise KafkaException(error)
+    if partition is None or offset is None:
+        return []
+    if error is not None:
+        reached[partition] = max(reached[partition], offset)
+        return []
+    reached[partition] = offset + 1
+    key, value = message.key(), message.value()
+    if key is None or value is None:
+        return []
+    record = _read(value)
+    if record is None:
+        msg = f"the topic {topic} has a record that is no position"
+        step = f"Give mirrorlib a topic of its own: ?positions=…, not {topic}."
+        raise scene.error(msg, step, f"partition {partition}, offset {offset}")
+    return [(key.decode(), record)]
 
 
 def _read(value: bytes) -> _Record | None:
@@ -225,8 +198,5 @@ def _read(value: bytes) -> _Record | None:
         return None
     lane = (record.get("consumer", ""), record.get("table", ""), record.get("topic", ""))
     order = (record.get("turn", 0), record.get("ordinal", 0), record.get("began_at", ""))
-    return (
-        _Record(window, lane, record.get("lineage", ""), *order)
-        if isinstance(window, int)
-        else None
-    )
+    known = _Record(window, lane, record.get("lineage", ""), *order)
+    return known if isinstance(window, int) else None

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster
-from mirrorlib.delivery.sinks.kafka.messages import Message, reset_messages, resets, row_messages
-from mirrorlib.delivery.sinks.kafka.positions import Positions, position_record
-from mirrorlib.delivery.sinks.kafka.rows import rows_as_json
-from mirrorlib.delivery.sinks.kafka.transact import Headers, Transactions, transactional_id
+from mirrorlib.delivery.sinks.kafka.messages import (
+    Message,
+    reset_messages,
+    row_messages,
+    rows_as_json,
+)
+from mirrorlib.delivery.sinks.kafka.positions import Position, Positions, position_record
+from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
 from mirrorlib.errors import TableBusyError
 from mirrorlib.names import parse_name
@@ -33,37 +37,18 @@ if TYPE_CHECKING:
 _KEPT = 16  # connections between windows: a run has as many tables as it likes
 
 
-@dataclass(slots=True)
-class _Line:
-    """An open way to the brokers for one stream.
-
-    Attributes:
-        transactions: sends, unless somebody else has begun.
-        position: the last window that is committed, as of the beginning or by this very line.
-        begun: the topic has something of the table by the consumer, as of the beginning or by this very line.
-        turn: see `Position`.
-
-    """
-
-    transactions: Transactions
-    position: int
-    begun: bool
-    turn: int
-
-
 class KafkaSink:
     """A receiver of windows that sends them to topics; for many threads, each with streams of its own."""
 
-    groups = (
-        True  # a message's key says which changes keep their order, so several rows may share one
-    )
+    groups = True  # a message's key says what keeps its order, so several rows may share one
 
     def __init__(self, address: Address) -> None:
         """Take the address; nobody is asked yet."""
         self._address = address
         self._cluster = Cluster(address)
         self._positions = Positions(self._cluster)
-        self._lines: dict[str, _Line] = {}  # those that wait for a window, by stream
+        # Ways to the brokers that wait for a window, by stream; as far as each came by itself, or when it was opened.
+        self._lines: dict[str, tuple[Transactions, Position]] = {}
         self._lock = threading.Lock()
 
     def position(self, stream: Stream) -> int:
@@ -75,9 +60,9 @@ class KafkaSink:
             TableNameError: no topic can be named by the table.
 
         """
-        line = self._take(stream) or self._open(stream)
-        self._keep(stream, line)
-        return line.position
+        sends, found = self._take(stream)
+        self._keep(stream, sends, found)
+        return found.window
 
     def deliver(self, delivery: Delivery) -> int:
         """Send a window's messages and its number, all or nothing; return how many rows it has.
@@ -89,22 +74,19 @@ class KafkaSink:
 
         """
         stream, plan = delivery.stream, delivery.plan
-        line = self._take(stream) or self._open(stream)
-        if line.position >= plan.number:
-            self._keep(stream, line)
+        sends, found = self._take(stream)
+        if found.window >= plan.number:
+            self._keep(stream, sends, found)
             return 0
         scene = self._scene(stream)
-        headers = Headers(stream.uuid, plan.number, plan.kind)
-        if not line.position and delivery.continues:
+        if not found.window and delivery.continues:
             raise _emptied(scene)
-        record = Message(*position_record(stream, plan, scene.topic, line.turn), 0)
-        messages = self._messages(delivery, scene, begun=line.begun)
-        rows = line.transactions.send_window(
-            scene.topic, messages, headers, record, self._address.positions
-        )
-        # A line on which anything failed is never used again.
-        line.position, line.begun = plan.number, True
-        self._keep(stream, line)
+        record = Message(*position_record(stream, plan, scene.topic, found.turn), 0)
+        messages = self._messages(delivery, scene, begun=found.begun)
+        headers = window_headers(stream.uuid, plan.number, plan.kind)
+        rows = sends.send_window(messages, headers, record)
+        # A way on which anything failed is never used again.
+        self._keep(stream, sends, replace(found, window=plan.number, begun=True))
         return rows
 
     def _messages(self, delivery: Delivery, scene: Scene, *, begun: bool) -> Iterator[Message]:
@@ -112,44 +94,38 @@ class KafkaSink:
         table = delivery.stream.table
         frame = rows_as_json(delivery.frame, delivery.keys, table, ordered=plan.kind == "changes")
         rows = frame.toLocalIterator()
-        if resets(delivery, begun=begun):
-            partitions = self._cluster.topic(scene.topic, scene)
+        # The first snapshot of a stream voids what an earlier one has begun: what was deleted since is not in it.
+        if plan.kind == "snapshot" and (begun or plan.reset or delivery.stream.ordinal > 1):
+            partitions = self._cluster.topic(scene)
             yield from reset_messages(delivery, partitions, now_ms)
         yield from row_messages(delivery, rows, now_ms, tombstones=self._address.tombstones)
 
-    def _open(self, stream: Stream) -> _Line:
+    def _take(self, stream: Stream) -> tuple[Transactions, Position]:
+        with self._lock:
+            line = self._lines.pop(stream.uuid, None)
+        return line or self._open(stream)
+
+    def _open(self, stream: Stream) -> tuple[Transactions, Position]:
         scene = self._scene(stream)
         self._cluster.positions(scene)
-        name = transactional_id(stream, scene.topic)
-        transactions = Transactions(self._address, scene, name)
+        transactions = Transactions(scene, transactional_id(stream, scene.topic))
         transactions.begin()  # first: a commit that is under way has to be settled
         found = self._positions.find(stream, scene)
         if found.overtaken:
             msg = f"a stream of {stream.consumer} that began later writes to topic {scene.topic}"
             raise TableBusyError(msg, table=stream.table, next_step="Leave the table to it.")
-        if found.window and not self._cluster.has(scene.topic, scene):
+        if not self._cluster.topic(scene, make=not found.window):
             raise _emptied(scene)
-        self._cluster.topic(scene.topic, scene)
-        return _Line(transactions, found.window, found.begun, found.turn)
+        return transactions, found
 
     def _scene(self, stream: Stream) -> Scene:
-        address = self._address
-        return Scene(
-            brokers=address.brokers,
-            topic=address.topic_of(parse_name(stream.table)),
-            positions=address.positions,
-            table=stream.table,
-            timeout=address.timeout,
-        )
+        topic = self._address.topic_of(parse_name(stream.table))
+        return Scene(address=self._address, table=stream.table, topic=topic)
 
-    def _take(self, stream: Stream) -> _Line | None:
+    def _keep(self, stream: Stream, sends: Transactions, found: Position) -> None:
+        """Keep a way for the next window; the one that has waited longest goes when there are many."""
         with self._lock:
-            return self._lines.pop(stream.uuid, None)
-
-    def _keep(self, stream: Stream, line: _Line) -> None:
-        """Keep a line for the next window; the one that has waited longest goes when there are many."""
-        with self._lock:
-            self._lines[stream.uuid] = line
+            self._lines[stream.uuid] = sends, found
             if len(self._lines) > _KEPT:
                 del self._lines[next(iter(self._lines))]
 

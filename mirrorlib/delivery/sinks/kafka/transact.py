@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -19,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirrorlib.delivery.sinks.kafka.address import MESSAGE_BYTES
 from mirrorlib.delivery.sinks.kafka.cluster import client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message
-from mirrorlib.delivery.sinks.kafka.trouble import FENCED, TOO_LARGE, Scene, error_of, translated
+from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, codes, error_of, translated
 from mirrorlib.errors import StoreError
 from mirrorlib.names import TableName, parse_name
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message as Sent
 
-    from mirrorlib.delivery.sinks.kafka.address import Address
     from mirrorlib.journal.streams import Stream
 
 _QUEUE_KB = 64 << 10  # what is sent and not acknowledged yet
@@ -36,31 +34,17 @@ _LOOK = 1000  # messages between looks at the clock and at what came back
 _POLL = 0.1  # seconds
 _GIVE_UP = 5.0  # seconds for an abort; the broker aborts by itself, or the next to begin makes it
 _HALF = 0.5
-_DROPPED = (  # consequences, no causes
-    KafkaError._FATAL,  # noqa: SLF001
-    KafkaError._PURGE_INFLIGHT,  # noqa: SLF001
-    KafkaError._PURGE_QUEUE,  # noqa: SLF001
-    KafkaError._STATE,  # noqa: SLF001
-)
-_Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # as librdkafka takes them
+_DROPPED = codes("_FATAL", "_PURGE_INFLIGHT", "_PURGE_QUEUE", "_STATE")  # consequences, no causes
+Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # as librdkafka takes them
 
 
-@dataclass(frozen=True, slots=True)
-class Headers:
-    """What names a message for ever: stream, window, and its place therein."""
-
-    stream: str
-    window: int
-    kind: str
-
-    def of(self, ordinal: int) -> _Headers:
-        """Return the headers of the window's n-th message."""
-        return [
-            ("mirrorlib.stream", self.stream.encode()),
-            ("mirrorlib.window", b"%d" % self.window),
-            ("mirrorlib.ordinal", b"%d" % ordinal),
-            ("mirrorlib.kind", self.kind.encode()),
-        ]
+def window_headers(stream: str, window: int, kind: str) -> Headers:
+    """Return what names a window's messages for ever, beside their place in it."""
+    return [
+        ("mirrorlib.stream", stream.encode()),
+        ("mirrorlib.window", b"%d" % window),
+        ("mirrorlib.kind", kind.encode()),
+    ]
 
 
 def transactional_id(stream: Stream, topic: str) -> str:
@@ -80,9 +64,8 @@ class _Heard:
     def __init__(self) -> None:
         self.trouble: KafkaError | None = None  # of brokers, the latest
         self.refused: KafkaError | None = None  # of a message, the first
-        self.large: tuple[int, str | None] | None = (
-            None  # bytes and column of one that was too large
-        )
+        # Bytes and column of one that was too large.
+        self.large: tuple[int, str | None] | None = None
 
     def trouble_of(self, error: KafkaError) -> None:
         """Hear of brokers that cannot be talked to."""
@@ -97,51 +80,43 @@ class _Heard:
 
     def weigh(self, error: KafkaError, key: bytes | None, value: bytes | None) -> None:
         """Look what makes a message too large."""
-        if error.code() in TOO_LARGE:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             self.large = len(key or b"") + len(value or b""), _largest_column(value)
 
 
 class Transactions:
     """The one that sends for a stream; for one thread at a time."""
 
-    def __init__(self, address: Address, scene: Scene, name: str) -> None:
+    def __init__(self, scene: Scene, name: str) -> None:
         """Prepare; `name` is the transactional id."""
         self._scene = scene
-        self._longest = address.longest
+        self._timeout, self._longest = scene.address.timeout, scene.address.longest
         self._heard = _Heard()
         self._sent = 0
         self._began = 0.0
         self._committing = False
-        largest = int(address.producer.get(MESSAGE_BYTES, 0)) >> 10
+        largest = int(scene.address.producer.get(MESSAGE_BYTES, 0)) >> 10
         with translated(scene, "connect"):
             self._producer = Producer(
                 {
-                    **client_conf(address, self._heard.trouble_of),
-                    **address.producer,
+                    **client_conf(scene.address, self._heard.trouble_of),
+                    **scene.address.producer,
                     "transactional.id": name,
                     "partitioner": "murmur2_random",  # where Java's producers put the same key
-                    "queue.buffering.max.kbytes": max(
-                        _QUEUE_KB, 2 * largest
-                    ),  # or it waits for ever
+                    # Or it waits for ever.
+                    "queue.buffering.max.kbytes": max(_QUEUE_KB, 2 * largest),
                     "delivery.report.only.error": True,
                     "on_delivery": self._heard.refusal_of,
                 }
             )
 
     def begin(self) -> None:
-        """Fence off whoever sent for the stream before, once what they left under way has come to an end.
-
-        Raises:
-            StoreError: no broker answers, or it does not allow it.
-
-        """
+        """Fence off whoever sent for the stream before, once what they left under way has come to an end."""
         with translated(self._scene, "begin a transaction", self._latest):
-            self._producer.init_transactions(self._scene.timeout)
+            self._producer.init_transactions(self._timeout)
 
-    def send_window(
-        self, topic: str, messages: Iterable[Message], headers: Headers, position: Message, to: str
-    ) -> int:
-        """Send messages to *topic*, and the window's position to topic *to*, in one transaction.
+    def send_window(self, messages: Iterable[Message], headers: Headers, position: Message) -> int:
+        """Send messages to the table's topic, and the window's position to theirs, in one transaction.
 
         Returns:
             how many rows the messages told.
@@ -155,11 +130,12 @@ class Transactions:
             self._producer.begin_transaction()
             self._sent, self._began, rows = 0, 0.0, 0
             for message in messages:
-                self._send(topic, message, headers.of(self._sent + 1))
+                ordinal = ("mirrorlib.ordinal", b"%d" % (self._sent + 1))
+                self._send(self._scene.topic, message, [*headers, ordinal])
                 rows += message.rows
             # Last, and on its own: who reads the positions of others waits while it is not committed.
             self._flush()
-            self._send(to, position, [])
+            self._send(self._scene.address.positions, position, [])
             self._flush()
             self._commit()
         except KafkaException as exc:
@@ -170,16 +146,12 @@ class Transactions:
             raise
         return rows
 
-    def _send(self, topic: str, message: Message, headers: _Headers) -> None:
+    def _send(self, topic: str, message: Message, headers: Headers) -> None:
         self._began = self._began or time.monotonic()
         while True:
             try:
                 self._producer.produce(
-                    topic,
-                    value=message.value,
-                    key=message.key,
-                    partition=message.partition,
-                    headers=headers,
+                    topic, message.value, message.key, message.partition, headers=headers
                 )
                 break
             except BufferError:
@@ -199,7 +171,7 @@ class Transactions:
 
     def _wait(self) -> None:
         """Wait until fewer messages are on their way; the brokers' silence has its bounds."""
-        waiting, end = len(self._producer), time.monotonic() + self._scene.timeout
+        waiting, end = len(self._producer), time.monotonic() + self._timeout
         while self._producer.flush(_POLL) >= waiting:
             self._look()
             if time.monotonic() > end:
@@ -215,27 +187,27 @@ class Transactions:
     def _commit(self) -> None:
         """Commit; a broker that is silent is asked again, and what it then has done is not known."""
         self._committing = True
-        end = time.monotonic() + self._scene.timeout
-        while True:
+        end = time.monotonic() + self._timeout
+        while self._committing:
             try:
                 self._producer.commit_transaction(max(end - time.monotonic(), _POLL))
-                break
+                self._committing = False
             except KafkaException as exc:
                 error = error_of(exc)
-                if error.txn_requires_abort():
-                    self._committing = False
-                elif error.retriable() and time.monotonic() < end:
-                    continue
-                elif error.retriable():
-                    raise self._unknown(error) from exc
+                if error.retriable() and not error.txn_requires_abort():
+                    if time.monotonic() < end:
+                        continue
+                    reason = "the broker did not say whether it has committed the window"
+                    step = "The next run asks it, and delivers the window again only if it has not."
+                    raise self._scene.error(reason, step, error.name()) from exc
+                self._committing = not error.txn_requires_abort()
                 raise
-        self._committing = False
 
     def _give_up(self) -> None:
         """Abort what was sent, unless its commit is under way; nobody uses this object after."""
         with contextlib.suppress(KafkaException, RuntimeError):
             if not self._committing:
-                self._producer.abort_transaction(min(_GIVE_UP, self._scene.timeout))
+                self._producer.abort_transaction(min(_GIVE_UP, self._timeout))
             self._producer.purge()
 
     def _fail(self, error: KafkaError, exc: KafkaException) -> NoReturn:
@@ -245,7 +217,13 @@ class Transactions:
         causes = [found for found in known if found is not None and found.code() not in _DROPPED]
         cause = next((found for found in causes if found.code() in FENCED), (causes or [error])[0])
         if self._heard.large is not None:
-            raise self._too_large(*self._heard.large) from exc
+            size, column = self._heard.large
+            step = (
+                "Raise max.message.bytes of the topic, and give ?message.max.bytes=… as large;"
+                " or leave large columns out."
+            )
+            reason = "a message is larger than it may be"
+            raise self._scene.error(reason, step, f"{size:,} bytes", column) from exc
         late = self._began and time.monotonic() - self._began >= self._longest
         if cause.code() in FENCED and late:  # so does a broker fence off who is too slow
             raise self._too_slow() from exc
@@ -259,19 +237,6 @@ class Transactions:
             " transaction.max.timeout.ms, and give ?transaction.timeout.ms=… as long."
         )
         return self._scene.error(reason, step, f"{self._sent:,} messages were sent")
-
-    def _too_large(self, size: int, column: str | None) -> StoreError:
-        step = (
-            "Raise max.message.bytes of the topic, and give ?message.max.bytes=… as large;"
-            " or leave large columns out."
-        )
-        reason = "a message is larger than it may be"
-        return self._scene.error(reason, step, f"{size:,} bytes", column)
-
-    def _unknown(self, error: KafkaError) -> StoreError:
-        reason = "the broker did not say whether it has committed the window"
-        step = "The next run asks it, and delivers the window again only if it has not."
-        return self._scene.error(reason, step, error.name())
 
     def _latest(self) -> KafkaError | None:
         """Hear what has not been heard yet: a fatal error is raised once, whenever the next one asks."""

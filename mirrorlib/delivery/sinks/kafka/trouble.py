@@ -17,68 +17,39 @@ from mirrorlib.errors import MirrorError, StoreError, TableBusyError, first_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FENCED = frozenset(
-    {
-        KafkaError._FENCED,  # noqa: SLF001  # librdkafka's own codes are named so
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError.INVALID_PRODUCER_ID_MAPPING,
-    }
+    from mirrorlib.delivery.sinks.kafka.address import Address
+
+
+def codes(*names: str) -> frozenset[int]:
+    """Return codes of errors by their names; those of librdkafka's own begin with an underscore."""
+    return frozenset(getattr(KafkaError, name) for name in names)
+
+
+FENCED = codes(
+    "_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"
 )
-TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE})
-_AWAY = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
-        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
-    }
-)
-_FORBIDDEN = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_STRANGER = frozenset(
-    {
-        KafkaError._AUTHENTICATION,  # noqa: SLF001
-        KafkaError._SSL,  # noqa: SLF001
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
-MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001
+MISSING = codes("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
+_AWAY = codes("_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT", "_MSG_TIMED_OUT")
+_AWAY |= codes("_TIMED_OUT_QUEUE", "_TRANSPORT")
+UNSEEN = codes("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
+_FORBIDDEN = UNSEEN | codes("GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+_STRANGER = codes("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED")
 _LONGEST = 300  # characters of what librdkafka says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Who talks to whom about what.
+    """Who talks to whom about what."""
 
-    Attributes:
-        brokers: as the URL has them.
-        topic: where the table's messages go.
-        positions: where the numbers of windows go.
-        table: its name.
-        timeout: how many seconds a broker may be silent.
-
-    """
-
-    brokers: str
-    topic: str
-    positions: str
+    address: Address
     table: str
-    timeout: float
+    topic: str  # where the table's messages go
 
     def error(
         self, reason: str, step: str, found: str | None = None, column: str | None = None
     ) -> StoreError:
         """Build an error about the topic."""
-        msg = f"{reason}, topic {self.topic} at {self.brokers}"
+        msg = f"{reason}, topic {self.topic} at {self.address.brokers}"
         return StoreError(msg, table=self.table, column=column, found=found, next_step=step)
 
     def explain(
@@ -92,20 +63,19 @@ class Scene:
         if code in _AWAY and latest is not None:
             error = latest  # a refused password reads as silence
         reason, step = self._advice(error.code())
-        return self.error(
-            f"cannot {verb}: {reason}", step, first_line(_Said(error.str()), _LONGEST)
-        )
+        return self.error(f"cannot {verb}: {reason}", step, first_line(error.str(), _LONGEST))
 
     def _advice(self, code: int) -> tuple[str, str]:
         if code in _AWAY:
-            reason = f"no answer within {self.timeout:g} seconds"
+            reason = f"no answer within {self.address.timeout:g} seconds"
             return reason, "See that the brokers run and can be reached; the next run goes on."
         if code in _STRANGER:
             step = "Check security.protocol, sasl.… and ssl.…; a password may be in MIRRORLIB_KAFKA_SASL_PASSWORD."
             return "the broker and this client do not trust each other", step
         if code in _FORBIDDEN:
             step = (
-                f"Allow Describe and Write on the topic; Describe, DescribeConfigs, Read and Write on {self.positions};"
+                "Allow Describe and Write on the topic;"
+                f" Describe, DescribeConfigs, Read and Write on {self.address.positions};"
                 " Create for both, unless they are there; and Write on transactional ids that begin with mirrorlib."
             )
             return "the broker does not allow it", step
@@ -121,10 +91,6 @@ class Scene:
             step = "A compacted topic takes no messages without a key: name the key columns, or use another topic."
             return "the broker refuses a message", step
         return "Kafka refuses", "Look at what was found; the next run tries again."
-
-
-class _Said(Exception):  # noqa: N818  # only carries a text to `first_line`
-    """What librdkafka said."""
 
 
 @contextlib.contextmanager
