@@ -16,7 +16,6 @@ from mirrorlib.delta.columns import in_its_order
 from mirrorlib.derived.frames import (
     Framed,
     can_differ,
-    changed_keys,
     changed_rows,
     frame_rows,
     rows_of_keys,
@@ -26,7 +25,7 @@ from mirrorlib.derived.job import Job, Target, added_columns, check_columns
 from mirrorlib.derived.sources import Round
 from mirrorlib.derived.strategy.choose import How, Shape, choose, fingerprint_of, shape_of
 from mirrorlib.errors import FeedError
-from mirrorlib.feed.read import read_rows
+from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import keeps
 from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import quote
@@ -200,7 +199,8 @@ def _in_part(
         keys = []
         for one in places:
             names = list(reaches[one].columns)
-            values = changed_keys(job.spark, given[one].source, windows[one], names)
+            came_or_went = read_window(job.spark, given[one].source.table, windows[one])
+            values = came_or_went.select(*map(quote, names)).distinct()
             keys.append((values, list(reaches[one].columns.values())))
         if len(keys) == 1:
             few = rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])

@@ -97,14 +97,6 @@ def can_differ(rows: DataFrame) -> bool:
     return all(is_comparable(field.dataType) for field in rows.schema.fields)
 
 
-def changed_keys(
-    spark: SparkSession, source: Source, window: Window, columns: Sequence[str]
-) -> DataFrame:
-    """Return the values of some columns in all rows that came or went in a window, each once."""
-    rows = read_window(spark, source.table, window)
-    return rows.select(*map(quote, columns)).distinct()
-
-
 def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[DataFrame, DataFrame]:
     """Return the keys of the rows that a window has changed, and what is there of them at its end."""
     from pyspark.sql import functions as f

@@ -155,7 +155,9 @@ def _reach(root: Node, source: Framed, nodes: Iterable[Node], outputs: Mapping[s
             column.go_through(node, following)
         why = _step(node, side, followed, reach)
         if why or not followed:
-            return Reach(why=why or f"{_label(node, side)} brings rows of several keys together")
+            return Reach(
+                why=why or f"{judge(node, side).label} brings rows of several keys together"
+            )
     named = {
         name: next((to for number, to in outputs.items() if number in column.numbers), None)
         for name, column in followed.items()
@@ -174,12 +176,8 @@ def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
         outputs = outputs_of(node)
         if node.operator == "Deduplicate" and outputs and {n for _, n in outputs} <= _listed(node):
             continue  # by all columns: there is nothing to pick
-        return f"{_label(node, 0)} may pick other rows each time of what it is joined with"
+        return f"{judge(node, 0).label} may pick other rows each time of what it is joined with"
     return ""
-
-
-def _label(node: Node, side: int) -> str:
-    return judge(node, side).label or judge(node, 0).label
 
 
 def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
@@ -198,7 +196,7 @@ def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) ->
         return _union(node, side, followed)
     if node.operator == "Join" and len(node.children) == 2:  # noqa: PLR2004  # sides
         return _join(node, side, followed, reach)
-    return f"what {_label(node, side)} does is not known to work by key"
+    return f"what {judge(node, side).label} does is not known to work by key"
 
 
 def _listed(node: Node) -> set[str]:

@@ -28,7 +28,7 @@ _BRANCH = re.compile(r"((?:   |:  )*)(:- |\+- )(.*)", re.DOTALL)
 _OPERATOR = re.compile(r"(~?)!?([A-Z]\w*)(.*)", re.DOTALL)
 _CUT = re.compile(r"\.\.\. \d+ more (?:fields|characters)|Truncated plan of \d+")
 _MOST = 500_000  # steps of a walk through all operators
-_REDACTED = "*(redacted)"
+REDACTED = "*(redacted)"  # what Spark has left out of a text
 _ANALYZED, _OPTIMIZED = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
 
 
@@ -190,11 +190,6 @@ def _attach(parent: _Open, depth: int, prefix: str, branch: str, node: Node) -> 
         msg = "a line of the plan does not stand where it can"
         raise UnreadablePlanError(msg)
     return _Open(node=node, depth=depth, prefix=prefix + ("   " if last else ":  "))
-
-
-def is_redacted(text: str) -> bool:
-    """Say whether Spark has left something out of a text."""
-    return _REDACTED in text
 
 
 def is_mark(node: Node, marks: Collection[str]) -> bool:

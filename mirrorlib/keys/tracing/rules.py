@@ -107,7 +107,6 @@ _UNARY = {
     "Window": _no_primary("window functions", _STATEFUL, "columns", "list"),
     "WithCTE": _row_by_row("CTE"),
 }
-_AWAY = Effect(label="", passes=False)
 _UDF = "a user-defined function may do anything: keys never go through one"
 
 
@@ -123,7 +122,8 @@ def judge(node: Node, side: int) -> Effect:
         return _judge_join(node, side)
     if node.operator in {"Intersect", "Except"} and both:
         label = "intersect" if node.operator == "Intersect" else "except"
-        return _AWAY if side else _no_primary(label, _STATEFUL, "none", "group")
+        away = Effect(label=label, passes=False)
+        return away if side else _no_primary(label, _STATEFUL, "none", "group")
     if node.operator == "Union":
         why = "rows of several inputs come together, and each may mean another thing by its columns"
         return replace(_nothing("union", why), order="inputs")
@@ -141,7 +141,7 @@ def _judge_join(node: Node, side: int) -> Effect:
     label = f"join ({kind})"
     filters = kind in {"LeftSemi", "LeftAnti"}
     if filters and side:
-        return _AWAY
+        return Effect(label=label, passes=False)
     if all(is_streaming(child) for child in node.children):
         return _nothing(label, "two streams are joined, and rows wait for each other")
     if filters:
