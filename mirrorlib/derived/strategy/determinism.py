@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from mirrorlib.keys.tracing.functions import called, calls_python, defined_columns, user_defined
-from mirrorlib.keys.tracing.plan import Node, is_redacted
+from mirrorlib.keys.tracing.plan import REDACTED, Node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def motion_of(above: Sequence[Node]) -> str:
     for node in above:
         if not node.children and node.operator not in _NO_READ:
             return f"it reads something that is no source of it ({node.operator})"
-    if any(is_redacted(node.text) for node in above):
+    if any(REDACTED in node.text for node in above):
         return "its plan is redacted"
     return _each_time(_names_called(above), _OF_THE_MOMENT) or _moment(above)
 

@@ -32,10 +32,10 @@ from mirrorlib.keys.tracing.functions import (
     user_defined,
 )
 from mirrorlib.keys.tracing.plan import (
+    REDACTED,
     Node,
     UnreadablePlanError,
     is_mark,
-    is_redacted,
     read_plan,
     walk,
 )
@@ -155,7 +155,7 @@ def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[Effect]:
     shared = shared_until(spark, nodes)
     for place, node in enumerate(nodes):
         unknown = names[place] if place < shared else names[place] & foreign
-        if unknown or is_redacted(node.text) or calls_python(node, defined):
+        if unknown or REDACTED in node.text or calls_python(node, defined):
             effects[place] = judge_functions(node)
     return effects
 
