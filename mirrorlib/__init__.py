@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mirrorlib.delivery.run import export_tables as export
     from mirrorlib.delivery.sink import Delivery, Sink
     from mirrorlib.derived.changelog import key_feed
+    from mirrorlib.derived.maintain import maintain_current_view, read_current_view
     from mirrorlib.derived.report import DeriveReport
     from mirrorlib.derived.run import derive_table as derive
-    from mirrorlib.derived.views.maintain import maintain_current_view, read_current_view
     from mirrorlib.errors import (
         BundleError,
         ChangeFileError,

@@ -37,8 +37,8 @@ FORBIDDEN = {
 # Where it is needed, and why it does no harm.
 ALLOWED = {
     # Sessions find no other view of each other's; serverless compute, which has none, lends no session either.
-    ("derived/views/maintain.py", "createOrReplaceGlobalTempView"),
-    ("derived/strategy/literals.py", "_jdf"),  # as below
+    ("derived/maintain.py", "createOrReplaceGlobalTempView"),
+    ("derived/strategy/fingerprint.py", "_jdf"),  # as below
     ("keys/tracing/plan.py", "_jdf"),  # on classic Spark only: a client is asked in another way
 }
 

@@ -6,7 +6,7 @@ does is all that has to be found: usually the newest of all. It also tells wheth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +63,21 @@ class LastCommit:
         return Mark(app_id=app_id, version=(epoch << _WINDOWS) + number, facts=facts)
 
 
-def read_last_commit(log: TableLog) -> LastCommit:
-    """Find the newest window in a table's log."""
+def _is_ours(commit: Commit) -> bool:
+    return commit.ours is not None
+
+
+def read_last_commit(
+    log: TableLog, is_mine: Callable[[Commit], bool] = _is_ours, fact: str = "window"
+) -> LastCommit:
+    """Find the newest window in a table's log.
+
+    Args:
+        log: the table's.
+        is_mine: whether a commit that changes rows is none of somebody else's.
+        fact: what the commit of a window says of itself, and no other one.
+
+    """
     newest = log.newest()
     if newest is None:
         return LastCommit(newest=-1)
@@ -73,13 +86,13 @@ def read_last_commit(log: TableLog) -> LastCommit:
         after = max(until - count, -1)
         commits = log.commits(after, until)
         for commit in reversed(commits):
-            if commit.ours is not None and "window" in commit.ours:
-                foreign = foreign or _overlooked(log, commit)
+            if is_mine(commit) and commit.ours is not None and fact in commit.ours:
+                foreign = foreign or _overlooked(log, commit, is_mine)
                 facts, version, rows = commit.ours, commit.version, commit.rows
                 return LastCommit(
                     newest=newest, facts=facts, version=version, rows=rows, foreign=foreign
                 )
-            if commit.ours is None and not commit.harmless:
+            if not is_mine(commit) and not commit.harmless:
                 foreign = foreign or commit
         if len(commits) < until - after or after < 0:
             whole = len(commits) == until - after
@@ -115,10 +128,10 @@ def prove_window(
     return None
 
 
-def _overlooked(log: TableLog, commit: Commit) -> Commit | None:
+def _overlooked(log: TableLog, commit: Commit, is_mine: Callable[[Commit], bool]) -> Commit | None:
     """Find somebody else's commit between a window's and the version that it was computed on."""
     on = (commit.ours or {}).get(ON, commit.version)
     if on >= commit.version - 1:
         return None
     between = log.commits(on, commit.version - 1)
-    return next((one for one in between if one.ours is None and not one.harmless), None)
+    return next((one for one in between if not is_mine(one) and not one.harmless), None)

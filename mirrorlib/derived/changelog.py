@@ -71,13 +71,7 @@ def key_feed(feed: DataFrame, columns: str | Sequence[str] = ()) -> DataFrame:
 
 
 def _stored_columns(feed: DataFrame) -> tuple[str, ...]:
-    """Name the key that the table's property names, of which the table has had one row each all the time.
-
-    Raises:
-        KeysError: it may have had several, of which a changelog would keep one.
-        KeysLostError: there is none, or it was lost since.
-
-    """
+    """Name the key that the table's property names, of which the table has had one row each all the time."""
     explained = explain_keys(feed)
     if (
         explained.ok

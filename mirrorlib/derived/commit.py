@@ -15,25 +15,19 @@ from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
-from mirrorlib.delta.table import find_target, open_log
+from mirrorlib.delta.table import open_log
 from mirrorlib.derived.compute import MOVES, compute
-from mirrorlib.derived.job import Job, Target, tell_step
-from mirrorlib.derived.record import write_record
-from mirrorlib.derived.report import DeriveReport, SourceReport
-from mirrorlib.derived.sources import end_round
-from mirrorlib.derived.write import (
-    Written,
+from mirrorlib.derived.job import (
+    Job,
+    Target,
     added_columns,
-    check_owner,
     make_derived,
     replace_rows,
     write_difference,
 )
-from mirrorlib.errors import (
-    ForeignWriteError,
-    MirrorError,
-    TableBusyError,
-)
+from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
+from mirrorlib.derived.sources import end_round
+from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
@@ -48,74 +42,79 @@ _KEYS = "keys"  # in what a commit says: the property that belongs to it
 
 def carry_out(job: Job, planned: Round, target: Target) -> DeriveReport:
     """Compute a round, commit it, and write down that it is done."""
-    computed = compute(
-        job.spark,
-        job.sources,
-        planned,
-        job.transform,
-        job.place,
-        target.held(job.name),
-        rebuild=job.rebuild,
-    )
+    computed = compute(job, planned, target)
     keys = computed.keys.keys
     job.lease.check()
-    tell_step(job, "commit", "before", planned)
-    if target.found is None:
-        make_derived(job.session, job.place, computed.result, job.name, keys)
-        found = find_target(job.session, job.place.ref)
-        if found is None:
-            msg = "the table is gone as soon as it was made"
-            raise ForeignWriteError(msg, table=job.place.shown, next_step="Try again.")
-        check_owner(job.place, found[0], job.name)
-        table, whole = found[0], True
-    else:
-        table, whole = target.found, computed.old is None
-    stored = keys_property(keys).get(KEYS_PROPERTY)
-    if table.properties.get(KEYS_PROPERTY) != stored:  # until the commit it would not be true
+    job.tell("commit", "before", planned)
+    table = target.found or make_derived(job, computed.result.schema, keys)
+    differ = table.properties.get(KEYS_PROPERTY) != keys_property(keys).get(KEYS_PROPERTY)
+    if differ:  # until the commit it would not be true
         keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
-    written = _write(job, planned, target, computed, table, whole=whole)
-    version, rows = _proven(job, planned, target, table, written)
-    tell_step(job, "commit", "after", planned, rows.added + rows.removed)
-    if table.properties.get(KEYS_PROPERTY) != stored:
+    written = _write(job, planned, target, computed, table)
+    last = prove_window(
+        open_log(job.session, job.place.ref, table.location),
+        planned.streams[0].uuid,
+        planned.number,
+        target.last,
+        what=f"round {planned.number}",
+        table=job.place.shown,
+        next_step="Remove the table; the next run makes it anew.",
+    )
+    if last is None:
+        msg = "another runner has gone on with the derived table"
+        raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
+    added, removed = written or (last.rows, 0)
+    job.tell("commit", "after", planned, added + removed)
+    if differ:
         keep_keys(job.session, job.place.ref.sql, {}, keys)
-    report = report_of(job, planned, computed, rows, version)
-    tell_step(job, "done", "before", planned)
+    report = DeriveReport(
+        name=job.name,
+        target=job.place.shown,
+        how=computed.how,
+        why=computed.why,
+        sources=tuple(
+            _source_report(source, plan.after, plan.until, changed=changed)
+            for source, plan, changed in zip(
+                job.sources, planned.plans, computed.changed, strict=True
+            )
+        ),
+        added=added,
+        removed=removed,
+        version=last.version,
+        keys=keys,
+        losses=computed.keys.steps,
+        changes=tuple(f"The column {name} was added." for name in computed.added or ()),
+        seconds=round(time.perf_counter() - job.began, 3),
+    )
+    job.tell("done", "before", planned)
     write_record(job.place, report)
-    end_round(job.sources, planned, "delivered", rows.added + rows.removed, report.seconds)
-    tell_step(job, "done", "after", planned)
-    _LOG.info("%s: %s, version %d", job.name, computed.how, version)
+    end_round(job.sources, planned, "delivered", added + removed, report.seconds)
+    job.tell("done", "after", planned)
+    _LOG.info("%s: %s, version %d", job.name, computed.how, last.version)
     return report
 
 
 def _write(
-    job: Job,
-    planned: Round,
-    target: Target,
-    computed: Computed,
-    table: Found,
-    *,
-    whole: bool,
-) -> Written | None:
-    """Write a round by one commit; None where the commit itself tells how many rows came."""
+    job: Job, planned: Round, target: Target, computed: Computed, table: Found
+) -> tuple[int, int] | None:
+    """Write a round by one commit; return how many rows came and went, None where the commit itself tells."""
     mark = _mark(job, planned, target, computed)
     try:
-        if whole or computed.old is None:
-            was = target.schema
-            other = was is not None and added_columns(was, computed.new) != []
-            replace_rows(job.session, job.place, computed.new, mark, schema=other)
-            return None
         if computed.how == "nothing new":
             mark_nothing(job.session, job.place.ref, mark)
-            return Written(added=0, removed=0)
+            return 0, 0
+        if target.found is None or computed.old is None:
+            other = target.found is not None and added_columns(target, computed.new) != ()
+            replace_rows(job, computed.new, mark, columns=other)
+            return None
         if computed.added:
             fields = [computed.result.schema[name] for name in computed.added]
             add_columns(job.session, job.place.ref, fields, table)
-        keys = computed.keys.keys
-        kept = stored_keys(table.properties)
+        keys, kept = computed.keys.keys, stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
-        by = keys if keys.unique and same and target.pure else Keys()
-        changes = difference(computed.old, computed.new, by.primary)
-        return write_difference(job.session, job.place, table, changes, by, mark)
+        by = keys.primary if keys.unique and same and target.pure else ()
+        changes = difference(computed.old, computed.new, by)
+        return write_difference(job, table, changes, by, mark)
     except MirrorError:
         raise
     except Exception as exc:
@@ -132,8 +131,8 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         "derived": job.name,
         ON: target.last.newest,
         "how": computed.how,
-        "plan": computed.fingerprint,
-        MOVES: computed.moves,
+        "plan": computed.shape.fingerprint,
+        MOVES: computed.shape.moves,
         _KEYS: keys_property(computed.keys.keys).get(KEYS_PROPERTY, ""),
         "sources": [
             {"stream": plan.stream, "until": plan.until, "table_id": plan.table_id}
@@ -141,66 +140,14 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
         ],
     }
     app_id = f"mirrorlib:derive:{job.name}"
-    return target.last.next_mark(app_id, planned.lead, planned.number, facts)
-
-
-def _proven(
-    job: Job, planned: Round, target: Target, table: Found, written: Written | None
-) -> tuple[int, Written]:
-    """Find the commit of a round: Delta skips a mark that it knows without a word.
-
-    Raises:
-        TableBusyError: another runner has gone on.
-        OutcomeUnknownError: Delta skipped it, and nobody has.
-
-    """
-    last = prove_window(
-        open_log(job.session, job.place.ref, table.location),
-        planned.lead.uuid,
-        planned.number,
-        target.last,
-        what=f"round {planned.number}",
-        table=job.place.shown,
-        next_step="Remove the table; the next run makes it anew.",
-    )
-    if last is None:
-        msg = "another runner has gone on with the derived table"
-        raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
-    return last.version, written or Written(added=last.rows, removed=0)
+    return target.last.next_mark(app_id, planned.streams[0], planned.number, facts)
 
 
 def settle_keys(job: Job, target: Target) -> None:
     """Write down the keys of the last round, whose runner may have died before it did."""
-    if target.found is None or target.last.facts is None:
-        return
-    stored = target.last.facts.get(_KEYS)
-    keys = stored_keys({KEYS_PROPERTY: stored}) if stored else None
-    keep_keys(job.session, job.place.ref.sql, target.found.properties, keys or Keys())
-
-
-def report_of(
-    job: Job, planned: Round, computed: Computed, rows: Written, version: int
-) -> DeriveReport:
-    """Tell what a round came to."""
-    return DeriveReport(
-        name=job.name,
-        target=job.place.shown,
-        how=computed.how,
-        why=computed.why,
-        sources=tuple(
-            _source_report(source, plan.after, plan.until, changed=changed)
-            for source, plan, changed in zip(
-                job.sources, planned.plans, computed.changed, strict=True
-            )
-        ),
-        added=rows.added,
-        removed=rows.removed,
-        version=version,
-        keys=computed.keys.keys,
-        losses=computed.keys.steps,
-        changes=tuple(f"The column {name} was added." for name in computed.added),
-        seconds=round(time.perf_counter() - job.began, 3),
-    )
+    if target.found is not None and target.last.facts is not None:
+        keys = stored_keys({KEYS_PROPERTY: target.last.facts.get(_KEYS) or ""}) or Keys()
+        keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
 
 
 def nothing_new(job: Job, target: Target) -> DeriveReport:
@@ -211,16 +158,12 @@ def nothing_new(job: Job, target: Target) -> DeriveReport:
         name=job.name,
         target=job.place.shown,
         how="nothing new",
-        why="",
         sources=tuple(
             _source_report(source, version, version, changed=False)
             for source, version in zip(job.sources, versions, strict=True)
         ),
-        added=0,
-        removed=0,
         version=target.last.version,
         keys=stored_keys(properties) or Keys(),
-        losses=(),
         seconds=round(time.perf_counter() - job.began, 3),
     )
 

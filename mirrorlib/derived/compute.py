@@ -9,34 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import in_its_order
 from mirrorlib.derived.frames import (
     Framed,
-    Transform,
-    can_fold,
-    changed_keys,
+    can_differ,
     changed_rows,
-    frame_source,
+    frame_rows,
     rows_of_keys,
     transformed,
-    with_rows,
 )
-from mirrorlib.derived.sources import Round, Source
-from mirrorlib.derived.strategy.choose import Choice, How, Shape, choose, fingerprint_of, shape_of
-from mirrorlib.derived.windows import open_windows
-from mirrorlib.derived.write import added_columns, can_differ, check_columns
-from mirrorlib.feed.read import read_rows
+from mirrorlib.derived.job import Job, Target, added_columns, check_columns
+from mirrorlib.derived.sources import Round
+from mirrorlib.derived.strategy.choose import How, Shape, choose, fingerprint_of, shape_of
+from mirrorlib.errors import FeedError
+from mirrorlib.feed.read import read_rows, read_window
+from mirrorlib.feed.schemas import keeps
+from mirrorlib.feed.window import open_window
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import KeysReport, explain_keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
-    from mirrorlib.derived.place import Place
     from mirrorlib.feed.window import Window
 
 MOVES = "moves"  # in what a commit says: why it is to be followed by another without a new version
@@ -44,66 +41,31 @@ _AFRESH = "the transformation or the session's time zone, ANSI mode or time pars
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A derived table as it is.
-
-    Attributes:
-        schema: its columns.
-        version: its newest version.
-        facts: what its last round's commit says.
-
-    """
-
-    schema: StructType
-    version: int
-    facts: Mapping[str, Any]
-
-    @property
-    def moves(self) -> bool:
-        """Say whether it may have to become something else though no source has a new version; not told is perhaps."""
-        return self.facts.get(MOVES) != ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
     """What a derived table has to become.
 
     Attributes:
-        how: by which part of the sources it was computed.
-        why: why by all of them.
-        result: the transformation's result on all of them, for its columns.
-        fingerprint: the transformation, hashed; "" where its plan cannot be read.
-        moves: why it may give something else though no source has a new version; "" where it gives the same.
-        keys: what became of the keys.
+        result: what that gives on all of them.
+        added: columns that the table lacks; None where it cannot become what the result is, or holds no round.
         new: rows that have to be there.
         old: rows that are there in their place; None for all that are, columns too.
-        added: columns that the table lacks.
         changed: for each source whether rows have changed; None where that was not asked.
 
     """
 
-    how: How
-    why: str
+    framed: Sequence[Framed]
+    shape: Shape
     result: DataFrame
-    fingerprint: str
-    moves: str
     keys: KeysReport
+    added: tuple[str, ...] | None
     new: DataFrame
-    old: DataFrame | None
-    added: tuple[str, ...]
+    old: DataFrame | None = None
+    how: How = "full"
+    why: str = ""
     changed: tuple[bool | None, ...]
 
 
-def compute(
-    spark: SparkSession,
-    sources: Sequence[Source],
-    planned: Round,
-    transform: Transform,
-    place: Place,
-    held: Held | None,
-    *,
-    rebuild: bool,
-) -> Computed:
+def compute(job: Job, planned: Round, target: Target) -> Computed:
     """Compute a round.
 
     Raises:
@@ -112,162 +74,144 @@ def compute(
         SchemaError: it gives columns that no table can have.
 
     """
-    framed = [
-        frame_source(spark, one, plan) for one, plan in zip(sources, planned.plans, strict=True)
-    ]
-    result = transformed(transform, framed)
-    check_columns(place, result)
-    shape = shape_of(result, framed)
-    work = _Work(
-        spark=spark,
-        sources=sources,
-        planned=planned,
-        transform=transform,
-        place=place,
-        held=held,
-        framed=framed,
-        result=result,
-        shape=shape,
-    )
-    windows = _windows(work, rebuild=rebuild)
+    whole = _whole(job, planned, target)
+    windows = _windows(job, planned, target, whole)
     if isinstance(windows, str):
-        return _in_full(work, windows, None)
-    changed = tuple(window.changes for window in windows)
-    if not any(changed):
-        return _computed(work, "nothing new", "", result.limit(0), result.limit(0), changed)
-    choice = choose(shape, framed, [place for place, one in enumerate(changed) if one])
-    if choice.how == "full":
-        return _in_full(work, choice.why, changed)
-    return _in_part(work, choice, windows, changed)
+        return _in_full(job, target, replace(whole, why=windows))
+    whole = replace(whole, changed=tuple(window.changes for window in windows))
+    if not any(whole.changed):
+        return replace(whole, how="nothing new")
+    places = [at for at, one in enumerate(whole.changed) if one]
+    how, why = choose(whole.shape, whole.framed, places)
+    whole = replace(whole, how=how, why=why)
+    if how == "full":
+        return _in_full(job, target, whole)
+    return _in_part(job, planned, target, whole, windows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    spark: SparkSession
-    sources: Sequence[Source]
-    planned: Round
-    transform: Transform
-    place: Place
-    held: Held | None
-    framed: Sequence[Framed]
-    result: DataFrame
-    shape: Shape
-
-    @property
-    def added(self) -> list[str] | None:
-        """Name the columns that the table lacks; None where it cannot become what the result is."""
-        return None if self.held is None else added_columns(self.held.schema, self.result)
-
-    def there(self, columns: Sequence[str]) -> DataFrame:
-        """Return the table's rows; NULL for columns that it lacks."""
-        from pyspark.sql import functions as f
-
-        table = find_feed_table(self.spark, self.place.address, shown=self.place.shown)
-        rows = read_rows(self.spark, table, self.held.version if self.held else 0)
-        lacks = self.added or ()
-        kinds = self.result.schema
-        return rows.select(
-            *[
-                f.lit(None).cast(kinds[name].dataType).alias(name)
-                if name in lacks
-                else f.col(quote(name))
-                for name in columns
-            ]
-        )
+def _whole(job: Job, planned: Round, target: Target) -> Computed:
+    """Do the transformation on all of the sources."""
+    framed = [
+        frame_rows(source, plan, read_rows(job.spark, source.table, plan.until))
+        for source, plan in zip(job.sources, planned.plans, strict=True)
+    ]
+    result = transformed(job.transform, framed)
+    check_columns(job.place, result)
+    added = None if target.held is None else added_columns(target, result)
+    return Computed(
+        framed=framed,
+        shape=shape_of(result, framed),
+        result=result,
+        keys=explain_keys(result),
+        added=added,
+        new=_in_order(target, added, result),
+        changed=tuple(None for _ in framed),
+    )
 
 
-def _windows(work: _Work, *, rebuild: bool) -> tuple[Window, ...] | str:
+def _in_order(target: Target, added: Sequence[str] | None, rows: DataFrame) -> DataFrame:
+    return rows if added is None or target.schema is None else in_its_order(rows, target.schema)
+
+
+def _windows(job: Job, planned: Round, target: Target, whole: Computed) -> tuple[Window, ...] | str:
     """Open the windows that lead on from what the table holds, or say why all has to be computed."""
-    if work.held is None:
+    if target.held is None:
         return "it is made for the first time"
-    if rebuild:
+    if job.rebuild:
         return "that was asked for"
-    windows = open_windows(work.sources, work.planned, work.held.facts.get("sources", ()))
+    windows = _opened(job, planned, target.held.get("sources", ()))
     if isinstance(windows, str):
         return windows
-    if work.shape.fingerprint != work.held.facts.get("plan"):
+    shape = whole.shape
+    if shape.fingerprint != target.held.get("plan"):
         return _AFRESH
-    if work.shape.why and (work.shape.moves or any(window.changes for window in windows)):
-        return work.shape.why
-    if work.added != []:
+    if shape.why and (shape.moves or any(window.changes for window in windows)):
+        return shape.why
+    if whole.added != ():
         return "its columns change"
-    if not can_differ(work.result):
+    if not can_differ(whole.result):
         return "a column of it is of a type that cannot be compared"
     return windows
 
 
-def _in_full(work: _Work, why: str, changed: tuple[bool | None, ...] | None) -> Computed:
+def _opened(
+    job: Job, planned: Round, records: Sequence[Mapping[str, object]]
+) -> tuple[Window, ...] | str:
+    """Open a proven window a source, where *records*, what the last commit says of each, lead on to them."""
+    held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in records]
+    wanted = [(plan.stream, plan.after, plan.table_id) for plan in planned.plans]
+    if any(plan.kind == "snapshot" for plan in planned.plans):
+        return "it is made for the first time, or its progress was reset"
+    if [stream for stream, *_ in held] != [stream for stream, *_ in wanted]:
+        return "its sources are not those of the last run"
+    if held != wanted:
+        return "it, or a source, was made anew since the last run"
+    windows = []
+    for source, plan in zip(job.sources, planned.plans, strict=True):
+        commits, shown = source.table.commits, source.place.shown
+        if source.table_id != plan.table_id:
+            return f"{shown} was made anew"
+        try:
+            windows.append(open_window(commits, plan.after, plan.until))
+            if not keeps(commits.metadata_at(plan.after), commits.metadata_at(plan.until)):
+                return f"the columns of {shown} have become others"
+        except FeedError as exc:
+            return f"the changes of {shown} cannot be read: {exc.reason}"
+    return tuple(windows)
+
+
+def _in_full(job: Job, target: Target, whole: Computed) -> Computed:
     """Compute all rows; those that stay the same are left alone where rows can be compared."""
-    changed = changed or tuple(None for _ in work.sources)
-    old = None
-    if work.added is not None and can_differ(work.result):
-        old = work.there(work.result.columns)
-    return _computed(work, "full", why, work.result, old, changed)
+    if whole.added is None or not can_differ(whole.result):
+        return whole
+    return replace(whole, old=_there(job, target, whole))
+
+
+def _there(job: Job, target: Target, whole: Computed) -> DataFrame:
+    """Return the table's rows; NULL for columns that it lacks."""
+    from pyspark.sql import functions as f
+
+    table = find_feed_table(job.spark, job.place.address, shown=job.place.shown)
+    kinds, lacks = whole.result.schema, whole.added or ()
+    return read_rows(job.spark, table, target.last.newest).select(
+        *[
+            f.lit(None).cast(kinds[name].dataType).alias(name)
+            if name in lacks
+            else f.col(quote(name))
+            for name in whole.result.columns
+        ]
+    )
 
 
 def _in_part(
-    work: _Work, choice: Choice, windows: Sequence[Window], changed: tuple[bool, ...]
+    job: Job, planned: Round, target: Target, whole: Computed, windows: Sequence[Window]
 ) -> Computed:
     """Compute the rows of the keys that have changed."""
-    how = choice.how
-    given = list(work.framed)
-    at, named = choice.columns[0]
-    if how == "row-wise" and can_fold(given[at]):
-        values, rows = changed_rows(work.spark, given[at], windows[at])
-        keys = [(values, _outputs(named, given[at].key_columns))]
-        given[at] = with_rows(given[at], work.planned.plans[at], rows)
+    given, reaches = list(whole.framed), whole.shape.reaches
+    places = [at for at, one in enumerate(whole.changed) if one]
+    at, how = places[0], whole.how
+    if how == "row-wise" and can_differ(given[at].frame):
+        values, rows = changed_rows(job.spark, given[at], windows[at])
+        keys = [(values, [reaches[at].columns[name] for name in given[at].key_columns])]
+        given[at] = frame_rows(given[at].source, planned.plans[at], rows)
     else:
         how = "affected keys"
-        keys = [
-            (
-                changed_keys(
-                    work.spark, work.sources[one], windows[one], [name for name, _ in columns]
-                ),
-                [output for _, output in columns],
-            )
-            for one, columns in choice.columns
-        ]
+        keys = []
+        for one in places:
+            names = list(reaches[one].columns)
+            came_or_went = read_window(job.spark, given[one].source.table, windows[one])
+            values = came_or_went.select(*map(quote, names)).distinct()
+            keys.append((values, list(reaches[one].columns.values())))
         if len(keys) == 1:
-            plan, rows = work.planned.plans[at], given[at].frame
-            few = rows_of_keys(rows, [(keys[0][0], [name for name, _ in named])])
-            given[at] = with_rows(given[at], plan, few)
-    part = transformed(work.transform, given)
-    if fingerprint_of(part, given) != work.shape.fingerprint:
+            few = rows_of_keys(given[at].frame, [(keys[0][0], list(reaches[at].columns))])
+            given[at] = frame_rows(given[at].source, planned.plans[at], few)
+    part = transformed(job.transform, given)
+    if fingerprint_of(part, given) != whole.shape.fingerprint:
         # Anew: a temporary view that it has made means the part by now, for a Spark Connect client.
-        again = replace(work, result=transformed(work.transform, work.framed))
-        return _in_full(
-            again, "the transformation looks at the rows to choose what it does", changed
-        )
-    if len(keys) > 1 or not work.shape.reaches[at].own:
+        again = _whole(job, planned, target)
+        why = "the transformation looks at the rows to choose what it does"
+        return _in_full(job, target, replace(again, why=why, changed=whole.changed))
+    if len(keys) > 1 or not reaches[at].own:
         part = rows_of_keys(part, keys)
-    old = rows_of_keys(work.there(work.result.columns), keys)
-    return _computed(work, how, "", part, old, changed)
-
-
-def _outputs(named: Sequence[tuple[str, str]], columns: Sequence[str]) -> list[str]:
-    outputs = dict(named)
-    return [outputs[name] for name in columns]
-
-
-def _computed(
-    work: _Work,
-    how: How,
-    why: str,
-    new: DataFrame,
-    old: DataFrame | None,
-    changed: Sequence[bool | None],
-) -> Computed:
-    if work.held is not None and work.added is not None:
-        new = in_its_order(new, work.held.schema)
-    return Computed(
-        how=how,
-        why=why,
-        result=work.result,
-        fingerprint=work.shape.fingerprint,
-        moves=work.shape.moves,
-        keys=explain_keys(work.result),
-        new=new,
-        old=old,
-        added=tuple(work.added or ()),
-        changed=tuple(changed),
-    )
+    old = rows_of_keys(_there(job, target, whole), keys)
+    return replace(whole, how=how, new=_in_order(target, whole.added, part), old=old)

@@ -1,7 +1,7 @@
 """Give a transformation its sources: keyed DataFrames of one version each, each with a mark in the plan.
 
-In: sources and versions. Out: `Framed`, and the result of the transformation on such frames. The same
-transformation is called on whole sources, to see what it does, and on parts of them, to do it.
+In: rows of sources. Out: `Framed`, and the result of the transformation on such frames. The same transformation is
+called on whole sources, to see what it does, and on parts of them, to do it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import and_, or_
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import declare_stored
 from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
 from mirrorlib.feed.owners import is_one_row
-from mirrorlib.feed.read import read_rows, read_window
+from mirrorlib.feed.read import read_window
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.tags import MARKER, read_tags
-from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.derived.sources import Source
     from mirrorlib.feed.window import Window
@@ -40,9 +40,7 @@ class Framed:
     """A source as a transformation is given it.
 
     Attributes:
-        source: it.
-        version: of which its rows are.
-        frame: the rows, with their keys.
+        frame: its rows, or some of them, with their keys.
         marker: the alias that marks them in a plan.
         key_columns: the partition key; none where there is none, or a part of it was lost.
         one_row: each key occurs once, in this version and in the one before the window.
@@ -50,43 +48,27 @@ class Framed:
     """
 
     source: Source
-    version: int
     frame: DataFrame
     marker: str
     key_columns: tuple[str, ...]
     one_row: bool
 
-    @property
-    def shown(self) -> str:
-        """Return the source as its user names it."""
-        return self.source.place.shown
 
-
-def frame_source(spark: SparkSession, source: Source, plan: Plan) -> Framed:
-    """Read a source as of the end of a window.
-
-    Raises:
-        FeedExpiredError: that version is gone.
-
-    """
-    rows = read_rows(spark, source.table, plan.until)
-    return _framed(source, plan, rows)
-
-
-def _framed(source: Source, plan: Plan, rows: DataFrame) -> Framed:
+def frame_rows(source: Source, plan: Plan, rows: DataFrame) -> Framed:
+    """Frame rows of a source as of the end of a window."""
     commits = source.table.commits
     frame = declare_stored(rows, commits, plan.until)
-    declared = [tags[0].declared for tags in read_tags(frame.schema).values()]
-    if declared:
-        marker, keys = f"{MARKER}{declared[0].id}", declared[0].keys
+    tags = read_tags(frame.schema)
+    columns: tuple[str, ...] = ()
+    if tags:
+        marker, keys = f"{MARKER}{tags[0].declared.id}", tags[0].declared.keys
+        columns = () if keys.lost else keys.partition
     else:
-        marker, keys = f"{_MARK}{uuid.uuid4().hex[:12]}", Keys()
+        marker = f"{_MARK}{uuid.uuid4().hex[:12]}"
         # By a select, as with keys: what is below the mark says which columns there are.
         frame = frame.select(*map(quote, frame.columns)).alias(marker)
-    columns = () if keys.lost else keys.partition
     return Framed(
         source=source,
-        version=plan.until,
         frame=frame,
         marker=marker,
         key_columns=columns,
@@ -110,17 +92,9 @@ def transformed(transform: Transform, framed: Sequence[Framed]) -> DataFrame:
     return result
 
 
-def with_rows(one: Framed, plan: Plan, rows: DataFrame) -> Framed:
-    """Give other rows of a source in place of all of them."""
-    return _framed(one.source, plan, rows)
-
-
-def changed_keys(
-    spark: SparkSession, source: Source, window: Window, columns: Sequence[str]
-) -> DataFrame:
-    """Return the values of some columns in all rows that came or went in a window, each once."""
-    rows = read_window(spark, source.table, window)
-    return rows.select(*[quote(name) for name in columns]).distinct()
+def can_differ(rows: DataFrame) -> bool:
+    """Say whether rows can be compared, so that only those that are different need be told."""
+    return all(is_comparable(field.dataType) for field in rows.schema.fields)
 
 
 def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[DataFrame, DataFrame]:
@@ -128,9 +102,9 @@ def changed_rows(spark: SparkSession, one: Framed, window: Window) -> tuple[Data
     from pyspark.sql import functions as f
 
     rows = _with_signs(read_window(spark, one.source.table, window))
-    net = fold_net(rows, one.key_columns, one.shown)
+    net = fold_net(rows, one.key_columns, one.source.place.shown)
     keys = net.select(*map(quote, one.key_columns)).distinct()
-    names = [quote(name) for name in one.frame.columns]
+    names = map(quote, one.frame.columns)
     return keys, net.where(f.col(KIND).isin(INSERT, POST)).select(*names)
 
 
@@ -138,18 +112,11 @@ def _with_signs(rows: DataFrame) -> DataFrame:
     """Let 0.0 and -0.0 be two values: Spark compares them as one, but a transformation may tell them apart."""
     from pyspark.sql import functions as f
 
-    floats = [
-        field.name for field in rows.schema.fields if _FLOAT.search(field.dataType.simpleString())
-    ]
+    floats = [name for name, kind in rows.dtypes if _FLOAT.search(kind)]
     if not floats:
         return rows
     texts = [f.col(quote(name)).cast("string") for name in floats]
     return rows.withColumn(Helpers.beside(rows.columns).sign, f.array(*texts))
-
-
-def can_fold(one: Framed) -> bool:
-    """Say whether a source's changes can be folded: all of its columns can be compared."""
-    return all(is_comparable(field.dataType) for field in one.frame.schema.fields)
 
 
 def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]]) -> DataFrame:
@@ -162,28 +129,15 @@ def rows_of_keys(rows: DataFrame, keys: Sequence[tuple[DataFrame, Sequence[str]]
     """
     from pyspark.sql import functions as f
 
-    if len(keys) == 1:
-        values, columns = keys[0]
-        named, same = _compared(rows, values, columns, 0)
-        return rows.join(named, same, "left_semi")
     names, flags = rows.columns, []
     for place, (values, columns) in enumerate(keys):
-        named, same = _compared(rows, values, columns, place)
         flag = f"{_KEY}{place}"
+        new = [f"{flag}_{number}" for number in range(len(columns))]
+        named = values.toDF(*new)
+        pairs = zip(columns, new, strict=True)
+        same = reduce(and_, [rows[quote(column)].eqNullSafe(f.col(to)) for column, to in pairs])
+        if len(keys) == 1:
+            return rows.join(named, same, "left_semi")
         rows = rows.join(named.withColumn(flag, f.lit(True)), same, "left")  # noqa: FBT003  # a value of a column
         flags.append(f.col(flag).isNotNull())
-    return rows.where(reduce(lambda one, other: one | other, flags)).select(*map(quote, names))
-
-
-def _compared(
-    rows: DataFrame, values: DataFrame, columns: Sequence[str], place: int
-) -> tuple[DataFrame, Column]:
-    from pyspark.sql import functions as f
-
-    new = [f"{_KEY}{place}_{number}" for number in range(len(columns))]
-    named = values.toDF(*new)
-    pairs = [
-        rows[quote(column)].eqNullSafe(f.col(name))
-        for column, name in zip(columns, new, strict=True)
-    ]
-    return named, reduce(lambda one, other: one & other, pairs)
+    return rows.where(reduce(or_, flags)).select(*map(quote, names))

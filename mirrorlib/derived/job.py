@@ -1,24 +1,41 @@
-"""One run of a derived table: what all of its steps share, and the table as it is found.
+"""One run of a derived table: what its steps share, the table as it is found, and how it is written.
 
-In: nothing. Out: `Job`, and `Target`, which says whether the table is as the last round has left it.
+In: nothing. Out: `Job`; `Target`, which says whether the table is as the last round has left it; one commit that
+carries a round. Promise: the commit is there once, as a whole, or not at all; rows that stay the same are not
+written, so that the table's own feed tells what is different and nothing else; by a primary key that occurs once, as
+inserts, updates and deletes. Without one, rows are a multiset: where equal ones become fewer, all go and those that
+stay come again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from mirrorlib.commit.difference import NET, NEW
 from mirrorlib.commit.last_commit import LastCommit, read_last_commit
-from mirrorlib.commit.pause import resume_feed
+from mirrorlib.commit.mark import Mark, overwrite_rows
+from mirrorlib.commit.merge import commit_staged
+from mirrorlib.commit.pause import overwrite_columns, resume_feed
+from mirrorlib.commit.stage import stage_frame
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.delta.columns import is_same, sized_column
+from mirrorlib.delta.ddl import make_table
+from mirrorlib.delta.key_property import keys_property
+from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import find_target, open_log
-from mirrorlib.derived.compute import Held
-from mirrorlib.derived.write import check_owner
-from mirrorlib.errors import ForeignWriteError
+from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import Event
+from mirrorlib.feed.net import FEED_COLUMNS
+from mirrorlib.identifiers import fold_name, folds_of
+from mirrorlib.journal.entries import new_attempt
+from mirrorlib.keys.tags import untag
+from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.delta.table import Found
@@ -27,6 +44,10 @@ if TYPE_CHECKING:
     from mirrorlib.derived.sources import Round, Source
     from mirrorlib.events import Observer
     from mirrorlib.journal.leases import Lease
+    from mirrorlib.keys.value import Keys
+
+OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
+_VOID = re.compile(r"(^|[:<,])void\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +56,7 @@ class Job:
 
     Attributes:
         spark: the caller's session, in which rows are computed.
-        session: one of our own, which commits.
-        name: of the derived table.
-        place: the table.
-        sources: what it is made of.
-        transform: how.
-        rebuild: compute all of it.
+        session: one of our own, which commits: marks travel in its configuration.
         lease: keeps other runners off.
         observe: told before and after each step.
         began: when, by a clock of no date.
@@ -58,30 +74,34 @@ class Job:
     observe: Observer
     began: float
 
+    def tell(
+        self,
+        step: str,
+        when: Literal["before", "after"],
+        planned: Round | None = None,
+        rows: int = 0,
+    ) -> None:
+        """Tell whoever watches the run that a step begins or has ended."""
+        batch = planned.number if planned is not None else None
+        self.observe(Event(table=self.name, step=step, when=when, batch=batch, rows=rows))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """The table at this moment.
 
     Attributes:
-        found: it; None while there is none.
-        schema: its columns.
         last: what its log tells of our rounds.
+        held: what the last round's commit says; None where the table holds no round of ours.
         pure: nobody else has written rows to it, so what was said of its keys is true.
 
     """
 
-    found: Found | None
-    schema: StructType | None
     last: LastCommit
+    found: Found | None = None
+    schema: StructType | None = None
+    held: Mapping[str, Any] | None = None
     pure: bool = True
-
-    def held(self, name: str) -> Held | None:
-        """Return what the table holds, when a round of ours was its last commit."""
-        facts = self.last.facts
-        if self.schema is None or facts is None or facts.get("derived") != name:
-            return None
-        return Held(schema=self.schema, version=self.last.newest, facts=facts)
 
 
 def open_target(job: Job) -> Target:
@@ -91,29 +111,121 @@ def open_target(job: Job) -> Target:
         ForeignWriteError: it is not ours, or not as we have left it.
 
     """
-    found = find_target(job.session, job.place.ref)
-    if found is None:
-        return Target(found=None, schema=None, last=LastCommit(newest=-1))
-    check_owner(job.place, found[0], job.name)
-    resume_feed(job.session, job.place.ref, found[0])
-    log = open_log(job.session, job.place.ref, found[0].location)
-    last = read_last_commit(log)
+    there = find_target(job.session, job.place.ref)
+    if there is None:
+        return Target(last=LastCommit(newest=-1))
+    found, schema = there
+    owner = found.properties.get(OWNER)
+    if owner != job.name:
+        msg = "the target is a table that is not this derived table"
+        step = "Choose another target, or remove the table."
+        raise ForeignWriteError(msg, table=job.place.shown, found=owner, next_step=step)
+    resume_feed(job.session, job.place.ref, found)
+    last = read_last_commit(open_log(job.session, job.place.ref, found.location))
     foreign = last.foreign
     if foreign is not None and not job.rebuild:
         msg = "somebody else has written to the derived table"
         who = f"version {foreign.version}, {foreign.operation} by {foreign.user}"
         step = "Let it be computed anew, which undoes that: derive(…, rebuild=True)."
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
-    return Target(found=found[0], schema=found[1], last=last, pure=foreign is None)
+    ours = last.facts is not None and last.facts.get("derived") == job.name
+    held = last.facts if ours else None
+    return Target(found=found, schema=schema, last=last, held=held, pure=foreign is None)
 
 
-def tell_step(
-    job: Job,
-    step: str,
-    when: Literal["before", "after"],
-    planned: Round | None = None,
-    rows: int = 0,
-) -> None:
-    """Tell whoever watches the run that a step begins or has ended."""
-    batch = planned.number if planned is not None else None
-    job.observe(Event(table=job.name, step=step, when=when, batch=batch, rows=rows))
+def make_derived(job: Job, columns: StructType, keys: Keys) -> Found:
+    """Make an empty derived table, with a feed and deletion vectors, where there is none.
+
+    Raises:
+        LandingZoneError: its folder holds something else.
+        ForeignWriteError: somebody else has made it, or removed it since.
+
+    """
+    owned = {VECTORS: "true", OWNER: job.name, **keys_property(keys)}
+    properties = {**feed_properties(FEED_DAYS), **owned}
+    make_table(job.session, job.place.ref, columns.fields, properties, job.place.shown)
+    found = open_target(job).found
+    if found is None:
+        msg = "the table is gone as soon as it was made"
+        raise ForeignWriteError(msg, table=job.place.shown, next_step="Try again.")
+    return found
+
+
+def check_columns(place: Place, rows: DataFrame) -> None:
+    """Refuse a result that no table with a feed can hold.
+
+    Raises:
+        SchemaError: two columns have one name, one is the feed's or ours, or has no type.
+
+    """
+    seen: set[str] = set()
+    for field in rows.schema.fields:
+        folds = folds_of(field.name)
+        msg = ""
+        if folds & seen:
+            msg = "two columns of the result have the same name"
+        elif fold_name(field.name) in FEED_COLUMNS or field.name in {OP, NET, NEW}:
+            msg = "the column's name is reserved"
+        elif _VOID.search(field.dataType.simpleString()):
+            msg = "the column has no type"
+        if msg:
+            step = "Rename or cast it in the transformation."
+            raise SchemaError(msg, table=place.shown, column=field.name, next_step=step)
+        seen |= folds
+
+
+def added_columns(target: Target, rows: DataFrame) -> tuple[str, ...] | None:
+    """Name the columns that a table lacks; None where one that it has is not among the rows, or of another type."""
+    schema = target.schema or ()
+    has = {fold_name(field.name): field.dataType for field in schema}
+    wants = {fold_name(field.name): field for field in rows.schema.fields}
+    if any(
+        name not in wants or not is_same(kind, wants[name].dataType) for name, kind in has.items()
+    ):
+        return None
+    return tuple(field.name for name, field in wants.items() if name not in has)
+
+
+def replace_rows(job: Job, rows: DataFrame, mark: Mark, *, columns: bool) -> None:
+    """Let rows take the place of all that are there, and their columns too where *columns* says so."""
+    if columns:
+        overwrite_columns(job.session, job.place.ref, untag(rows), mark)
+    else:
+        overwrite_rows(job.place.ref, untag(rows), mark, schema=False)
+
+
+def write_difference(
+    job: Job, found: Found, changes: DataFrame, keys: Sequence[str], mark: Mark
+) -> tuple[int, int]:
+    """Stage what is different, and carry it out by one commit; return how many rows came, and went.
+
+    Args:
+        job: the run.
+        found: the table.
+        changes: rows with `OP`, computed once.
+        keys: a primary key that occurs once, by which rows are found faster; none where there is none.
+        mark: what the commit carries.
+
+    """
+    state = open_store(job.place.state)
+    folder = f"staged/derive/{job.place.ref.name.segment}/{new_attempt()}"
+    names = [name for name in changes.columns if name != OP]
+    by = keys or names
+    try:
+        staged = stage_frame(job.session, state, folder, untag(changes), by, (DROP, CHANGE, ADD))
+        counts: dict[int, int] = {
+            row[OP]: row["count"] for row in staged.frame.groupBy(OP).count().collect()
+        }
+        commit_staged(
+            job.session,
+            job.place.ref,
+            replace(staged, ops=frozenset(counts)),
+            tuple(sized_column(name, changes.schema[name].dataType) for name in names),
+            by,
+            mark,
+            table_bytes=found.bytes,
+        )
+    finally:
+        state.delete_folder(folder)
+    changed = counts.get(CHANGE, 0)
+    return counts.get(ADD, 0) + changed, counts.get(DROP, 0) + changed

@@ -32,7 +32,6 @@ class Place:
     """Where one table lies.
 
     Attributes:
-        shown: as its user names it.
         ref: how SQL and writers address it.
         root: what its state folder belongs to, in which the table has the name of `ref`.
         state: the state folder; "" where nobody has said it.
@@ -69,19 +68,22 @@ def find_place(spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None
         LandingZoneError: it cannot be addressed.
 
     """
-    address = address_of(table)
-    if "/" in address or "\\" in address:
-        return _of_path(address, state)
-    return _of_catalog(spark, address, state)
-
-
-def _of_path(given: str, state: PathOrUrl | None) -> Place:
-    store = open_store(given)
-    path = store.uri("").rstrip("/")
-    root, name = _root_of(store.url.rstrip("/"))
-    target = Target.of(root, catalog=None, state=state)
-    ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
-    return Place(shown=given, ref=ref, root=target, state=target.state)
+    shown = address_of(table)
+    if "/" in shown or "\\" in shown:
+        store = open_store(shown)
+        path = store.uri("").rstrip("/")
+        root, name = _root_of(store.url.rstrip("/"))
+        target = Target.of(root, catalog=None, state=state)
+        ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
+        return Place(shown=shown, ref=ref, root=target, state=target.state)
+    parts = split_dotted(shown)
+    catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
+    schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
+    sql = ".".join(quote(part) for part in (catalog, schema, parts[-1]))
+    ref = TableRef(name=TableName(None, parts[-1]), sql=sql, path=None)
+    folder = open_store(state).url if state is not None else ""
+    target = Target(place=schema, catalog=catalog, state=folder)
+    return Place(shown=shown, ref=ref, root=target, state=folder)
 
 
 def _root_of(url: str) -> tuple[str, TableName]:
@@ -97,16 +99,3 @@ def _root_of(url: str) -> tuple[str, TableName]:
         msg = "a table lies in a folder, and this is none's path"
         raise LandingZoneError(msg, found=url, next_step="Give the path of a table's own folder.")
     return found[0]
-
-
-def _of_catalog(spark: SparkSession, dotted: str, state: PathOrUrl | None) -> Place:
-    parts = split_dotted(dotted)
-    catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
-    schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
-    name = TableName(None, parts[-1])
-    sql = ".".join(quote(part) for part in (catalog, schema, name.table))
-    folder = open_store(state).url if state is not None else ""
-    target = Target(place=schema, catalog=catalog, state=folder)
-    return Place(
-        shown=dotted, ref=TableRef(name=name, sql=sql, path=None), root=target, state=folder
-    )

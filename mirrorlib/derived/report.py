@@ -1,16 +1,31 @@
-"""What a run of a derived table came to: for people, notebooks and machines."""
+"""What a run of a derived table came to: for people, notebooks and machines, and for `lineage` beside the table.
+
+derived/<table>.json        the derived table that a table of the target is: sources, keys, losses, last run
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import contextlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
+from mirrorlib.errors import JournalError
+from mirrorlib.journal.entries import now
+from mirrorlib.journal.plan_log import FORMAT, check_format, json_bytes
+from mirrorlib.store import open_store
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mirrorlib.derived.place import Place
     from mirrorlib.derived.strategy.choose import How
     from mirrorlib.keys.read import KeysStep
     from mirrorlib.keys.value import Keys
+    from mirrorlib.store import Store
+
+_FOLDER = "derived"
+_MEMBERS = {"address", "name", "sources", "keys", "losses", "how"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +73,14 @@ class DeriveReport(Report):
     name: str
     target: str
     how: How
-    why: str
+    why: str = ""
     sources: tuple[SourceReport, ...]
-    added: int
-    removed: int
+    added: int = 0
+    removed: int = 0
     version: int | None
     keys: Keys
-    losses: tuple[KeysStep, ...]
-    changes: tuple[str, ...] = field(default=())
+    losses: tuple[KeysStep, ...] = ()
+    changes: tuple[str, ...] = ()
     seconds: float
 
     @property
@@ -95,3 +110,20 @@ class DeriveReport(Report):
         what = "primary key" if self.keys.primary else "partition key"
         lost = [f"{loss.operator} lost the {loss.lost}: {loss.why}." for loss in self.losses]
         return [done, *self.changes, f"Its {what if self.keys else 'keys'}: {keys}.", *lost]
+
+
+def write_record(place: Place, report: DeriveReport) -> None:
+    """Replace what is told of a derived table; nothing rests on it."""
+    told = {"address": place.address, "table": str(place.ref.name), **asdict(report), "at": now()}
+    file = f"{_FOLDER}/{place.ref.name.segment}.json"
+    open_store(place.state).put(file, json_bytes({"format": FORMAT, **told}))
+
+
+def read_records(state: Store) -> Iterator[dict[str, Any]]:
+    """Give what is told of the derived tables whose state is in a folder; what cannot be read is left out."""
+    listed = state.list_folder(_FOLDER)
+    for file in listed.files if listed else ():
+        with contextlib.suppress(JournalError):
+            record = check_format(state.read(file.path), file.path)
+            if record.keys() >= _MEMBERS:
+                yield record

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.derived.commit import carry_out, nothing_new, settle_keys
-from mirrorlib.derived.job import Job, open_target, tell_step
+from mirrorlib.derived.compute import MOVES
+from mirrorlib.derived.job import Job, open_target
 from mirrorlib.derived.place import find_place
 from mirrorlib.derived.sources import (
     CONSUMER,
@@ -26,7 +27,6 @@ from mirrorlib.derived.sources import (
     open_sources,
     pending_round,
 )
-from mirrorlib.derived.windows import is_overtaken
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.events import unobserved
 from mirrorlib.journal.disk import open_state
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from mirrorlib.derived.frames import Transform
     from mirrorlib.derived.report import DeriveReport
+    from mirrorlib.derived.sources import Round
     from mirrorlib.events import Observer
     from mirrorlib.store import PathOrUrl
 
@@ -85,13 +86,10 @@ def derive_table(
     check_name(f"{CONSUMER}{name}")
     place = find_place(spark, target, state=state)
     check_state(place)
-    open_state(open_store(place.state))
-    whole = Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name)
-    with (
-        hold_stream(whole) as lease,
-        lend_session(spark) as session,
-        place.hold(spark),
-    ):
+    store = open_store(place.state)
+    open_state(store)
+    lock = hold_stream(Registry(store, f"{CONSUMER}{name}", place.ref.name))
+    with lock as lease, lend_session(spark) as session, place.hold(spark):
         opened = open_sources(spark, name, sources, place, state)  # as they are from here on
         for folder in dict.fromkeys(one.place.state for one in opened):
             open_state(open_store(folder))
@@ -115,25 +113,31 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
     streams = begun_streams(job.sources, job.place.address)
     target = open_target(job)
     planned = pending_round(job.sources, streams)
-    if planned is not None and target.last.window_of(planned.lead.uuid) >= planned.number:
+    report: DeriveReport | None = None
+    if planned is not None and target.last.window_of(streams[0].uuid) >= planned.number:
         settle_keys(job, target)  # only the last words were missing
         end_round(job.sources, planned, "delivered", 0, 0.0)
-        planned = None
-    if planned is not None and (job.rebuild or is_overtaken(job.sources, planned)):
+    elif planned is not None and (job.rebuild or _is_overtaken(job, planned)):
         end_round(job.sources, planned, "void", 0, 0.0)
-        planned = None
-    report: DeriveReport | None = None
-    if planned is not None:
+    elif planned is not None:
         try:
             report = carry_out(job, planned, target)
             target = open_target(job)
         except FeedExpiredError:  # its versions are gone: the newest ones take their place
             end_round(job.sources, planned, "void", 0, 0.0)
-    held = target.held(job.name)
-    wanted = job.rebuild or held is None or (report is None and held.moves)
-    tell_step(job, "plan", "before")
+    moves = report is None and target.held is not None and target.held.get(MOVES) != ""
+    job.tell("plan", "before")
+    wanted = job.rebuild or target.held is None or moves  # where it does not say, it may move
     planned = next_round(job.sources, streams, wanted=wanted)
     if planned is None:
         return report or nothing_new(job, target)
-    tell_step(job, "plan", "after", planned)
+    job.tell("plan", "after", planned)
     return carry_out(job, planned, target)
+
+
+def _is_overtaken(job: Job, planned: Round) -> bool:
+    """Say whether a source was made anew, or put back, since a round was planned: its versions are others now."""
+    return any(
+        source.table_id != plan.table_id or source.table.commits.newest < plan.until
+        for source, plan in zip(job.sources, planned.plans, strict=True)
+    )

@@ -42,8 +42,6 @@ class Source:
 
     Attributes:
         name: the transformation's parameter; "" where it takes sources by their places.
-        place: where it lies.
-        table: it, and its log.
         registry: of the derived table as its consumer.
 
     """
@@ -62,13 +60,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One window of every source, in the order of the sources.
-
-    Attributes:
-        streams: the derived table's ways through its sources.
-        plans: the windows.
-
-    """
+    """One window of every source, in the order of the sources; a round has the name of the first one's stream."""
 
     streams: tuple[Stream, ...]
     plans: tuple[Plan, ...]
@@ -77,11 +69,6 @@ class Round:
     def number(self) -> int:
         """Return the number of the round, 1 for the first."""
         return self.plans[0].number
-
-    @property
-    def lead(self) -> Stream:
-        """Return the stream whose name the round has."""
-        return self.streams[0]
 
 
 def open_sources(
@@ -99,10 +86,18 @@ def open_sources(
         FeedError: there is no such Delta table.
 
     """
-    named = _named(sources)
-    places = [(key, find_place(spark, table, state=state)) for key, table in named]
-    seen = {target.address: "the derived table itself"}
-    for _, place in places:
+    if isinstance(sources, Mapping):
+        named = list(sources.items())
+    elif isinstance(sources, (str, os.PathLike)):
+        named = [("", sources)]
+    else:
+        named = [("", table) for table in sources]
+    if not named:
+        msg = "a derived table is made of at least one table"
+        raise LandingZoneError(msg, next_step="Name its sources.")
+    seen, opened = {target.address: "the derived table itself"}, []
+    for key, table in named:
+        place = find_place(spark, table, state=state)
         if place.address in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
@@ -115,27 +110,10 @@ def open_sources(
                 msg, table=place.shown, found=str(place.ref.name), next_step=step
             )
         seen |= {place.address: place.shown, kept: place.shown}
-    return tuple(
-        Source(
-            name=key,
-            place=place,
-            table=find_feed_table(spark, place.address, shown=place.shown),
-            registry=Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name),
-        )
-        for key, place in places
-    )
-
-
-def _named(
-    sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
-) -> list[tuple[str, PathOrUrl]]:
-    if isinstance(sources, Mapping):
-        return list(sources.items())
-    listed = [sources] if isinstance(sources, (str, os.PathLike)) else list(sources)
-    if not listed:
-        msg = "a derived table is made of at least one table"
-        raise LandingZoneError(msg, next_step="Name its sources.")
-    return [("", table) for table in listed]
+        found = find_feed_table(spark, place.address, shown=place.shown)
+        registry = Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name)
+        opened.append(Source(name=key, place=place, table=found, registry=registry))
+    return tuple(opened)
 
 
 def check_state(place: Place) -> None:
@@ -166,17 +144,10 @@ def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
     found = tuple(stream for stream in streams if stream is not None)
     if len(found) == len(streams) and _together(sources, found):
         return found
+    wanted = {"to": target, "mode": MODE, "net": False, "start_at": None, "on_expired": "snapshot"}
     return tuple(
         source.registry.begin(
-            {
-                "to": target,
-                "mode": MODE,
-                "net": False,
-                "start_at": None,
-                "table_id": source.table_id,
-                "on_expired": "snapshot",
-            },
-            1 if stream is None else stream.ordinal + 1,
+            {**wanted, "table_id": source.table_id}, 1 if stream is None else stream.ordinal + 1
         )
         for source, stream in zip(sources, streams, strict=True)
     )
@@ -205,13 +176,7 @@ def pending_round(sources: Sequence[Source], streams: tuple[Stream, ...]) -> Rou
     if all(entry is None or entry.done is not None for entry in entries):
         return None
     last = max(entry.plan.number for entry in entries if entry is not None)
-    plans = tuple(
-        entry.plan
-        if entry is not None and entry.plan.number == last
-        else _planned(source, stream, entry)
-        for source, stream, entry in zip(sources, streams, entries, strict=True)
-    )
-    return Round(streams=streams, plans=plans)
+    return _round(sources, streams, entries, last)
 
 
 def next_round(
@@ -219,16 +184,25 @@ def next_round(
 ) -> Round | None:
     """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
     entries = _entries(sources, streams)
-    old = [position_of(stream, e) for stream, e in zip(streams, entries, strict=True)]
-    new = [source.table.commits.newest for source in sources]
-    same = [
-        table_id_of(stream, entry) == source.table_id
+    is_new = any(
+        position_of(stream, entry) != source.table.commits.newest
+        or table_id_of(stream, entry) != source.table_id
         for source, stream, entry in zip(sources, streams, entries, strict=True)
-    ]
-    if old == new and all(same) and not wanted:
-        return None
+    )
+    return _round(sources, streams, entries, None) if is_new or wanted else None
+
+
+def _round(
+    sources: Sequence[Source],
+    streams: tuple[Stream, ...],
+    entries: Sequence[Entry | None],
+    number: int | None,
+) -> Round:
+    """Plan the next window of each source, but for those that have one of this number."""
     plans = tuple(
-        _planned(source, stream, entry)
+        entry.plan
+        if entry is not None and entry.plan.number == number
+        else _planned(source, stream, entry)
         for source, stream, entry in zip(sources, streams, entries, strict=True)
     )
     return Round(streams=streams, plans=plans)

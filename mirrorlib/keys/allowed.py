@@ -19,24 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 # By Spark's `typeName`, which for all but decimals is the whole type.
-KEY_TYPES = frozenset(
-    [
-        "binary",
-        "boolean",
-        "byte",
-        "double",
-        "float",
-        "integer",
-        "long",
-        "short",
-        "string",
-        "timestamp",
-    ]
-)
-TABLE_KEY_TYPES = KEY_TYPES | {"date", "decimal", "timestamp_ntz"}  # of tables' keys
-ORDER_TYPES = frozenset(
-    ["byte", "date", "decimal", "integer", "long", "short", "string", "timestamp"]
-)
+_BOTH = {"byte", "integer", "long", "short", "string", "timestamp"}
+_KEY_TYPES = frozenset(_BOTH | {"binary", "boolean", "double", "float"})
+TABLE_KEY_TYPES = _KEY_TYPES | {"date", "decimal", "timestamp_ntz"}  # of tables' keys
+_ORDER_TYPES = frozenset(_BOTH | {"date", "decimal"})
 
 
 def check_keys(
@@ -46,7 +32,7 @@ def check_keys(
     cdc: bool,
     deleted: str | None,
     order_by: str | Sequence[str],
-    types: frozenset[str] = KEY_TYPES,
+    types: frozenset[str] = _KEY_TYPES,
 ) -> Keys:
     """Return the keys that are meant; *types* are those that a key column may have.
 
@@ -54,7 +40,10 @@ def check_keys(
         KeysError: a column is missing, named twice or of a type that is not allowed, or parts do not go together.
 
     """
-    _check_unambiguous(schema)
+    double = [name for name, count in Counter(schema.names).items() if count > 1]
+    if double:
+        msg = "two columns have the same name, so a key could mean either"
+        raise KeysError(msg, column=double[0], next_step="Rename or drop one of them.")
     keys = _named(schema, columns, "key columns")
     order = _named(schema, order_by, "order columns")
     gone = None if deleted is None else _find(schema, deleted, "deletion column")
@@ -64,20 +53,15 @@ def check_keys(
     if not cdc and (gone is not None or order):
         msg = "a deletion column and order columns belong to a primary key, and none is declared"
         raise KeysError(msg, column=gone or order[0], next_step="Say cdc=True, or leave them out.")
-    _check_disjoint(keys, gone, order)
+    for name, what in ((gone, "deletion"), *((name, "order") for name in order)):
+        if name in keys:
+            msg = f"a column is a key and the {what} column, and is equal in all rows of a key"
+            raise KeysError(msg, column=name, next_step="Name another one, or none.")
     _check_types(schema, keys, types, "a key column")
-    _check_types(schema, order, ORDER_TYPES, "an order column")
-    _check_types(
-        schema, () if gone is None else (gone,), frozenset({"boolean"}), "the deletion column"
-    )
+    _check_types(schema, order, _ORDER_TYPES, "an order column")
+    if gone is not None:
+        _check_types(schema, [gone], frozenset({"boolean"}), "the deletion column")
     return Keys(partition=keys, primary=keys if cdc else (), deleted=gone, order_by=order)
-
-
-def _check_unambiguous(schema: StructType) -> None:
-    double = [name for name, count in Counter(schema.names).items() if count > 1]
-    if double:
-        msg = "two columns have the same name, so a key could mean either"
-        raise KeysError(msg, column=double[0], next_step="Rename or drop one of them.")
 
 
 def _named(schema: StructType, names: str | Sequence[str], what: str) -> tuple[str, ...]:
@@ -102,13 +86,6 @@ def _find(schema: StructType, name: str, what: str) -> str:
         msg = f"the {what} name one that the DataFrame has more than once, in other cases"
     step = "Name one that it has, in its own case."
     raise KeysError(msg, column=name, found=", ".join(schema.names), next_step=step)
-
-
-def _check_disjoint(keys: tuple[str, ...], deleted: str | None, order: tuple[str, ...]) -> None:
-    for name, what in ((deleted, "deletion"), *((name, "order") for name in order)):
-        if name in keys:
-            msg = f"a column is a key and the {what} column, and is equal in all rows of a key"
-            raise KeysError(msg, column=name, next_step="Name another one, or none.")
 
 
 def _check_types(

@@ -101,17 +101,13 @@ def union_keyed(*frames: DataFrame) -> DataFrame:
     partition, lost = shared.pop()
     keeps = bool(partition) and not shared
     if keeps:
-        _check_same_types(frames, partition)
+        for name in partition:
+            kinds = dict.fromkeys(frame.schema[name].dataType.simpleString() for frame in frames)
+            if len(kinds) > 1:
+                msg = "a key column has not the same type in all frames, and a cast could make two keys one"
+                step = "Cast it to one type, and declare the keys behind that with key_by."
+                raise KeysError(msg, column=name, found=", ".join(kinds), next_step=step)
     rows = reduce(lambda one, other: one.unionByName(other), frames)
     if not keeps:
         return rows
     return tag_columns(rows, Keys(partition=partition, lost=lost), "union_keyed")
-
-
-def _check_same_types(frames: Sequence[DataFrame], partition: Sequence[str]) -> None:
-    for name in partition:
-        kinds = dict.fromkeys(frame.schema[name].dataType.simpleString() for frame in frames)
-        if len(kinds) > 1:
-            msg = "a key column has not the same type in all frames, and a cast could make two keys one"
-            step = "Cast it to one type, and declare the keys behind that with key_by."
-            raise KeysError(msg, column=name, found=", ".join(kinds), next_step=step)

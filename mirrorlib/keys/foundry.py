@@ -10,30 +10,42 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.allowed import TABLE_KEY_TYPES, check_keys
-from mirrorlib.keys.foundry_types import fields_of, types_of
 from mirrorlib.keys.read import keys_of
 from mirrorlib.keys.tags import tag_columns
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 PARTITIONS = "includeInPartitioning"
 # A text, which is kept, or a comment, which Foundry's own documentation writes into its examples.
 _COMMENT = re.compile(r'(?P<text>"(?:\\.|[^"\\])*")|//[^\n]*')
-_PARTS = {"customMetadata", "dataFrameReaderClass", "fieldSchemaList", "primaryKey"}
 _READER = "com.palantir.foundry.spark.input.ParquetDataFrameReader"
-_PRIMARY_TYPES = frozenset(
-    ["BYTE", "SHORT", "DECIMAL", "INTEGER", "LONG", "STRING", "BOOLEAN", "TIMESTAMP", "DATE"]
-)
+_FIELD = "a field of the schema document"
+_EMPTY: dict[str, Any] = {
+    "type": "",
+    "name": None,
+    "nullable": None,
+    "userDefinedTypeClass": None,
+    "customMetadata": {},
+    "arraySubtype": None,
+    "precision": None,
+    "scale": None,
+    "mapKeyType": None,
+    "mapValueType": None,
+    "subSchemas": None,
+}
+_PRIMARY = {"BYTE", "SHORT", "INTEGER", "LONG", "STRING", "BOOLEAN", "TIMESTAMP", "DATE"}
+_SIMPLE = _PRIMARY | {"BINARY", "DOUBLE", "FLOAT"}  # Spark's `typeName`, in capitals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,39 +77,61 @@ def to_foundry_schema(df: DataFrame) -> dict[str, Any]:
 
     """
     keys = keys_of(df)
-    fields = fields_of(df.schema)
+    fields = _fields(df.schema)
     for field in fields:
         if field["name"] in keys.partition:
             field["customMetadata"] = {PARTITIONS: True}
-    kinds = {field["name"]: field["type"] for field in fields}
     return {
         "fieldSchemaList": fields,
-        "primaryKey": _primary_key(keys, kinds),
+        "primaryKey": _primary_key(keys, fields) if keys.primary else None,
         "dataFrameReaderClass": _READER,
         "customMetadata": {"format": "parquet"},
     }
 
 
-def _primary_key(keys: Keys, kinds: Mapping[str, str]) -> dict[str, Any] | None:
-    if not keys.primary:
-        return None
+def _primary_key(keys: Keys, fields: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if keys.lost:
         msg = "a part of the primary key was lost, and what is left would merge records"
         raise KeysError(msg, column=keys.lost[0], next_step="Declare it anew with key_by.")
-    _check_primary(keys.primary, keys.deleted, kinds)
-    return {"columns": list(keys.primary), "resolution": _resolution(keys)}
+    _check_primary(keys, {field["name"]: field["type"] for field in fields})
+    resolution: dict[str, Any] = {"type": "unique", "unique": {}}
+    if not keys.unique:
+        strategy: dict[str, Any] = {"type": "customStrategy", "customStrategy": {}}
+        if keys.order_by:
+            strategy = {"type": "latestWins", "latestWins": {"columns": list(keys.order_by)}}
+        duplicate: dict[str, Any] = {"resolutionStrategy": strategy}
+        if keys.deleted is not None:
+            duplicate["deletionColumn"] = keys.deleted
+        resolution = {"type": "duplicate", "duplicate": duplicate}
+    return {"columns": list(keys.primary), "resolution": resolution}
 
 
-def _resolution(keys: Keys) -> dict[str, Any]:
-    if keys.unique:
-        return {"type": "unique", "unique": {}}
-    strategy: dict[str, Any] = {"type": "customStrategy", "customStrategy": {}}
-    if keys.order_by:
-        strategy = {"type": "latestWins", "latestWins": {"columns": list(keys.order_by)}}
-    duplicate: dict[str, Any] = {"resolutionStrategy": strategy}
-    if keys.deleted is not None:
-        duplicate["deletionColumn"] = keys.deleted
-    return {"type": "duplicate", "duplicate": duplicate}
+def _fields(schema: StructType, path: str = "") -> list[dict[str, Any]]:
+    return [
+        {**_written(f.dataType, f"{path}{f.name}", nullable=f.nullable), "name": f.name}
+        for f in schema.fields
+    ]
+
+
+def _written(kind: DataType, path: str, *, nullable: bool | None) -> dict[str, Any]:
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    field = {**_EMPTY, "customMetadata": {}, "type": kind.typeName().upper(), "nullable": nullable}
+    if isinstance(kind, DecimalType):
+        field |= {"precision": kind.precision, "scale": kind.scale}
+    elif isinstance(kind, ArrayType):
+        element = _written(kind.elementType, f"{path}.element", nullable=kind.containsNull)
+        field["arraySubtype"] = element
+    elif isinstance(kind, MapType):
+        value = _written(kind.valueType, f"{path}.value", nullable=kind.valueContainsNull)
+        key = _written(kind.keyType, f"{path}.key", nullable=False)
+        field |= {"mapKeyType": key, "mapValueType": value}
+    elif isinstance(kind, StructType):
+        field["subSchemas"] = _fields(kind, f"{path}.")
+    elif field["type"] not in _SIMPLE:
+        msg = "a column's type has no counterpart in a Foundry schema"
+        raise KeysError(msg, column=path, found=kind.simpleString(), next_step="Cast or drop it.")
+    return field
 
 
 def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySchema:
@@ -111,20 +145,21 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
         KeysError: it is no such document, says something that is not known here, or has keys that cannot be.
 
     """
-    parts = _object(_parsed(document), "the schema document", _PARTS)
+    known = {"customMetadata", "dataFrameReaderClass", "fieldSchemaList", "primaryKey"}
+    parts = _object(_parsed(document), "the schema document", known)
     fields = parts.get("fieldSchemaList")
     if not isinstance(fields, list):
         msg = "the schema document has no fieldSchemaList"
         raise KeysError(msg)
-    schema = types_of(fields)
+    schema = _read_fields(fields)
     marked = tuple(field["name"] for field in fields if _is_partition(field))
     partition = _checked(schema, Keys(partition=marked))
-    kinds = {f["name"]: f["type"] for f in fields}
+    kinds = {field["name"]: field["type"] for field in fields}
     keys = _checked(schema, _parse_primary(parts.get("primaryKey"), kinds))
     if not keys.primary:
         return FoundrySchema(schema=schema, keys=partition)
-    if set(marked) > set(keys.primary):
-        more = [name for name in marked if name not in keys.primary]
+    more = [name for name in marked if name not in keys.primary]
+    if more and set(marked) > set(keys.primary):
         warnings.warn(
             f"The partition key ({', '.join(marked)}) has columns that the primary key "
             f"({', '.join(keys.primary)}) lacks, so rows of a record may come in any order: {', '.join(more)}. "
@@ -171,6 +206,68 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
     return value
 
 
+def _read_fields(fields: Sequence[object]) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    columns = StructType()
+    for place, value in enumerate(fields):
+        field = _read_field(value, f"field {place}")
+        name = field.get("name")
+        if not isinstance(name, str):
+            msg = f"{_FIELD} has no name"
+            raise KeysError(msg, found=f"field {place}")
+        if name in columns.names:
+            msg = "the schema document has two fields of one name"
+            raise KeysError(msg, column=name)
+        columns = columns.add(StructField(name, _type(field, name), _nullable(field)))
+    return columns
+
+
+def _read_field(value: object, path: str) -> Mapping[str, Any]:
+    field = _object(value, _FIELD, _EMPTY.keys(), path)
+    if field.get("userDefinedTypeClass") is not None:
+        msg = f"{_FIELD} has a type of its user's own"
+        raise KeysError(msg, column=path, found=str(field["userDefinedTypeClass"]))
+    if field.get("customMetadata") is not None:
+        _object(field["customMetadata"], f"the customMetadata of {_FIELD}", None, path)
+    return field
+
+
+def _nullable(field: Mapping[str, Any]) -> bool:
+    """Say whether a field may be NULL; one that leaves it open may."""
+    return field.get("nullable") is not False
+
+
+def _type(field: Mapping[str, Any], path: str) -> DataType:
+    from pyspark.sql import types
+
+    type_name = str(field.get("type"))
+    if type_name in _SIMPLE:
+        kind: DataType = getattr(types, f"{type_name.title()}Type")()
+        return kind
+    if type_name == "DECIMAL":
+        precision, scale = field.get("precision"), field.get("scale")
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            msg = "a DECIMAL of the schema document lacks precision or scale"
+            raise KeysError(msg, column=path)
+        return types.DecimalType(precision, scale)
+    if type_name == "ARRAY":
+        inner = _read_field(field.get("arraySubtype"), f"{path}.element")
+        return types.ArrayType(_type(inner, f"{path}.element"), _nullable(inner))
+    if type_name == "MAP":
+        key = _type(_read_field(field.get("mapKeyType"), f"{path}.key"), f"{path}.key")
+        value = _read_field(field.get("mapValueType"), f"{path}.value")
+        return types.MapType(key, _type(value, f"{path}.value"), _nullable(value))
+    if type_name == "STRUCT":
+        inside = field.get("subSchemas")
+        if not isinstance(inside, list):
+            msg = "a STRUCT of the schema document has no subSchemas"
+            raise KeysError(msg, column=path)
+        return _read_fields(inside)
+    msg = f"{_FIELD} has a type that is not known"
+    raise KeysError(msg, column=path, found=type_name)
+
+
 def _is_partition(field: Mapping[str, Any]) -> bool:
     marked = (field.get("customMetadata") or {}).get(PARTITIONS)
     if marked is not None and not isinstance(marked, bool):
@@ -184,40 +281,39 @@ def _parse_primary(value: object, kinds: Mapping[str, str]) -> Keys:
         return Keys()
     primary = _object(value, "primaryKey", {"columns", "resolution"})
     columns = _columns(primary.get("columns"), "primaryKey", kinds)
+    keys = Keys(partition=columns, primary=columns)
     resolution = _object(primary.get("resolution"), "resolution", None)
     kind = resolution.get("type")
     if kind == "unique":
         _object(_inner(resolution, "unique"), "unique", set())
-        keys = Keys(partition=columns, primary=columns, unique=True)
+        keys = replace(keys, unique=True)
     elif kind == "duplicate":
-        keys = _parse_duplicate(_inner(resolution, "duplicate"), columns, kinds)
+        known = {"resolutionStrategy", "deletionColumn"}
+        duplicate = _object(_inner(resolution, "duplicate"), "duplicate", known)
+        deleted = duplicate.get("deletionColumn")
+        if deleted is not None and not isinstance(deleted, str):
+            msg = "the deletion column is not a name"
+            raise KeysError(msg, found=type(deleted).__name__)
+        order = _parse_order(duplicate.get("resolutionStrategy"), kinds)
+        keys = replace(keys, deleted=deleted, order_by=order)
     else:
         msg = "the primary key has a resolution that is not known"
         raise KeysError(msg, found=str(kind))
-    _check_primary(keys.primary, keys.deleted, kinds)
+    _check_primary(keys, kinds)
     return keys
 
 
-def _parse_duplicate(
-    value: Mapping[str, Any], columns: tuple[str, ...], kinds: Mapping[str, str]
-) -> Keys:
-    _object(value, "duplicate", {"resolutionStrategy", "deletionColumn"})
-    deleted = value.get("deletionColumn")
-    if deleted is not None and not isinstance(deleted, str):
-        msg = "the deletion column is not a name"
-        raise KeysError(msg, found=type(deleted).__name__)
-    strategy = _object(value.get("resolutionStrategy"), "resolutionStrategy", None)
+def _parse_order(value: object, kinds: Mapping[str, str]) -> tuple[str, ...]:
+    strategy = _object(value, "resolutionStrategy", None)
     kind = strategy.get("type")
-    order: tuple[str, ...] = ()
     if kind == "latestWins":
         latest = _object(_inner(strategy, "latestWins"), "latestWins", {"columns"})
-        order = _columns(latest.get("columns"), "latestWins", kinds)
-    elif kind == "customStrategy":
+        return _columns(latest.get("columns"), "latestWins", kinds)
+    if kind == "customStrategy":
         _object(_inner(strategy, "customStrategy"), "customStrategy", set())
-    else:
-        msg = "the primary key has a resolution strategy that is not known"
-        raise KeysError(msg, found=str(kind))
-    return Keys(partition=columns, primary=columns, deleted=deleted, order_by=order)
+        return ()
+    msg = "the primary key has a resolution strategy that is not known"
+    raise KeysError(msg, found=str(kind))
 
 
 def _inner(union: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -228,14 +324,16 @@ def _inner(union: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
     return {name: value for name, value in union.items() if name != "type"}
 
 
-def _object(value: object, what: str, known: set[str] | None) -> Mapping[str, Any]:
+def _object(
+    value: object, what: str, known: AbstractSet[str] | None, column: str | None = None
+) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         msg = f"{what} is not an object"
-        raise KeysError(msg, found=type(value).__name__)
+        raise KeysError(msg, column=column, found=type(value).__name__)
     unknown = set() if known is None else value.keys() - known
     if unknown:
         msg = f"{what} has a part that is not known"
-        raise KeysError(msg, found=min(unknown))
+        raise KeysError(msg, column=column, found=min(unknown))
     return value
 
 
@@ -253,11 +351,12 @@ def _columns(value: object, what: str, kinds: Mapping[str, str]) -> tuple[str, .
     return tuple(value)
 
 
-def _check_primary(columns: tuple[str, ...], deleted: str | None, kinds: Mapping[str, str]) -> None:
-    for name in columns:
-        if kinds[name] not in _PRIMARY_TYPES:
+def _check_primary(keys: Keys, kinds: Mapping[str, str]) -> None:
+    for name in keys.primary:
+        if kinds[name] not in {*_PRIMARY, "DECIMAL"}:
             msg = "a Foundry primary key cannot have this type"
             raise KeysError(msg, column=name, found=kinds[name], next_step="Cast it before.")
-    if deleted is not None and kinds.get(deleted) != "BOOLEAN":
+    if keys.deleted is not None and kinds.get(keys.deleted) != "BOOLEAN":
         msg = "the deletion column has to be a BOOLEAN of the document"
-        raise KeysError(msg, column=deleted, found=kinds.get(deleted, "no such column"))
+        found = kinds.get(keys.deleted, "no such column")
+        raise KeysError(msg, column=keys.deleted, found=found)

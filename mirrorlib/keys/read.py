@@ -1,17 +1,23 @@
-"""Say which keys of a DataFrame are still true, and what became of the others."""
+"""Say which keys of a DataFrame are still true, what became of the others, and how to get those back.
+
+They come back by a call that works on the frame as it is, in which columns are called as they are now, or by a step
+that has to change.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.errors import KeysLostError
-from mirrorlib.keys.remedy import declaring, remedy_of
-from mirrorlib.keys.tracing.trace import Loss, Trace, trace_keys
+from mirrorlib.errors import KeysError, KeysLostError
+from mirrorlib.keys.allowed import check_keys
+from mirrorlib.keys.tracing.trace import Trace, trace_keys
 from mirrorlib.keys.value import Keys
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -45,10 +51,10 @@ def require_keys(df: DataFrame, *, primary: bool = False) -> Keys:
     if not report.ok:
         raise KeysLostError(report.trouble, next_step=report.remedy)
     if keys.lost:
-        msg = f"a part of the keys had been lost before {report.origin}: {_names(keys.lost)}"
+        msg = f"a part of the keys had been lost before {report.origin}: {_listed(keys.lost)}"
         raise KeysLostError(msg, next_step=report.remedy)
     msg = "no primary key was declared, only a partition key"
-    call = declaring(replace(keys, primary=keys.partition), df.schema)
+    call = _declaring(replace(keys, primary=keys.partition), df.schema)
     raise KeysLostError(msg, next_step=f"Say cdc=True in key_by: {call}")
 
 
@@ -57,7 +63,23 @@ def explain_keys(df: DataFrame) -> KeysReport:
 
     And what orders the rows of a key: never more than the weakest link of the lineage leaves.
     """
-    return KeysReport.of(trace_keys(df), df.schema)
+    trace = trace_keys(df)
+    steps = []
+    for loss in trace.losses:
+        lost = "primary key" if loss.partition else "partition key and primary key"
+        if loss.columns:
+            lost = f"column {_listed(loss.columns)}"
+        steps.append(KeysStep(operator=loss.label, lost=lost, why=loss.why))
+    return KeysReport(
+        keys=trace.keys,
+        declared=trace.declared.keys if trace.declared else None,
+        origin=trace.declared.origin if trace.declared else "",
+        steps=tuple(steps),
+        order=trace.order,
+        weakest_link=trace.weakest,
+        unclear=trace.unclear,
+        remedy=_remedy(trace, df.schema),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +123,6 @@ class KeysReport(Report):
     unclear: str
     remedy: str
 
-    @classmethod
-    def of(cls, trace: Trace, schema: StructType) -> KeysReport:
-        """Tell the trace of a frame of that schema."""
-        return cls(
-            keys=trace.keys,
-            declared=trace.declared.keys if trace.declared else None,
-            origin=trace.declared.origin if trace.declared else "",
-            steps=tuple(map(_step, trace.losses)),
-            order=_order(trace),
-            weakest_link=_weakest(trace),
-            unclear=trace.unclear,
-            remedy=remedy_of(trace, schema),
-        )
-
     @property
     def ok(self) -> bool:
         """Say whether all keys that were declared hold."""
@@ -142,10 +150,10 @@ class KeysReport(Report):
         """Return one row for each part of the keys."""
         was, now = self.declared or Keys(), self.keys
         return [
-            ("partition key", _names(was.partition), _names(now.partition)),
-            ("primary key", _names(was.primary), _names(now.primary)),
+            ("partition key", _listed(was.partition), _listed(now.partition)),
+            ("primary key", _listed(was.primary), _listed(now.primary)),
             ("deletion column", was.deleted or "-", now.deleted or "-"),
-            ("order columns", _names(was.order_by), _names(now.order_by)),
+            ("order columns", _listed(was.order_by), _listed(now.order_by)),
         ]
 
     def notes(self) -> list[str]:
@@ -162,38 +170,83 @@ class KeysReport(Report):
         keys = self.declared
         if keys is None or self.order == "none":
             return f"Order: nothing is promised.{link}"
-        rows = f"rows that had the same {_names(keys.partition)} at {self.origin}"
+        rows = f"rows that had the same {_listed(keys.partition)} at {self.origin}"
         if self.order == "arrival":
             return f"Order: {rows} come as they arrived, if the source kept their order.{link}"
         if self.order == "inputs":
             return f"Order: {rows} come as they arrived inside each input, not among several.{link}"
         if not self.keys.order_by:
             return f"Order: only order columns could tell it, and there are none.{link}"
-        return f"Order: only {_names(self.keys.order_by)} tells which of the {rows} is newer.{link}"
+        return (
+            f"Order: only {_listed(self.keys.order_by)} tells which of the {rows} is newer.{link}"
+        )
 
 
-def _step(loss: Loss) -> KeysStep:
-    effect = loss.effect
-    if loss.columns:
-        lost = f"column {', '.join(loss.columns)}"
-    else:
-        lost = "primary key" if effect.partition else "partition key and primary key"
-    return KeysStep(operator=effect.label, lost=lost, why=effect.why)
+def _remedy(trace: Trace, schema: StructType) -> str:
+    """Say how to get back what was lost; "" where nothing was."""
+    if trace.declared is None:
+        return (
+            "Declare them with key_by, behind the last step that loses them; "
+            "a column that is gone has to be kept in that step."
+        )
+    keys, origin = trace.declared.keys, trace.declared.origin
+    before = (
+        f"Keep {_listed(keys.lost)} up to {origin}: "
+        "explain_keys of what goes into it says which step loses that."
+    )
+    said = [before] if keys.lost else []
+    if not trace.keys.has_all_of(keys):
+        said.append(_lost_here(trace, keys, schema))
+    return " ".join(said)
 
 
-def _order(trace: Trace) -> Order:
-    if (
-        trace.declared is not None
-        and trace.declared.origin == "union_keyed"
-        and trace.order == "arrival"
-    ):
-        return "inputs"
-    return trace.order
+def _lost_here(trace: Trace, keys: Keys, schema: StructType) -> str:
+    # Columns are called as they have been followed, else as they were, if no other column is called so.
+    names = {was: now for was, now in trace.names.items() if now is not None}
+    free = set(schema.names) - set(names.values())
+    names |= {was: was for was in keys.columns if was not in names and was in free}
+    gone = [was for was in keys.columns if was not in names]
+    if gone:
+        losses = [loss.label for loss in trace.losses if set(loss.columns) & set(gone)]
+        where = f" ({', '.join(dict.fromkeys(losses))})" if losses else ""
+        step = f"Keep {_listed(gone)} in the step that loses what is gone{where}."
+        if all(loss.columns for loss in trace.losses):
+            return step
+        return f"{step} Then declare them anew with key_by, behind the last step that loses keys."
+    call = _declaring(_renamed(keys, names), schema)
+    if trace.keys and not trace.keys.lost and not trace.keys.primary and keys.primary:
+        return f"Declare the primary key anew behind that step: {call}"
+    return f"Propagate them where you know that they hold, or declare them anew behind that step: {call}"
 
 
-def _weakest(trace: Trace) -> str:
-    return trace.weakest or ("union" if _order(trace) == "inputs" else "")
+def _renamed(keys: Keys, names: Mapping[str, str]) -> Keys:
+    """Give keys other names; without a primary key where columns were lost before, as it would merge records."""
+    partition = tuple(names[name] for name in keys.partition)
+    if keys.lost or not keys.primary:
+        return Keys(partition=partition)
+    deleted = None if keys.deleted is None else names[keys.deleted]
+    order = tuple(names[name] for name in keys.order_by)
+    return Keys(partition=partition, primary=partition, deleted=deleted, order_by=order)
 
 
-def _names(names: tuple[str, ...]) -> str:
+def _declaring(keys: Keys, schema: StructType) -> str:
+    """Write the call that declares keys on a frame, and what has to be done before where it would be refused."""
+    cdc = bool(keys.primary)
+    deleted, order = (keys.deleted, keys.order_by) if cdc else (None, ())
+    parts = [f"[{', '.join(map(repr, keys.partition))}]"]
+    if cdc:
+        parts.append("cdc=True")
+    if deleted is not None:
+        parts.append(f"deleted={deleted!r}")
+    if order:
+        parts.append(f"order_by=[{', '.join(map(repr, order))}]")
+    call = f"key_by(df, {', '.join(parts)})."
+    try:
+        check_keys(schema, keys.partition, cdc=cdc, deleted=deleted, order_by=order)
+    except KeysError as exc:
+        return f"{call} Before that: {exc}"
+    return call
+
+
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "-"

@@ -8,8 +8,8 @@ Every declaration has an id of its own, so that tags of different ones are never
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,10 +18,8 @@ from mirrorlib.identifiers import quote
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
 TAG = "mirrorlib.key"
 MARKER = "mirrorlib_keyed_"  # it shows in Spark's errors about ambiguous columns
@@ -33,14 +31,7 @@ Origin = Literal["key_by", "union_keyed", "propagate", "current_view", "read_tab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """Keys as they were declared.
-
-    Attributes:
-        id: of this declaration and no other.
-        origin: the function that declared them.
-        keys: by the names that the columns had.
-
-    """
+    """Keys by the names that the columns had, and the function that declared them; *id* is of no other declaration."""
 
     id: str
     origin: Origin
@@ -49,15 +40,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """A column that may be one of the keys.
-
-    Attributes:
-        name: its name now.
-        was: the name by which it was declared.
-        kind: the type that it had then, as Spark prints it.
-        declared: the keys that it was declared with.
-
-    """
+    """A column that may be one of the keys, the name and the type (as Spark prints it) with which it was declared."""
 
     name: str
     was: str
@@ -73,18 +56,13 @@ def tag_columns(df: DataFrame, keys: Keys, origin: Origin) -> DataFrame:
     roles = set(keys.columns)
     # By `select`: from Spark 4.1 on, `withColumn` sets empty metadata on a Connect server. What the field
     # has already, such as a watermark's delay, is kept.
-    columns = [
-        f.col(quote(field.name)).alias(
-            field.name,
-            metadata={
-                **field.metadata,
-                TAG: {**tag, "name": field.name, "type": field.dataType.simpleString()},
-            },
-        )
-        if field.name in roles
-        else f.col(quote(field.name))
-        for field in df.schema.fields
-    ]
+    columns = []
+    for field in df.schema.fields:
+        column = f.col(quote(field.name))
+        if field.name in roles:
+            mine = {**tag, "name": field.name, "type": field.dataType.simpleString()}
+            column = column.alias(field.name, metadata={**field.metadata, TAG: mine})
+        columns.append(column)
     return df.select(*columns).alias(MARKER + tag["id"])
 
 
@@ -93,26 +71,18 @@ def stale(df: DataFrame) -> DataFrame:
     return df.alias(STALE)
 
 
-def read_tags(schema: StructType) -> dict[str, list[Tagged]]:
-    """Return all tags of a schema by the id of their declaration."""
-    found: dict[str, list[Tagged]] = defaultdict(list)
+def read_tags(schema: StructType) -> list[Tagged]:
+    """Return all tags of a schema, in the order of its columns."""
+    found = []
     for field in schema.fields:
-        tagged = _read_tag(field)
-        if tagged is not None:
-            found[tagged.declared.id].append(tagged)
+        tag: Any = field.metadata.get(TAG)
+        if isinstance(tag, dict):
+            with contextlib.suppress(KeyError, KeysError):  # another version's tag on disk is none
+                keys, kind = Keys.from_json(tag["keys"]), str(tag["type"])
+                declared = Declared(id=tag["id"], origin=tag["origin"], keys=keys)
+                tagged = Tagged(name=field.name, was=tag["name"], kind=kind, declared=declared)
+                found.append(tagged)
     return found
-
-
-def _read_tag(field: StructField) -> Tagged | None:
-    tag: Any = field.metadata.get(TAG)
-    if not isinstance(tag, dict):
-        return None
-    try:
-        keys, kind = Keys.from_json(tag["keys"]), str(tag["type"])
-    except (KeyError, KeysError):  # an other version's tag on disk is none
-        return None
-    declared = Declared(id=tag["id"], origin=tag["origin"], keys=keys)
-    return Tagged(name=field.name, was=tag["name"], kind=kind, declared=declared)
 
 
 def untag(df: DataFrame) -> DataFrame:
@@ -134,17 +104,12 @@ def untag(df: DataFrame) -> DataFrame:
     schema = df.schema
     if not any(TAG in field.metadata for field in schema.fields):
         return df
-    return df.select(
-        *[
+    columns = []
+    for field in schema.fields:
+        column = f.col(quote(field.name))
+        if TAG in field.metadata:
+            rest = {name: value for name, value in field.metadata.items() if name != TAG}
             # Up to Spark 4.0 no empty metadata takes the place of other; a cast, if only to the same type, does.
-            f.col(quote(field.name)).cast(field.dataType).alias(field.name, metadata=rest(field))
-            if TAG in field.metadata
-            else f.col(quote(field.name))
-            for field in schema.fields
-        ]
-    )
-
-
-def rest(field: StructField) -> Mapping[str, object]:
-    """Return a field's metadata without the tag."""
-    return {name: value for name, value in field.metadata.items() if name != TAG}
+            column = column.cast(field.dataType).alias(field.name, metadata=rest)
+        columns.append(column)
+    return df.select(*columns)

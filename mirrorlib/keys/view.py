@@ -22,8 +22,7 @@ from mirrorlib.nested import is_free_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame
 
 _WITHOUT_ORDER = frozenset({"geography", "geometry", "interval", "map", "variant"})
 _RANK = "_mirror_rank"
@@ -76,17 +75,13 @@ def order_columns(df: DataFrame, keys: Keys, arrival: str | Sequence[str]) -> tu
         step = "Name one that it has once, in its own case."
         raise KeysError(msg, column=missing[0], found=", ".join(there), next_step=step)
     for name in order:
-        _check_order(name, df.schema[name].dataType)
+        kind = df.schema[name].dataType
+        if not is_free_of(kind, _WITHOUT_ORDER):
+            msg = "rows cannot be ordered by a column of this type"
+            step = "Name another column, or one that is computed from it."
+            found = kind.simpleString().partition("<")[0]
+            raise KeysError(msg, column=name, found=found, next_step=step)
     return order
-
-
-def _check_order(name: str, kind: DataType) -> None:
-    """Refuse a type by which Spark cannot order."""
-    if not is_free_of(kind, _WITHOUT_ORDER):
-        msg = "rows cannot be ordered by a column of this type"
-        step = "Name another column, or one that is computed from it."
-        found = kind.simpleString().partition("<")[0]
-        raise KeysError(msg, column=name, found=found, next_step=step)
 
 
 def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
@@ -102,31 +97,24 @@ def newest_rows(df: DataFrame, keys: Keys, order: Sequence[str]) -> DataFrame:
     if _RANK in df.columns:
         msg = "a column has a name that is needed while rows are resolved"
         raise KeysError(msg, column=_RANK, next_step="Rename it.")
+    # The query fails at a NULL in a key: dropping such rows would hide them, keeping them make them one record.
+    missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
+    names = ", ".join(keys.primary)
+    message = (
+        f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out, or give them a key."
+    )
+    failing = f.raise_error(f.lit(message)).cast("boolean")
+    checked = df.where(f.when(missing, failing).otherwise(True))  # noqa: FBT003  # a literal
     newest_first = [f.col(quote(name)).desc_nulls_last() for name in order]
     window = Window.partitionBy(*map(quote, keys.primary)).orderBy(*newest_first)
-    ranked = _checked(df, keys).withColumn(_RANK, f.row_number().over(window))
+    ranked = checked.withColumn(_RANK, f.row_number().over(window))
     return ranked.where(f.col(_RANK) == 1).drop(_RANK)
 
 
 def live_rows(df: DataFrame, keys: Keys) -> DataFrame:
     """Leave out the rows that say that their record is deleted; NULL does not say so."""
-    return df if keys.deleted is None else df.where(is_live(keys.deleted))
-
-
-def is_live(deleted: str) -> Column:
-    """Say of a row that it does not say that its record is deleted."""
     from pyspark.sql import functions as f
 
-    return ~f.coalesce(f.col(quote(deleted)), f.lit(False))  # noqa: FBT003  # a literal
-
-
-def _checked(df: DataFrame, keys: Keys) -> DataFrame:
-    """Let the query fail at a NULL in a key: dropping such rows would hide them, keeping them make them one record."""
-    from pyspark.sql import functions as f
-
-    missing = reduce(or_, [f.col(quote(name)).isNull() for name in keys.primary])
-    names = ", ".join(keys.primary)
-    message = f.lit(
-        f"{NULL_KEY}: a primary key ({names}) is NULL. Filter such rows out, or give them a key."
-    )
-    return df.where(f.when(missing, f.raise_error(message).cast("boolean")).otherwise(True))  # noqa: FBT003  # a literal
+    if keys.deleted is None:
+        return df
+    return df.where(~f.coalesce(f.col(quote(keys.deleted)), f.lit(False)))  # noqa: FBT003  # a literal

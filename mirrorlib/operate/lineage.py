@@ -11,7 +11,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mirrorlib.derived.record import read_records
+from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
 from mirrorlib.errors import MirrorError, TableNameError
 from mirrorlib.feed.keyed import table_address

@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived.frames import Framed
-from mirrorlib.derived.strategy.choose import Choice, Shape, choose, shape_of
+from mirrorlib.derived.strategy.choose import How, Shape, choose, shape_of
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.tags import MARKER, read_tags, tag_columns
 from mirrorlib.keys.value import Keys
@@ -45,11 +45,10 @@ def framed(spark: SparkSession, columns: str, *keys: str) -> Framed:
 def framed_rows(rows: DataFrame, *keys: str) -> Framed:
     """Give rows as a source with a key, each value of which occurs once."""
     frame = tag_columns(rows, Keys(partition=keys, primary=keys, unique=True), "read_table")
-    (found,) = read_tags(frame.schema)
+    found = read_tags(frame.schema)[0].declared.id
     place = SimpleNamespace(shown=rows.columns[0])
     return Framed(
         source=cast("Source", SimpleNamespace(place=place, name="")),
-        version=1,
         frame=frame,
         marker=f"{MARKER}{found}",
         key_columns=keys,
@@ -69,10 +68,25 @@ def shaped(spark: SparkSession, transform: Transform) -> tuple[Shape, list[Frame
     return shape_of(result, sources), sources
 
 
-def chosen(spark: SparkSession, transform: Transform, *changed: int) -> Choice:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is chosen where a source has changed."""
+
+    how: How
+    why: str = ""
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+def chosen(spark: SparkSession, transform: Transform, changed: int = 0) -> Chosen:
     """Choose for a table of (c, i) and one of (n)."""
-    shape, sources = shaped(spark, transform)
-    return choose(shape, sources, changed or (0,))
+    return chosen_of(*shaped(spark, transform), changed)
+
+
+def chosen_of(shape: Shape, sources: list[Framed], changed: int) -> Chosen:
+    """Choose, and name the keys that it goes by."""
+    how, why = choose(shape, sources, [changed])
+    columns = () if how == "full" else tuple(shape.reaches[changed].columns.items())
+    return Chosen(how, why, columns)
 
 
 def over(f: Any, *columns: str) -> Any:
@@ -389,7 +403,7 @@ def test_what_goes_by_keys_is_seen(spark: SparkSession, name: str) -> None:
     """With the names that the columns have in the result."""
     transform, how, columns = BY_KEY[name]
 
-    assert Choice(how=cast("Any", how), columns=((0, columns),)) == chosen(spark, transform)
+    assert Chosen(cast("How", how), "", columns) == chosen(spark, transform)
 
 
 @pytest.mark.parametrize("name", BY_THE_OTHER)
@@ -399,7 +413,7 @@ def test_keys_of_a_joined_source_are_followed_to_equal_columns(
     """Where no row of it comes out by itself, too."""
     transform, columns = BY_THE_OTHER[name]
 
-    assert Choice(how="affected keys", columns=((1, columns),)) == chosen(spark, transform, 1)
+    assert Chosen("affected keys", "", columns) == chosen(spark, transform, 1)
 
 
 @pytest.mark.thorough("offset of*", "sample of*", "window of all rows *")
@@ -430,9 +444,9 @@ def test_a_column_that_only_files_have_is_told(spark: SparkSession) -> None:
         pytest.skip("Spark 3.5 lets no hidden column through a select")
     rows = _elsewhere(spark.createDataFrame([], "v int"))
 
-    def choice(rows: DataFrame, *columns: str) -> Choice:
+    def choice(rows: DataFrame, *columns: str) -> Chosen:
         source = framed_rows(rows, "v")
-        return choose(shape_of(source.frame.select(*columns), [source]), [source], [0])
+        return chosen_of(shape_of(source.frame.select(*columns), [source]), [source], 0)
 
     hidden = choice(rows, "v", "_metadata.file_name")
     assert ("full", "it reads a hidden column of v, such as _metadata") == (hidden.how, hidden.why)
@@ -461,7 +475,7 @@ def test_what_is_printed_like_a_column_is_none(spark: SparkSession, same: str) -
     ]
     d, o = (one.frame for one in sources)
     result = d.join(o, f.expr(same)).select("c", "b", "t", "w")
-    choice = choose(shape_of(result, sources), sources, [1])
+    choice = chosen_of(shape_of(result, sources), sources, 1)
 
     assert ("full", "n: the key columns do not come out") == (choice.how, choice.why)
 

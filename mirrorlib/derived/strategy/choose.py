@@ -1,62 +1,63 @@
 """Look at what a transformation does, and choose how little of it has to be done again.
 
-In: a transformation's result on the whole sources. Out: `Shape`, what it is; and `Choice`: row by row from the
-changes, the keys that they affect, or all of it and why. Only what the analyzed plan shows is relied on: a
-function of a user's, a value of the moment, a read of something else, and an operator that is not known each mean
-all of it.
+In: what a transformation gives on its whole sources. Out: `Shape`, what it is, with a `Reach` for each source: by
+which key columns it works on that, so that rows of one key make rows of that key alone; and the choice: row by row
+from the changes, the keys that they affect, or all of it and why. Only what the analyzed plan shows is relied on: a
+function of a user's, a value of the moment, a read of something else, and an operator that is not known each mean all
+of it. That a key column comes out unchanged is not enough: a limit, or a window over all rows, leaves keys as they are
+and lets rows of other keys decide. An equal column of a join's other side stands for the key where no row of the
+source comes out itself.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from mirrorlib.delta.sessions import read_conf
 from mirrorlib.derived.strategy.determinism import motion_of, trouble_of
-from mirrorlib.derived.strategy.literals import literals_of
-from mirrorlib.derived.strategy.locality import Reach, is_mark, nodes_above, reach_of
+from mirrorlib.derived.strategy.fingerprint import hash_plan
 from mirrorlib.identifiers import quote
-from mirrorlib.keys.tracing.columns import selected_numbers
-from mirrorlib.keys.tracing.outputs import outputs_of
-from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, join_ctes, read_plan, walk
+from mirrorlib.keys.tracing.columns import (
+    Followed,
+    declared_columns,
+    find_marked,
+    selected_numbers,
+)
+from mirrorlib.keys.tracing.outputs import TYPE, Column, outputs_of, split
+from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, read_plan, walk
+from mirrorlib.keys.tracing.rules import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from mirrorlib.derived.frames import Framed
 
 How = Literal["row-wise", "affected keys", "full", "nothing new"]
-# What a session sets that no plan prints, and by which the same rows become others.
-_SETTINGS = (
-    "spark.sql.session.timeZone",
-    "spark.sql.ansi.enabled",
-    "spark.sql.legacy.timeParserPolicy",
-)
-_NUMBER = re.compile(r"#\d+")
-# Columns by an alias, variables of lambdas, queries in expressions.
-_GIVEN = re.compile(
-    r"(?: AS .*?|lambda \w+|[- ](?:subquery|exists|list))#(\d+)(?=L?(?:-T\d+ms)?(?:, |[\],) ]|$))",
-    re.DOTALL,
-)
-_RANGE = re.compile(r"\bid(#\d+)")  # what a range calls its column, without printing it itself
-# Operators in which texts may stand; others list columns.
-_TEXTS = frozenset(
-    {
-        "Aggregate",
-        "Filter",
-        "Generate",
-        "Join",
-        "Project",
-        "RepartitionByExpression",
-        "Sort",
-        "Window",
-    }
-)
-_NAMED = re.compile(r"mirrorlib_keyed_\w+|\b[xyz]_\d+(?=#)")
+_LIST = re.compile(r"\[([^\[\]]*)\]")
+_ATTRIBUTE = re.compile(rf"(.+?)#(\d+){TYPE}", re.DOTALL)
+_EQUAL = re.compile(rf"([^()]+?)#(\d+){TYPE} (?:=|<=>) ([^()]+?)#(\d+){TYPE}", re.DOTALL)
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(slots=True, kw_only=True)
+class Reach:
+    """How the rows of a source reach the result.
+
+    Attributes:
+        columns: key columns of the source, and which columns of the result have their values.
+        whole: every row is transformed by itself.
+        own: every row of the result has the key of a row of the source, so that fewer rows make fewer.
+        why: what does not work by key; "" where everything does.
+
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
+    own: bool = True
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,8 @@ class Shape:
     """What a transformation does, as far as its plan shows.
 
     Attributes:
-        fingerprint: a hash of the plan above the sources, and of what the session sets; the same for the same
-            transformation. "" where it cannot be read.
+        fingerprint: the same for the same transformation; "" where it cannot be read.
         reaches: how each source reaches the result.
-        outputs: the result's columns by their numbers.
         why: why nothing of it may be left undone; "" where something may.
         moves: why it may give something else though no source has a new version; "" where it gives the same.
 
@@ -75,153 +74,222 @@ class Shape:
 
     fingerprint: str
     reaches: tuple[Reach, ...] = ()
-    outputs: tuple[tuple[str, str], ...] = ()
     why: str = ""
     moves: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """How a derived table is brought up to date.
-
-    Attributes:
-        how: row by row, by the affected keys, or in full.
-        why: the reason for doing all of it.
-        columns: for each source that has changed, its key columns and what they are called in the result.
-
-    """
-
-    how: How
-    why: str = ""
-    columns: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
-
-
 def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
     """Look at a transformation's result."""
-    names = result.columns
+    names, marks = result.columns, [one.marker for one in framed]
     try:
-        root = join_ctes(read_plan(result.select(*map(quote, names))))
-        numbers = selected_numbers(root, names)
-        nodes = nodes_above(root, [one.marker for one in framed])
-        fingerprint = _hash(result, root, framed)
-        marks = [one.marker for one in framed]
-        above = [node for node in nodes if not any(is_mark(node, mark) for mark in marks)]
+        root = read_plan(result.select(*map(quote, names)))
+        outputs = dict(zip(selected_numbers(root, names), names, strict=True))
+        nodes = list(walk(root, marks=marks))
+        above = [node for node in nodes if not is_mark(node, marks)]
         moves = motion_of(above)
-        why = moves or trouble_of(result, root, above) or _hidden(nodes, framed)
-        reaches = tuple(reach_of(root, one.marker, _kinds(one), nodes) for one in framed)
+        return Shape(
+            fingerprint=hash_plan(result, root, marks),
+            reaches=tuple(_reach(root, one, nodes, outputs) for one in framed),
+            why=moves or trouble_of(result, root, above) or _hidden(nodes, framed),
+            moves=moves,
+        )
     except UnreadablePlanError as exc:
         why = f"its plan cannot be relied on: {exc}"
         return Shape(fingerprint="", why=why, moves=why)
-    outputs = tuple(zip(numbers, names, strict=True))
-    return Shape(fingerprint=fingerprint, reaches=reaches, outputs=outputs, why=why, moves=moves)
-
-
-def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
-    """Say whether a transformation reads a column that only files have: the rows of a feed have others, or none."""
-    for one in framed:
-        marked = [node for node in nodes if is_mark(node, one.marker)]
-        if any(len(outputs_of(node.children[0])) > len(one.frame.columns) for node in marked):
-            return f"it reads a hidden column of {one.shown}, such as _metadata"
-    return ""
-
-
-def _kinds(source: Framed) -> dict[str, str]:
-    schema = source.frame.schema
-    return {name: schema[name].dataType.simpleString() for name in source.key_columns}
 
 
 def fingerprint_of(result: DataFrame, framed: Sequence[Framed]) -> str:
     """Hash what a transformation has done, as `Shape.fingerprint` is; "" where its plan cannot be read."""
     try:
-        plan = read_plan(result.select(*map(quote, result.columns)))
-        return _hash(result, join_ctes(plan), framed)
+        root = read_plan(result.select(*map(quote, result.columns)))
+        return hash_plan(result, root, [one.marker for one in framed])
     except UnreadablePlanError:
         return ""
 
 
-def choose(shape: Shape, framed: Sequence[Framed], changed: Sequence[int]) -> Choice:
-    """Choose how to bring a table up to date, of whose sources some have changed."""
+def choose(shape: Shape, framed: Sequence[Framed], changed: Sequence[int]) -> tuple[How, str]:
+    """Choose how to bring a table up to date, of whose sources some have changed, and say why all of it is done."""
     if shape.why:
-        return Choice(how="full", why=shape.why)
-    columns = []
+        return "full", shape.why
     for place in changed:
         reach = shape.reaches[place]
-        found = _named(reach, shape)
-        if not found:
+        if not reach.columns:
             why = reach.why or "the key columns do not come out"
-            return Choice(how="full", why=f"{framed[place].shown}: {why}")
-        columns.append((place, found))
-    how: How = "affected keys"
-    if len(changed) == 1:
-        (place, found), source = columns[0], framed[changed[0]]
-        every = {name for name, _ in found} == set(source.key_columns)
-        if shape.reaches[place].whole and every and source.one_row:
-            how = "row-wise"
-    return Choice(how=how, columns=tuple(columns))
+            return "full", f"{framed[place].source.place.shown}: {why}"
+    first, reach = framed[changed[0]], shape.reaches[changed[0]]
+    by_row = reach.whole and first.one_row and reach.columns.keys() == set(first.key_columns)
+    return ("row-wise" if by_row and len(changed) == 1 else "affected keys"), ""
 
 
-def _named(reach: Reach, shape: Shape) -> tuple[tuple[str, str], ...]:
-    """Name the key columns that come out, and as what: the first column that has a key's values."""
-    found = []
-    for column, numbers in reach.columns.items():
-        name = next((name for number, name in shape.outputs if number in numbers), None)
-        if name is not None:
-            found.append((column, name))
-    return tuple(found)
+def _hidden(nodes: Sequence[Node], framed: Sequence[Framed]) -> str:
+    """Say whether a transformation reads a column that only files have: the rows of a feed have others, or none."""
+    for one in framed:
+        marked = [node for node in nodes if is_mark(node, [one.marker])]
+        if any(len(outputs_of(node.children[0])) > len(one.frame.columns) for node in marked):
+            return f"it reads a hidden column of {one.source.place.shown}, such as _metadata"
+    return ""
 
 
-def _given(root: Node) -> set[str]:
-    """Return the numbers that Spark has given; others, as in `'order #7'`, are part of a text."""
-    nodes = list(walk(root))
-    ranges = any(node.operator == "Range" for node in nodes)
-    found: set[str] = set()
+def _reach(root: Node, source: Framed, nodes: Iterable[Node], outputs: Mapping[str, str]) -> Reach:
+    """Follow a source from its mark to the end of a plan, and name its keys by the first columns with their values."""
+    marked = find_marked(root, source.marker)
+    if not marked:
+        return Reach(why="the source is not read")
+    if len(marked) > 1:
+        return Reach(why="the source is read more than once")
+    way = marked[0].way
+    if marked[0].inner:
+        return Reach(why="the source is read inside an expression")
+    if not source.key_columns:
+        return Reach(why="the source has no keys")
+    why = _picked(nodes, {id(node) for node, _ in way})
+    if why:
+        return Reach(why=why)
+    kinds = dict(source.frame.dtypes)
+    columns = declared_columns(marked[0].node.children[0], source.key_columns)
+    followed = {name: Followed(column, kinds[name]) for name, column in columns.items()}
+    reach = Reach()
+    for place, (node, side) in enumerate(way):
+        following = way[place + 1][0] if place + 1 < len(way) else None
+        for column in followed.values():
+            column.go_through(node, following)
+        why = _step(node, side, followed, reach)
+        if why or not followed:
+            return Reach(
+                why=why or f"{judge(node, side).label} brings rows of several keys together"
+            )
+    named = {
+        name: next((to for number, to in outputs.items() if number in column.numbers), None)
+        for name, column in followed.items()
+        if column.lost_at is None
+    }
+    reach.columns = {name: to for name, to in named.items() if to is not None}
+    return reach
+
+
+def _picked(nodes: Iterable[Node], way: Container[int]) -> str:
+    """Say what beside a source's way picks rows: what is there of other keys was made of the last pick."""
     for node in nodes:
-        if node.operator not in _TEXTS:
-            found.update(_NUMBER.findall(node.text))
-        if node.operator == "Generate":
-            found.update(_NUMBER.findall(node.text.rpartition("[")[2]))
-        if ranges:
-            found.update(_RANGE.findall(node.text))
-        found.update(f"#{number}" for number in _GIVEN.findall(node.text))
-    return found
-
-
-def _used(source: Node, numbers: Mapping[str, str]) -> str:
-    """Say which columns of a source the operators above it use, so that no two are taken for one another.
-
-    Raises:
-        UnreadablePlanError: they cannot be told apart.
-
-    """
-    outputs = outputs_of(source)
-    if not outputs:
-        msg = "the columns of a source cannot be told apart"
-        raise UnreadablePlanError(msg)
-    return ", ".join(
-        f"{name}{numbers[mark]}" for name, number in outputs if (mark := f"#{number}") in numbers
-    )
-
-
-def _hash(result: DataFrame, root: Node, framed: Sequence[Framed]) -> str:
-    """Hash a plan as it would be on any other rows: numbers by the order in which they come."""
-    numbers: dict[str, str] = {}
-    given = _given(root)
-    marks = {one.marker: str(place) for place, one in enumerate(framed)}
-    lines = [f"{name} {read_conf(result.sparkSession, name)}" for name in _SETTINGS]
-    lines += literals_of(result, marks)
-    waiting = [(root, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        mark = node.text.strip() if node.operator == "SubqueryAlias" else ""
-        if mark in marks:
-            lines.append(f"{depth} source {marks[mark]} {_used(node.children[0], numbers)}")
+        everything = node.operator == "Window" and not _listed(node)
+        if id(node) in way or not (everything or judge(node, 0).picks):
             continue
-        text = _NAMED.sub("", f"{node.operator}{node.text}")
-        if node.operator == "CTERelationRef":  # the session counts them; what it means is below
-            text = text.partition(",")[2]
-        text = _NUMBER.sub(
-            lambda m: numbers.setdefault(m[0], f"#{len(numbers)}") if m[0] in given else m[0], text
-        )
-        lines.append(f"{depth} {text}")
-        waiting += [(child, depth + 1) for child in (*node.subplans, *node.children)][::-1]
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        outputs = outputs_of(node)
+        if node.operator == "Deduplicate" and outputs and {n for _, n in outputs} <= _listed(node):
+            continue  # by all columns: there is nothing to pick
+        return f"{judge(node, 0).label} may pick other rows each time of what it is joined with"
+    return ""
+
+
+def _step(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
+    """Take one operator; drop the columns by which it does not work; say why where it works by none at all."""
+    works = judge(node, side).works
+    reach.whole = reach.whole and works == "row"
+    if works == "list":
+        listed = _listed(node)
+        for name, column in list(followed.items()):
+            if column.lost_at is not None or not listed & column.numbers:
+                del followed[name]
+    if works != "unknown":
+        return ""
+    if node.operator == "Union":
+        reach.own = False
+        return _union(node, side, followed)
+    if node.operator == "Join" and len(node.children) == 2:  # noqa: PLR2004  # sides
+        return _join(node, side, followed, reach)
+    return f"what {judge(node, side).label} does is not known to work by key"
+
+
+def _listed(node: Node) -> set[str]:
+    """Return the numbers of the columns by which a window is cut, or rows are told to be the same."""
+    lists = _LIST.findall(node.text)
+    if node.operator == "Window":
+        cut = re.search(r"\], \[([^\[\]]*)\](?:, \[([^\[\]]*)\])?$", node.text)
+        if cut is None or (cut[2] is None and re.search(r" (ASC|DESC) NULLS ", cut[1])):
+            return set()  # all rows are one window
+        lists = [cut[1]]
+    if len(lists) != 1:
+        return set()
+    found = [_ATTRIBUTE.fullmatch(part) for part in lists[0].split(", ")]
+    return {one[2] for one in found if one is not None} if all(found) else set()
+
+
+def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
+    """Follow columns by their places: a union's columns are those of its first input.
+
+    Of several with a key's values one is followed: in rows of the other inputs they need not be equal.
+    """
+    first, own = outputs_of(node.children[0]), outputs_of(node.children[side])
+    if not first or len(first) != len(own):
+        return "the columns of a union cannot be told apart"
+    for name, column in list(followed.items()):
+        became = [to for to, was in zip(first, own, strict=True) if was in column.columns]
+        if became:
+            followed[name] = Followed(became[0], column.kind)
+        else:
+            del followed[name]
+    return ""
+
+
+def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
+    kind, _, condition = node.text.strip().partition(", ")
+    equal = [pair for pair in _equalities(condition) if all(_is_given(one, node) for one in pair)]
+    preserved = {"LeftOuter": 0, "LeftSemi": 0, "LeftAnti": 0, "RightOuter": 1}
+    if kind in {"Inner", "Cross"}:
+        for column in followed.values():
+            column.equals(_partners(column, equal))
+        return ""
+    if kind not in preserved:
+        return f"a join ({kind}) gives rows that have no key of the source"
+    if preserved[kind] == side:
+        return ""
+    reach.own = False
+    for name, column in list(followed.items()):
+        partners = sorted(_partners(column, equal))
+        if partners:  # one of several: in rows without a match they need not be equal
+            followed[name] = Followed(partners[0], column.kind)
+        else:
+            del followed[name]
+    if followed:
+        return ""
+    return f"a join ({kind}) is not by the source's keys"
+
+
+def _partners(column: Followed, equal: Sequence[tuple[Column, Column]]) -> set[Column]:
+    pairs = [*equal, *((right, left) for left, right in equal)]
+    numbers = column.numbers
+    return {right for left, right in pairs if left[1] in numbers and right[1] not in numbers}
+
+
+def _equalities(condition: str) -> Iterator[tuple[Column, Column]]:
+    """Give the pairs of columns that have to be equal for a condition to be true."""
+    inner = _inside(condition.strip())
+    if inner is None:
+        return
+    parts = split(inner, " AND ")
+    if len(parts) > 1:
+        for part in parts:
+            yield from _equalities(part)
+        return
+    found = _EQUAL.fullmatch(inner)
+    if found is not None:
+        yield (found[1], found[2]), (found[3], found[4])
+
+
+def _is_given(column: Column, join: Node) -> bool:
+    """Say whether a text is a column of a join's inputs, and not what is computed of one.
+
+    Spark prints some operations without parentheses, `-x#1`, `NOT x#1`, `x#1 + y#2`: they look like odd names.
+    """
+    if _WORD.fullmatch(column[0]):
+        return True
+    return any(column in outputs_of(node) for node in walk(*join.children))
+
+
+def _inside(text: str) -> str | None:
+    """Return what is between two parentheses that belong together; None for anything else."""
+    depth = 0
+    for place, sign in enumerate(text):
+        depth += (sign == "(") - (sign == ")")
+        if depth == 0:
+            return text[1:-1] if place == len(text) - 1 and text[0] == "(" else None
+    return None

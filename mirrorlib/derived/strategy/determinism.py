@@ -11,52 +11,27 @@ import re
 from typing import TYPE_CHECKING
 
 from mirrorlib.keys.tracing.functions import called, calls_python, defined_columns, user_defined
-from mirrorlib.keys.tracing.plan import Node, is_redacted
+from mirrorlib.keys.tracing.plan import REDACTED, Node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-_CONSTANT = frozenset({"OneRowRelation", "Range"})
 _WRITTEN_DOWN = "LocalRelation"  # no plan shows its rows; they are the transformation's own
+_NO_READ = frozenset({"OneRowRelation", "Range", _WRITTEN_DOWN})
 # What is drawn, or told of files: a result is as right as another, until a source changes.
-_DRAWN = frozenset(
-    {
-        "input_file_block_length",
-        "input_file_block_start",
-        "input_file_name",
-        "monotonically_increasing_id",
-        "rand",
-        "randn",
-        "random",
-        "randstr",
-        "shuffle",
-        "spark_partition_id",
-        "uniform",
-        "uuid",
-    }
+_DRAWN = re.compile(
+    "input_file_block_length|input_file_block_start|input_file_name|monotonically_increasing_id|"
+    "rand|randn|random|randstr|shuffle|spark_partition_id|uniform|uuid",
+    re.IGNORECASE,
 )
 # What is another thing by and by, though nothing of the sources is.
-_OF_THE_MOMENT = frozenset(
-    {
-        "current_catalog",
-        "current_database",
-        "current_date",
-        "current_schema",
-        "current_time",
-        "current_timestamp",
-        "current_timezone",
-        "current_user",
-        "curdate",
-        "java_method",
-        "localtimestamp",
-        "now",
-        "reflect",
-        "session_user",
-        "try_reflect",
-        "user",
-    }
+_OF_THE_MOMENT = re.compile(
+    "current_catalog|current_database|current_date|current_schema|current_time|current_timestamp|"
+    "current_timezone|current_user|curdate|java_method|localtimestamp|now|reflect|session_user|"
+    "try_reflect|user",
+    re.IGNORECASE,
 )
 # So is a text that Spark takes for a moment where it becomes a date or a timestamp, with a time zone or without: its
 # rule `SpecialDatetimeValues`. Many functions print what they are given, but not how they convert it.
@@ -66,39 +41,36 @@ _MOMENT = re.compile(
     re.IGNORECASE,
 )
 _NAME = re.compile(r" AS [^#]*#\d+|\w+\([^#()]*\)#\d+")  # what a column is called
-_CALLER = re.compile(r"(\w*)$")
+_CALLER = re.compile(r"\w*$")
 # They convert nothing without printing it.
-_PLAIN = frozenset(
-    {
-        "array",
-        "array_contains",
-        "coalesce",
-        "concat",
-        "concat_ws",
-        "contains",
-        "element_at",
-        "endswith",
-        "get_json_object",
-        "map",
-        "named_struct",
-        "pivotfirst",
-        "replace",
-        "rlike",
-        "split",
-        "startswith",
-        "struct",
-    }
+_PLAIN = re.compile(
+    "array|array_contains|coalesce|concat|concat_ws|contains|element_at|endswith|get_json_object|"
+    "map|named_struct|pivotfirst|replace|rlike|split|startswith|struct",
+    re.IGNORECASE,
 )
 
 
 def motion_of(above: Sequence[Node]) -> str:
     """Say what in a transformation may give something else another time, though no source has a new version."""
     for node in above:
-        if not node.children and node.operator not in {*_CONSTANT, _WRITTEN_DOWN}:
+        if not node.children and node.operator not in _NO_READ:
             return f"it reads something that is no source of it ({node.operator})"
-    if any(is_redacted(node.text) for node in above):
+    if any(REDACTED in node.text for node in above):
         return "its plan is redacted"
     return _each_time(_names_called(above), _OF_THE_MOMENT) or _moment(above)
+
+
+def trouble_of(result: DataFrame, root: Node, above: Sequence[Node]) -> str:
+    """Say what in a transformation may give something else another time, on rows that have not changed."""
+    if any(node.operator == _WRITTEN_DOWN for node in above):
+        return f"it reads something that is no source of it ({_WRITTEN_DOWN})"
+    defined = defined_columns(root)
+    if any(calls_python(node, defined) for node in above):
+        return "it calls a function of a user's"
+    names = _names_called(above)
+    foreign = user_defined(result.sparkSession, names)
+    unknown = f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
+    return _each_time(names, _DRAWN) or unknown
 
 
 def _names_called(above: Sequence[Node]) -> set[str]:
@@ -106,8 +78,8 @@ def _names_called(above: Sequence[Node]) -> set[str]:
     return {name for node in above if node.children for name in called(node)}
 
 
-def _each_time(names: set[str], functions: frozenset[str]) -> str:
-    found = sorted(name for name in names if name.lower() in functions)
+def _each_time(names: set[str], functions: re.Pattern[str]) -> str:
+    found = sorted(name for name in names if functions.fullmatch(name))
     return f"{found[0]} gives another value each time" if found else ""
 
 
@@ -116,7 +88,7 @@ def _moment(above: Sequence[Node]) -> str:
         text = _NAME.sub("", node.text)
         for found in _MOMENT.finditer(text):
             caller = _caller(text[: found.start()])
-            if caller and caller.lower() not in _PLAIN:
+            if caller and not _PLAIN.fullmatch(caller):
                 return f"the text {found[1]} as a date or timestamp gives another value each time"
     return ""
 
@@ -128,18 +100,5 @@ def _caller(text: str) -> str:
         depth += (text[place] == ")") - (text[place] == "(")
         if depth < 0:
             found = _CALLER.search(text[:place])
-            return found[1] if found else ""
+            return found[0] if found else ""
     return ""
-
-
-def trouble_of(result: DataFrame, root: Node, above: Sequence[Node]) -> str:
-    """Say what in a transformation may give something else another time, on rows that have not changed."""
-    if any(node.operator == _WRITTEN_DOWN for node in above):
-        return f"it reads something that is no source of it ({_WRITTEN_DOWN})"
-    defined = defined_columns(root)
-    if any(calls_python(node, defined) for node in above):
-        return "it calls a function of a user's"
-    names = _names_called(above)
-    foreign = user_defined(result.sparkSession, sorted(names))
-    unknown = f"{min(foreign)} is not known to be a function of Spark's" if foreign else ""
-    return _each_time(names, _DRAWN) or unknown

@@ -1,4 +1,4 @@
-"""Follow single columns through a plan by the numbers that Spark gives them.
+"""Find where in a plan keys were declared, and follow single columns from there by the numbers that Spark gives them.
 
 A tag says that a column may be a key; its number says whether it really comes from the place where keys were
 declared. Tags alone could come from anywhere: a file written with them and joined has the same ones.
@@ -7,16 +7,88 @@ declared. Tags alone could come from anywhere: a file written with them and join
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.keys.tracing.outputs import TYPE, Column, is_closed, outputs_of, selected
 from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+Step = tuple[Node, int]  # an operator, and which of its inputs is meant
 _END = r"(?=,|\]|$)"
 _PROJECTS = frozenset({"Project", "Aggregate"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marked:
+    """A place in the plan that has a mark, and the way from there to its end, or to the expression that looks into it.
+
+    Attributes:
+        id: what stands behind the mark's prefix: of keys, their declaration's.
+        node: the alias.
+        way: the operators, the first one first.
+        inner: it lies in a query inside an expression.
+
+    """
+
+    id: str
+    node: Node
+    way: tuple[Step, ...]
+    inner: bool
+
+
+def find_marked(root: Node, prefix: str) -> list[Marked]:
+    """Find the marks that begin so, on every way to them; a later one hides earlier ones."""
+    found: list[Marked] = []
+    waiting: list[tuple[Node, tuple[Step, ...], bool]] = [(root, (), False)]
+    while waiting:
+        node, way, inner = waiting.pop()
+        alias = node.text.strip() if node.operator == "SubqueryAlias" else ""
+        if alias.startswith(prefix):
+            found.append(Marked(id=alias.removeprefix(prefix), node=node, way=way, inner=inner))
+            continue
+        waiting += [(plan, way, True) for plan in node.subplans]
+        waiting += [
+            (child, ((node, side), *way), inner)
+            for side, child in reversed(list(enumerate(node.children)))
+        ]
+    return found
+
+
+def follow(
+    marked: Marked, columns: Mapping[str, Column], kinds: Mapping[str, str]
+) -> dict[str, Followed]:
+    """Follow each column of the keys up to the end of the plan; *kinds* are their types, of those that have tags."""
+    followed = {name: Followed(column, kinds.get(name, "")) for name, column in columns.items()}
+    above = [*(node for node, _ in marked.way[1:]), None]
+    for (node, _), following in zip(marked.way, above, strict=False):
+        for column in followed.values():
+            column.go_through(node, following)
+    return followed
+
+
+def follow_unnamed(marked: Marked) -> dict[str, Followed]:
+    """Follow the columns of a declaration whose tags are gone, by name.
+
+    Their types are not known, so that any cast below a view counts as a copy: what is left too long is safe.
+    """
+    pairs = re.findall(
+        rf"(?:\[|, )((.+?)#\d+{TYPE} AS \2#(\d+)){TYPE}{_END}",
+        marked.node.children[0].text,
+        re.DOTALL,
+    )
+    return follow(marked, {name: (name, number) for _, name, number in pairs}, {})
+
+
+def columns_end(marked: Marked) -> int:
+    """Return behind how many operators no column of a declaration is left."""
+    lost = [column.lost_at for column in follow_unnamed(marked).values()]
+    way = [node for node, _ in marked.way]
+    if not lost or None in lost:
+        return len(way)
+    return max(place for place, node in enumerate(way) if node in lost)
 
 
 def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
@@ -37,14 +109,6 @@ def declared_columns(marked: Node, names: Iterable[str]) -> dict[str, Column]:
             raise UnreadablePlanError(msg)
         found[name] = (name, numbers[0])
     return found
-
-
-def marked_columns(marked: Node) -> dict[str, Column]:
-    """Return the columns of a declaration whose tags are gone, by name."""
-    pairs = re.findall(
-        rf"(?:\[|, )((.+?)#\d+{TYPE} AS \2#(\d+)){TYPE}{_END}", marked.text, re.DOTALL
-    )
-    return {name: (name, number) for _, name, number in pairs}
 
 
 def selected_numbers(select: Node, names: Sequence[str]) -> tuple[str, ...]:
@@ -78,6 +142,11 @@ class Followed:
         self.lost_at: Node | None = None
         self._alive = {column}
 
+    @property
+    def numbers(self) -> set[str]:
+        """Return the numbers of the columns that have its values."""
+        return {number for _, number in self.columns}
+
     def equals(self, others: Iterable[Column]) -> None:
         """Take in columns that a join has made equal to it."""
         self.columns |= set(others)
@@ -110,23 +179,21 @@ def _copies(listed: str, column: Column, kind: str, *, casts: bool) -> list[Colu
 
     What its user casts stands in the same place, so only a cast to the *kind* that is known leaves values alone.
     """
-    name, number = column
-    itself = rf"{_as_written(name)}#{number}{TYPE}"
+    itself = _itself(column)
     if casts:
         known = re.escape(kind) or r"[^)]*?(?:\([\d, ]+\))?"
         itself = rf"(?:{itself}|cast\({itself} as {known}\))"
     return re.findall(rf"(?:^|, ){itself} AS (.*?)#(\d+){TYPE}{_END}", listed, re.DOTALL)
 
 
-def _as_written(name: str) -> str:
-    """Match a column's name as Spark prints it: as whoever selects the column has written it."""
-    return f"(?i:{re.escape(name)})"
+def _itself(column: Column) -> str:
+    """Match a column as Spark prints it: as whoever selects it has written its name."""
+    return f"(?i:{re.escape(column[0])})#{column[1]}{TYPE}"
 
 
 def _kept(listed: str, column: Column) -> bool:
     """Say whether a column comes out as it is: one that a function is given, or an index, stands inside of others."""
-    name, number = column
-    found = re.finditer(rf"(?:^|, ){_as_written(name)}#{number}{TYPE}{_END}", listed)
+    found = re.finditer(rf"(?:^|, ){_itself(column)}{_END}", listed)
     return any(is_closed(listed[: one.start()]) for one in found)
 
 

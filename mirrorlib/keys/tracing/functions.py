@@ -15,9 +15,9 @@ from mirrorlib.keys.tracing.outputs import TYPE, is_closed, selected
 from mirrorlib.keys.tracing.plan import Node, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 _CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one
 _NUMBERED = re.compile(r"\)#(\d+)")
@@ -27,28 +27,13 @@ _SHARED, _SHARED_CONF = "global_temp", "spark.sql.globalTempDatabase"
 _OWN_FIRST = (4, 2)  # from this Spark on, no function of a user's takes the place of Spark's own
 _OWN = "org.apache.spark.sql.catalyst."
 _OTHERS = frozenset({"java_method", "reflect", "try_reflect"})  # they call any method of Java
-# What Spark writes so without there being such a function.
-_PIVOTED = "__pivot_"  # what Spark calls the columns from which it makes a pivot's
-_WRITTEN = frozenset(
-    {
-        "ArrayType",
-        "MapType",
-        "StructField",
-        "StructType",
-        "atleastnnonnulls",
-        "currentrow$",
-        "knownnullable",
-        "lambdafunction",
-        "namedlambdavariable",
-        "outer",
-        "pivotfirst",
-        "precisetimestampconversion",
-        "specifiedwindowframe",
-        "unboundedfollowing$",
-        "unboundedpreceding$",
-        "varchar",
-        "windowspecdefinition",
-    }
+# What Spark writes so without there being such a function; `__pivot_` begins the columns from which it makes a pivot's.
+_WRITTEN = re.compile(
+    r"ArrayType|MapType|StructField|StructType|atleastnnonnulls|currentrow\$|knownnullable|"
+    r"lambdafunction|namedlambdavariable|outer|pivotfirst|precisetimestampconversion|"
+    r"specifiedwindowframe|unboundedfollowing\$|unboundedpreceding\$|varchar|"
+    r"windowspecdefinition|__pivot_.*",
+    re.DOTALL,
 )
 
 
@@ -59,7 +44,7 @@ def calls_python(node: Node, defined: frozenset[str]) -> bool:
     """
     return any(
         number not in defined
-        for inner in _and_subplans(node)
+        for inner in (node, *walk(*node.subplans))
         for number in _NUMBERED.findall(inner.text)
     )
 
@@ -68,42 +53,51 @@ def defined_columns(root: Node) -> frozenset[str]:
     """Return the numbers of columns that are named like a call."""
     found: set[str] = set()
     for node in walk(root):
-        # A leaf prints its columns alone.
-        found.update(_defined(node) if node.children else _NUMBERED.findall(node.text))
+        if not node.children:  # a leaf prints its columns alone
+            found.update(_NUMBERED.findall(node.text))
+            continue
+        text = selected(node) or node.text.strip().removeprefix("[")
+        # A text in a call may look like a name, too, `concat(x AS y)#7`; it stands where a parenthesis is open.
+        found.update(
+            one[2]
+            for one in _DEFINED.finditer(text)
+            if is_closed(one[1]) and is_closed(text[: one.start()])
+        )
     return frozenset(found)
-
-
-def _defined(node: Node) -> list[str]:
-    """Return the numbers of the names like a call that an operator gives to what it computes.
-
-    A text in a call may look like one, too, `concat(x AS y)#7`; it stands where a parenthesis is open.
-    """
-    text = selected(node) or node.text.strip().removeprefix("[")
-    return [
-        one[2]
-        for one in _DEFINED.finditer(text)
-        if is_closed(one[1]) and is_closed(text[: one.start()])
-    ]
 
 
 def called(node: Node) -> set[str]:
     """Return the names of the functions that an operator calls, in its subqueries too."""
-    return {name for inner in _and_subplans(node) for name in _CALL.findall(inner.text)}
+    return {name for inner in (node, *walk(*node.subplans)) for name in _CALL.findall(inner.text)}
 
 
-def _and_subplans(node: Node) -> list[Node]:
-    return [node, *walk(*node.subplans)]
+def user_defined(spark: SparkSession, names: set[str]) -> set[str]:
+    """Return those of the names that are not Spark's own functions; no job runs to find out.
 
-
-def user_defined(spark: SparkSession, names: Iterable[str]) -> frozenset[str]:
-    """Return those of the names that are not Spark's own functions; no job runs to find out."""
+    A function is Spark's where its class is one of Spark's expressions: a name can be given to another one. A name
+    with a catalog before it, or with odd signs, is none of Spark's.
+    """
     from pyspark.errors import PySparkException
 
-    functions = set(names)
+    plain = sorted(
+        name for name in names if re.fullmatch(r"\w+", name) and name.lower() not in _OTHERS
+    )
+    listed: list[Row] = []
     try:
-        return frozenset(functions - _own(spark, functions))
+        if plain:  # to ask for one that is not there would log an error
+            listed = spark.sql(f"SHOW FUNCTIONS LIKE '{'|'.join(plain)}'").collect()
+        known = {str(row[0]).rpartition(".")[2].lower() for row in listed}
+        there = {name for name in plain if name.lower() in known}
+        own = {name for name in there if _class_of(spark, name).startswith(_OWN)}
     except PySparkException:  # a platform that does not tell
-        return frozenset(functions)
+        return names
+    return {name for name in names - own if name in there or not _WRITTEN.fullmatch(name)}
+
+
+def _class_of(spark: SparkSession, name: str) -> str:
+    lines = [str(row[0]) for row in spark.sql(f"DESCRIBE FUNCTION {quote(name)}").collect()]
+    kind = next((line for line in lines if line.startswith("Class: ")), "")
+    return kind.removeprefix("Class: ")
 
 
 def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
@@ -119,30 +113,3 @@ def shared_until(spark: SparkSession, way: Sequence[Node]) -> int:
         n for n, node in enumerate(way) if node.operator == "View" and node.text.startswith(begin)
     ]
     return max(places, default=0)
-
-
-def _own(spark: SparkSession, functions: set[str]) -> set[str]:
-    # A name with a catalog before it is no function of Spark's, nor is one with odd signs.
-    plain = sorted(
-        name for name in functions if re.fullmatch(r"\w+", name) and name.lower() not in _OTHERS
-    )
-    found = _registered(spark, plain)
-    own = {name for name in plain if name in found and _is_own(spark, name)}
-    written = {name for name in functions - found if name in _WRITTEN or name.startswith(_PIVOTED)}
-    return own | written
-
-
-def _registered(spark: SparkSession, names: Sequence[str]) -> set[str]:
-    """Return those of the names by which there is a function. To ask for another one would log an error."""
-    if not names:
-        return set()
-    listed = spark.sql(f"SHOW FUNCTIONS LIKE '{'|'.join(names)}'").collect()
-    there = {str(row[0]).rpartition(".")[2].lower() for row in listed}
-    return {name for name in names if name.lower() in there}
-
-
-def _is_own(spark: SparkSession, name: str) -> bool:
-    """Say whether a function's class is one of Spark's expressions: a name can be given to another one."""
-    lines = [str(row[0]) for row in spark.sql(f"DESCRIBE FUNCTION {quote(name)}").collect()]
-    kind = next((line for line in lines if line.startswith("Class: ")), "")
-    return kind.removeprefix("Class: ").startswith(_OWN)

@@ -14,34 +14,17 @@ Column = tuple[str, str]  # a name, and its number
 TYPE = r"L?(?:-T\d+ms)?"  # Spark marks long integers, and a watermark's delay
 _OUTPUT = re.compile(rf"(?:.* AS )?(.+?)#(\d+){TYPE}", re.DOTALL)
 _REFERENCE = re.compile(r"\s*\d+, \w+, (?=\[)")
-_SAME_COLUMNS = frozenset(
-    {
-        "Deduplicate",
-        "Distinct",
-        "Filter",
-        "GlobalLimit",
-        "LocalLimit",
-        "Offset",
-        "RebalancePartitions",
-        "Repartition",
-        "RepartitionByExpression",
-        "ResolvedHint",
-        "Sample",
-        "Sort",
-        "SubqueryAlias",
-        "Union",
-        "WithCTE",
-    }
+_SAME_COLUMNS = re.compile(
+    "Deduplicate|Distinct|Filter|GlobalLimit|LocalLimit|Offset|RebalancePartitions|Repartition|"
+    "RepartitionByExpression|ResolvedHint|Sample|Sort|SubqueryAlias|Union|WithCTE"
 )
 
 
 def outputs_of(node: Node) -> list[Column]:
     """Return the columns that an operator gives, in their order; none where they cannot be told."""
-    while node.operator in _SAME_COLUMNS and node.children:
+    while _SAME_COLUMNS.fullmatch(node.operator) and node.children:
         node = node.children[0]
-    listed = selected(node)
-    if node.operator == "CTERelationRef":
-        listed = _referred(node)
+    listed = _referred(node) if node.operator == "CTERelationRef" else selected(node)
     if not listed:
         return []
     found = [_OUTPUT.fullmatch(part) for part in split(listed, ", ")]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -28,7 +28,7 @@ _BRANCH = re.compile(r"((?:   |:  )*)(:- |\+- )(.*)", re.DOTALL)
 _OPERATOR = re.compile(r"(~?)!?([A-Z]\w*)(.*)", re.DOTALL)
 _CUT = re.compile(r"\.\.\. \d+ more (?:fields|characters)|Truncated plan of \d+")
 _MOST = 500_000  # steps of a walk through all operators
-_REDACTED = "*(redacted)"
+REDACTED = "*(redacted)"  # what Spark has left out of a text
 _ANALYZED, _OPTIMIZED = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
 
 
@@ -42,7 +42,6 @@ class Node:
 
     Attributes:
         operator: Spark's name for it: "Project", "Join".
-        text: what is printed after the name.
         streaming: whether Spark printed it as part of a stream (from Spark 4.0 on).
         children: where its rows come from.
         subplans: queries inside its expressions.
@@ -57,7 +56,7 @@ class Node:
 
 
 def read_plan(df: DataFrame) -> Node:
-    """Return the analyzed plan.
+    """Return the analyzed plan, with every common table expression where it is referred to.
 
     Raises:
         UnreadablePlanError: it was cut short, or its text is ambiguous.
@@ -65,30 +64,26 @@ def read_plan(df: DataFrame) -> Node:
     """
     with _wide(df.sparkSession):
         text = _analyzed(df)
-    return parse_plan(text)
+    return join_ctes(parse_plan(text))
 
 
 def _analyzed(df: DataFrame) -> str:
-    explain = getattr(type(df), "_explain_string", None)
-    # A Spark Connect client has no other way than what `explain(True)` prints.
-    if explain is not None:
-        explained = _explained(df, explain)
-        explained = explained.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
-        # Before it is the schema, in one line or, with odd names, in several.
-        return explained[explained.find("Project [") :]
-    # The text of `explain(True)` without optimizing and planning, which may take seconds.
-    return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # the same
-
-
-def _explained(df: DataFrame, explain: Callable[..., str]) -> str:
-    """Ask a server, which plans the query before it prints, and so may run into what is wrong with its data."""
     from pyspark.errors import PySparkException
 
+    explain = getattr(type(df), "_explain_string", None)
+    if explain is None:
+        # The text of `explain(True)` without optimizing and planning, which may take seconds.
+        return str(df._jdf.queryExecution().analyzed().treeString())  # noqa: SLF001  # no other way to it
+    # A Spark Connect client has no other way than what `explain(True)` prints. Its server plans the query before it
+    # prints, and so may run into what is wrong with its data.
     try:
-        return explain(df, extended=True)
+        explained: str = explain(df, extended=True)
     except PySparkException as exc:
         msg = "the Spark Connect server cannot plan the query"
         raise UnreadablePlanError(msg) from exc
+    explained = explained.partition(_ANALYZED)[2].partition(_OPTIMIZED)[0]
+    # Before it is the schema, in one line or, with odd names, in several.
+    return explained[explained.find("Project [") :]
 
 
 @contextlib.contextmanager
@@ -117,12 +112,9 @@ class _Open:
     """A node whose children are still to come.
 
     Attributes:
-        node: it.
         depth: how deep it stands; the root at 0.
         prefix: what its children's lines begin with.
         inner: what the lines of its subplans have after that; None as long as it has none.
-        children_end: its last child has come.
-        subplans_end: its last subplan has come.
 
     """
 
@@ -200,25 +192,27 @@ def _attach(parent: _Open, depth: int, prefix: str, branch: str, node: Node) -> 
     return _Open(node=node, depth=depth, prefix=prefix + ("   " if last else ":  "))
 
 
-def is_redacted(text: str) -> bool:
-    """Say whether Spark has left something out of a text."""
-    return _REDACTED in text
+def is_mark(node: Node, marks: Collection[str]) -> bool:
+    """Say whether a node is the alias by which a place in the plan is known."""
+    return node.operator == "SubqueryAlias" and node.text.strip() in marks
 
 
-def walk(*roots: Node) -> Iterator[Node]:
-    """Give nodes, all their children and all their subplans."""
+def walk(*roots: Node, marks: Collection[str] = ()) -> Iterator[Node]:
+    """Give nodes, all their children and all their subplans, but for what is below some marks."""
     waiting = list(roots)
     while waiting:
         node = waiting.pop()
         yield node
-        waiting += (*node.children, *node.subplans)
+        if not is_mark(node, marks):
+            waiting += (*node.children, *node.subplans)
 
 
 def join_ctes(root: Node) -> Node:
     """Put every common table expression where it is referred to, so that one used twice is there twice.
 
     Raises:
-        UnreadablePlanError: one is referred to that is not there, or that refers to itself.
+        UnreadablePlanError: one is referred to that is not there, or that refers to itself; or queries that are used
+            twice use others twice, and so on.
 
     """
     nodes = list(walk(root))
@@ -233,31 +227,11 @@ def join_ctes(root: Node) -> Node:
             node.children = defined[_number(node)]
         elif node.operator == "WithCTE":
             node.children = node.children[-1:]  # before it the definitions
-    _check_finite(root)
+    if any(seen > _MOST for seen, _ in enumerate(walk(root))):
+        msg = "the plan has too many operators, or a common table expression refers to itself"
+        raise UnreadablePlanError(msg)
     return root
 
 
 def _number(node: Node) -> str:
     return node.text.strip().partition(",")[0]
-
-
-def _check_finite(root: Node) -> None:
-    """Refuse a recursive query, and one in which queries that are used twice use others twice, and so on."""
-    above: set[int] = set()
-    waiting: list[tuple[Node, bool]] = [(root, False)]
-    seen = 0
-    while waiting:
-        seen += 1
-        node, done = waiting.pop()
-        if done:
-            above.discard(id(node))
-            continue
-        if seen > _MOST:
-            msg = "the plan has too many operators"
-            raise UnreadablePlanError(msg)
-        if id(node) in above:
-            msg = "a common table expression refers to itself"
-            raise UnreadablePlanError(msg)
-        above.add(id(node))
-        waiting.append((node, True))
-        waiting += [(child, False) for child in (*node.children, *node.subplans)]

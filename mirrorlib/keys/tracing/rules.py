@@ -2,16 +2,20 @@
 
 Partition key, order of arrival and primary key are judged apart. Whatever Spark does, or may do, by a shuffle
 leaves no order of arrival: a join with a table shuffles unless Spark finds that small. What is not in these
-tables leaves no key: a new operator of Spark, a platform's own, Python, a stateful one. What happens to single
-columns is in `columns.py`.
+tables leaves no key: a new operator of Spark, a platform's own, Python, a stateful one. What still tells the order
+of a key's rows is never more than the weakest link from their source on. What happens to single columns is in
+`columns.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.keys.tracing.plan import Node, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Order = Literal["arrival", "inputs", "columns", "none"]
 """What still tells the order of a key's rows: their arrival; that, inside each input; their order columns; nothing."""
@@ -31,10 +35,10 @@ class Effect:
         partition: whether the partition key outlives it.
         primary: whether the primary key does.
         order: how much of the order of arrival is left, at best.
-        why: the reason, a clause.
         passes: whether any row or column of that input comes out at all.
         works: on which rows it works at once.
         picks: whether it may give other rows another time, of rows that nothing has changed.
+        columns: those that it takes, by their declared names; none where it takes keys as a whole, or nothing.
 
     """
 
@@ -46,6 +50,7 @@ class Effect:
     passes: bool = True
     works: Works = "unknown"
     picks: bool = False
+    columns: tuple[str, ...] = ()
 
 
 def _row_by_row(label: str) -> Effect:
@@ -102,20 +107,23 @@ _UNARY = {
     "Window": _no_primary("window functions", _STATEFUL, "columns", "list"),
     "WithCTE": _row_by_row("CTE"),
 }
-_AWAY = Effect(label="", passes=False)
 _UDF = "a user-defined function may do anything: keys never go through one"
 
 
 def judge(node: Node, side: int) -> Effect:
     """Say what an operator does to the keys of its first or a later input."""
     if node.operator in _UNARY and len(node.children) == 1:
-        return _judge_subqueries(node, _UNARY[node.operator])
+        effect = _UNARY[node.operator]
+        # Of queries that it looks into Spark makes joins; none of them is a stream.
+        weaker = node.subplans and ORDERS.index(effect.order) > ORDERS.index("columns")
+        return replace(effect, order="columns") if weaker else effect
     both = len(node.children) == 2  # noqa: PLR2004  # of a binary operator
     if node.operator == "Join" and both:
         return _judge_join(node, side)
     if node.operator in {"Intersect", "Except"} and both:
         label = "intersect" if node.operator == "Intersect" else "except"
-        return _AWAY if side else _no_primary(label, _STATEFUL, "none")
+        away = Effect(label=label, passes=False)
+        return away if side else _no_primary(label, _STATEFUL, "none", "group")
     if node.operator == "Union":
         why = "rows of several inputs come together, and each may mean another thing by its columns"
         return replace(_nothing("union", why), order="inputs")
@@ -128,18 +136,12 @@ def judge_functions(node: Node) -> Effect:
     return _nothing(f"function in {judge(node, 0).label}", _UDF)
 
 
-def _judge_subqueries(node: Node, effect: Effect) -> Effect:
-    """Judge an operator with the queries that it looks into, of which Spark makes joins; none of them is a stream."""
-    weaker = node.subplans and ORDERS.index(effect.order) > ORDERS.index("columns")
-    return replace(effect, order="columns") if weaker else effect
-
-
 def _judge_join(node: Node, side: int) -> Effect:
     kind = node.text.strip().partition(",")[0]
     label = f"join ({kind})"
     filters = kind in {"LeftSemi", "LeftAnti"}
     if filters and side:
-        return _AWAY
+        return Effect(label=label, passes=False)
     if all(is_streaming(child) for child in node.children):
         return _nothing(label, "two streams are joined, and rows wait for each other")
     if filters:
@@ -151,11 +153,34 @@ def _judge_join(node: Node, side: int) -> Effect:
 
 def keyed_twice(node: Node) -> Effect:
     """Say what becomes of keys where two inputs have some."""
-    return _nothing(
-        judge(node, 0).label, "both of its inputs have keys, and neither is the result's"
-    )
+    why = "both of its inputs have keys, and neither is the result's"
+    return _nothing(judge(node, 0).label, why)
 
 
 def is_streaming(root: Node) -> bool:
     """Say whether rows come from a stream."""
     return any(node.streaming or node.operator.startswith("Streaming") for node in walk(root))
+
+
+def judge_order(marked: Node, way: Sequence[Effect]) -> tuple[Order, str]:
+    """Give what still tells the order of a key's rows, from the source on, and the weakest link."""
+    source, before = _lineage(marked)
+    links = [(effect.label, effect.order) for effect in (*before, *way)]
+    if not is_streaming(source):
+        links = [("a batch, whose rows have no order of arrival", "columns"), *links]
+    label, order = min(links, key=lambda link: ORDERS.index(link[1]), default=("", "arrival"))
+    return order, "" if order == "arrival" else label
+
+
+def _lineage(node: Node) -> tuple[Node, list[Effect]]:
+    """Go down to a source; give what does something to order on the way, the first operator first.
+
+    Of a union that is what any of its inputs has gone through, as rows of each come out.
+    """
+    effects: list[Effect] = []
+    while node.children:
+        others = node.children[1:] if node.operator == "Union" else []
+        before = [effect for other in others for effect in _lineage(other)[1]]
+        effects = [*before, judge(node, 0), *effects]
+        node = node.children[0]
+    return node, effects

@@ -13,11 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import fold_name, quote
-from mirrorlib.keys.tags import STALE, Declared, Tagged, read_tags
+from mirrorlib.keys.tags import MARKER, STALE, Declared, Tagged, read_tags
 from mirrorlib.keys.tracing.columns import (
     Followed,
+    Marked,
+    columns_end,
     declared_columns,
-    marked_columns,
+    find_marked,
+    follow,
+    follow_unnamed,
     selected_numbers,
 )
 from mirrorlib.keys.tracing.functions import (
@@ -27,12 +31,11 @@ from mirrorlib.keys.tracing.functions import (
     shared_until,
     user_defined,
 )
-from mirrorlib.keys.tracing.order import judge_order
 from mirrorlib.keys.tracing.plan import (
+    REDACTED,
     Node,
     UnreadablePlanError,
-    is_redacted,
-    join_ctes,
+    is_mark,
     read_plan,
     walk,
 )
@@ -41,29 +44,17 @@ from mirrorlib.keys.tracing.rules import (
     Order,
     judge,
     judge_functions,
+    judge_order,
     keyed_twice,
 )
-from mirrorlib.keys.tracing.ways import Marked, Step, columns_end, find_marked, follow
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """Something that an operator took.
-
-    Attributes:
-        effect: what the operator does.
-        columns: the columns that it took, by their declared names; none when it takes keys as a whole.
-
-    """
-
-    effect: Effect
-    columns: tuple[str, ...] = ()
+_Tags = list[tuple[str, Tagged]]  # by the numbers of their columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,24 +62,20 @@ class Trace:
     """What became of keys.
 
     Attributes:
-        keys: what is left.
         declared: what was there; None where keys never were, or cannot be found.
         losses: what took something, in the order of the data's way.
         names: what the declared columns are called now, None for one that is lost; none where nobody can tell.
-        order: what still tells the order of a key's rows.
         weakest: what in the whole lineage, from the source on, leaves no more than that; "" for nothing.
-        streaming: whether rows come from a stream, so that there is an arrival.
         unclear: why nothing can be said, "" when something can.
 
     """
 
-    keys: Keys
+    keys: Keys = field(default_factory=Keys)
     declared: Declared | None = None
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[Effect, ...] = ()
     names: Mapping[str, str | None] = field(default_factory=dict)
     order: Order = "none"
     weakest: str = ""
-    streaming: bool = False
     unclear: str = ""
 
 
@@ -97,61 +84,50 @@ def trace_keys(df: DataFrame) -> Trace:
 
     On classic Spark this costs the time to print the plan; a Spark Connect server optimizes it, too.
     """
-    tags = _usable_tags(df)
-    names = [tagged.name for tagged in tags]
-    try:
-        root = join_ctes(read_plan(df.select(*map(quote, names)) if names else df.select("*")))
-        numbers = selected_numbers(root, names) if names else ()
-        return _trace(df.sparkSession, root, dict(zip(numbers, tags, strict=True)))
-    except UnreadablePlanError as exc:
-        return Trace(keys=Keys(), unclear=f"the plan cannot be relied on: {exc}")
-
-
-def _usable_tags(df: DataFrame) -> list[Tagged]:
-    """Return the tagged columns whose names mean one column."""
     schema = df.schema
-    count = Counter(fold_name(name) for name in schema.names)
-    return [
-        tagged
-        for tags in read_tags(schema).values()
-        for tagged in tags
-        if count[fold_name(tagged.name)] == 1
+    count = Counter(map(fold_name, schema.names))
+    tags = [tag for tag in read_tags(schema) if count[fold_name(tag.name)] == 1]
+    names = [tag.name for tag in tags]
+    try:
+        root = read_plan(df.select(*map(quote, names)) if names else df.select("*"))
+        numbers = selected_numbers(root, names) if names else ()
+        trace = _trace(df.sparkSession, root, list(zip(numbers, tags, strict=True)))
+    except UnreadablePlanError as exc:
+        return Trace(unclear=f"the plan cannot be relied on: {exc}")
+    united = trace.declared is not None and trace.declared.origin == "union_keyed"
+    if united and trace.order == "arrival":
+        return replace(trace, order="inputs", weakest="union")
+    return trace
+
+
+def _trace(spark: SparkSession, root: Node, tagged: _Tags) -> Trace:
+    # Those whose rows or columns come out at the end.
+    marked = [
+        one
+        for one in find_marked(root, MARKER)
+        if not one.inner and all(judge(node, side).passes for node, side in one.way)
     ]
-
-
-def _trace(spark: SparkSession, root: Node, tagged: dict[str, Tagged]) -> Trace:
-    marked = find_marked(root)
     if not marked:
-        return Trace(keys=Keys(), unclear=_why_none(root))
-    effects = [_judge_way(spark, root, one.way) for one in marked]
-    alive = [
-        (one, way)
-        for one, way in zip(marked, effects, strict=True)
-        if all(effect.partition for effect in way)
-    ]
+        if any(is_mark(node, [STALE]) for node in walk(root)):
+            why = "the keys that the table's property names are columns which it no longer has"
+        else:
+            why = "no keys were declared where the plan can see it"
+        return Trace(unclear=why)
+    judged = [(one, _judge_way(spark, root, one)) for one in marked]
+    alive = [(one, way) for one, way in judged if all(effect.partition for effect in way)]
     if not alive:
-        return _claim(marked[0], effects[0], list(tagged.items()))
-    judged = list(zip(marked, effects, strict=True))
+        return _claim(*judged[0], tagged)
     meetings = list[Node]()
     for chosen, way in alive:
-        meeting = _first_meeting(chosen, judged)
+        # Where its keys first meet others.
+        found = (_meeting(chosen, one, its) for one, its in judged if one is not chosen)
+        meeting = next((node for node in found if node is not None), None)
         if meeting is None:
-            return _claim(chosen, way, list(tagged.items()))
+            return _claim(chosen, way, tagged)
         meetings.append(meeting)
-    return _twice(meetings[0], alive[0][0], tagged)
-
-
-def _why_none(root: Node) -> str:
-    """Say why nothing was declared."""
-    if any(n.operator == "SubqueryAlias" and n.text.strip() == STALE for n in walk(root)):
-        return "the keys that the table's property names are columns which it no longer has"
-    return "no keys were declared where the plan can see it"
-
-
-def _first_meeting(one: Marked, judged: Sequence[tuple[Marked, list[Effect]]]) -> Node | None:
-    """Return where keys first meet others; None where no others are left when they meet."""
-    found = (_meeting(one, other, its) for other, its in judged if other is not one)
-    return next((meeting for meeting in found if meeting is not None), None)
+    loss = keyed_twice(meetings[0])
+    trace = Trace(losses=(loss,), weakest=loss.label)
+    return _lost(trace, alive[0][0], tagged)
 
 
 def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:
@@ -167,36 +143,26 @@ def _meeting(one: Marked, other: Marked, effects: list[Effect]) -> Node | None:
     return other.way[place][0]
 
 
-def _judge_way(spark: SparkSession, root: Node, way: tuple[Step, ...]) -> list[Effect]:
+def _judge_way(spark: SparkSession, root: Node, marked: Marked) -> list[Effect]:
     """Judge every operator of a way: what it is, and which functions it calls."""
-    defined = defined_columns(root)
-    names = {name for node, _ in way for name in called(node)}
-    effects = [judge(node, side) for node, side in way]
+    effects = [judge(node, side) for node, side in marked.way]
     if not all(effect.partition for effect in effects):
         return effects  # it is lost already: no need to look functions up
-    foreign = user_defined(spark, sorted(names))
-    shared = shared_until(spark, [node for node, _ in way])
-
-    def calls(place: int, node: Node) -> bool:
-        names = called(node)
-        unknown = bool(names) if place < shared else bool(names & foreign)
-        return unknown or is_redacted(node.text) or calls_python(node, defined)
-
-    return [
-        judge_functions(node) if calls(place, node) else effect
-        for place, ((node, _), effect) in enumerate(zip(way, effects, strict=True))
-    ]
+    nodes = [node for node, _ in marked.way]
+    names = [called(node) for node in nodes]
+    defined = defined_columns(root)
+    foreign = user_defined(spark, set().union(*names))
+    shared = shared_until(spark, nodes)
+    for place, node in enumerate(nodes):
+        unknown = names[place] if place < shared else names[place] & foreign
+        if unknown or REDACTED in node.text or calls_python(node, defined):
+            effects[place] = judge_functions(node)
+    return effects
 
 
-def _twice(meeting: Node, first: Marked, tagged: dict[str, Tagged]) -> Trace:
-    """Say that two inputs of one operator have keys."""
-    loss = Loss(effect=keyed_twice(meeting))
-    trace = Trace(keys=Keys(), losses=(loss,), weakest=loss.effect.label)
-    return _lost(trace, first, [(n, t) for n, t in tagged.items() if t.declared.id == first.id])
-
-
-def _lost(trace: Trace, marked: Marked, mine: list[tuple[str, Tagged]]) -> Trace:
+def _lost(trace: Trace, marked: Marked, tagged: _Tags) -> Trace:
     """Say of keys that are lost as a whole what was declared, and what is left of its columns."""
+    mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
     if not mine:
         return trace
     names: Mapping[str, str | None] = {}
@@ -205,63 +171,57 @@ def _lost(trace: Trace, marked: Marked, mine: list[tuple[str, Tagged]]) -> Trace
     return replace(trace, declared=mine[0][1].declared, names=names)
 
 
-def _claim(marked: Marked, way: list[Effect], tagged: list[tuple[str, Tagged]]) -> Trace:
+def _claim(marked: Marked, way: list[Effect], tagged: _Tags) -> Trace:
     """Claim the keys that a way leaves, of the columns that lead back to its declaration."""
-    order, weakest, streaming = judge_order(marked.node, way)
-    trace = Trace(keys=Keys(), order=order, weakest=weakest, streaming=streaming)
-    losses = [Loss(effect=e) for e in way if not (e.partition and e.primary)]
+    order, weakest = judge_order(marked.node, way)
+    losses = tuple(effect for effect in way if not (effect.partition and effect.primary))
+    trace = Trace(losses=losses, order=order, weakest=weakest)
     mine = [(number, tag) for number, tag in tagged if tag.declared.id == marked.id]
     if not mine:
-        gone = follow(marked, marked_columns(marked.node.children[0]), {})
-        losses += _column_losses(marked, gone, {n: n for n, c in gone.items() if c.lost_at is None})
-        return replace(trace, losses=tuple(losses))
+        return replace(trace, losses=(*losses, *_column_losses(marked, follow_unnamed(marked))))
     if not all(effect.partition for effect in way):
-        return _lost(replace(trace, losses=tuple(losses)), marked, mine)
+        return _lost(trace, marked, mine)
     declared = mine[0][1].declared
     followed = _followed(marked, mine)
     names = _names(followed, mine)
-    losses += _column_losses(marked, followed, names)
+    gone = {was: column for was, column in followed.items() if names[was] is None}
     primary = all(effect.primary for effect in way)
-    keys = _left(declared.keys, names, primary=primary)
-    return replace(trace, keys=keys, declared=declared, losses=tuple(losses), names=names)
+    return replace(
+        trace,
+        keys=_left(declared.keys, names, primary=primary),
+        declared=declared,
+        losses=(*losses, *_column_losses(marked, gone)),
+        names=names,
+    )
 
 
-def _followed(marked: Marked, mine: list[tuple[str, Tagged]]) -> dict[str, Followed]:
+def _followed(marked: Marked, mine: _Tags) -> dict[str, Followed]:
     columns = declared_columns(marked.node.children[0], mine[0][1].declared.keys.columns)
     return follow(marked, columns, {tag.was: tag.kind for _, tag in mine})
 
 
-def _names(
-    followed: Mapping[str, Followed], mine: list[tuple[str, Tagged]]
-) -> dict[str, str | None]:
-    return {
-        was: _name_of(was, column, [(number, tag) for number, tag in mine if tag.was == was])
-        for was, column in followed.items()
-    }
-
-
-def _name_of(was: str, column: Followed, tags: list[tuple[str, Tagged]]) -> str | None:
-    """Return what a column is called now: as it was, else the first of its copies; None when it is lost."""
-    numbers = {number for _, number in column.columns}
-    names = [tagged.name for number, tagged in tags if number in numbers]
-    return was if was in names else next(iter(names), None)
-
-
-def _column_losses(
-    marked: Marked, followed: Mapping[str, Followed], names: Mapping[str, str | None]
-) -> list[Loss]:
-    lost: dict[int, tuple[Node, list[str]]] = {}
+def _names(followed: Mapping[str, Followed], mine: _Tags) -> dict[str, str | None]:
+    """Say what columns are called now: as they were, else as the first of their copies; None when they are lost."""
+    names: dict[str, str | None] = {}
     for was, column in followed.items():
-        if names.get(was) is None:
-            node = column.lost_at or (marked.way[-1][0] if marked.way else marked.node)
-            lost.setdefault(id(node), (node, []))[1].append(was)
+        numbers = column.numbers
+        found = [tag.name for number, tag in mine if tag.was == was and number in numbers]
+        names[was] = was if was in found else next(iter(found), None)
+    return names
+
+
+def _column_losses(marked: Marked, gone: Mapping[str, Followed]) -> list[Effect]:
+    lost: dict[int, tuple[Node, list[str]]] = {}
+    for was, column in gone.items():
+        node = column.lost_at or (marked.way[-1][0] if marked.way else marked.node)
+        lost.setdefault(id(node), (node, []))[1].append(was)
     return [
-        Loss(effect=replace(judge(node, 0), why="dropped or overwritten"), columns=tuple(columns))
+        replace(judge(node, 0), why="dropped or overwritten", columns=tuple(columns))
         for node, columns in lost.values()
     ]
 
 
-def _left(keys: Keys, names: dict[str, str | None], *, primary: bool) -> Keys:
+def _left(keys: Keys, names: Mapping[str, str | None], *, primary: bool) -> Keys:
     """Give what is left of keys: of what identifies, what is there; of how to resolve, all or nothing."""
     partition = tuple(name for was in keys.partition if (name := names[was]) is not None)
     if not partition:

@@ -1,0 +1,295 @@
+"""Keep the current view of a changelog in a Delta table, as its changes come.
+
+In: a keyed changelog, batch or stream. Out: a table with the newest row of each key, tombstones included: a
+deleted row that is kept makes sure that a change which comes late, and is older, does not bring its record back.
+What the view was made with, its keys and the columns of arrival, stands in the table's properties: another order
+would resolve the same rows otherwise. Delivery: exactly once in effect. A change counts only where it is newer than
+what the table has, so what comes again, or in another order, ends in the same table, and what changes nothing makes
+no difference.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mirrorlib.commit.last_commit import read_last_commit
+from mirrorlib.commit.mark import METADATA, as_metadata
+from mirrorlib.delta.address import find_feed_table
+from mirrorlib.delta.ddl import add_columns, make_table
+from mirrorlib.delta.key_property import (
+    ON,
+    VIEW_PROPERTY,
+    keys_property,
+    missing_columns,
+    stored_keys,
+)
+from mirrorlib.delta.properties import FEED_DAYS, feed_properties
+from mirrorlib.delta.sessions import configured, lend_session, read_conf
+from mirrorlib.delta.table import find_location, find_target, open_log
+from mirrorlib.derived.place import find_place
+from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
+from mirrorlib.feed.keyed import read_keyed
+from mirrorlib.feed.owners import keeps_columns
+from mirrorlib.identifiers import quote
+from mirrorlib.keys.read import keys_of, require_keys
+from mirrorlib.keys.tags import tag_columns, untag
+from mirrorlib.keys.value import Keys
+from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from mirrorlib.derived.place import Place
+
+DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
+_OWNED = "view"  # in what a commit says: the id of the table that it was meant for
+_VIEW = "_mirror_view_"
+_SHARED = "spark.sql.globalTempDatabase"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A current view that is kept.
+
+    Attributes:
+        keys: of the changelog; none is said to occur once, as the table has tombstones, too.
+        order: all columns that tell which row of a key is newer: the order columns, then those of arrival.
+        retention: how long tombstones are kept; None for ever.
+        id: Delta's, of the table; "" while there is none.
+
+    """
+
+    place: Place
+    keys: Keys
+    order: tuple[str, ...]
+    retention: timedelta | None
+    id: str = ""
+
+
+def maintain_current_view(
+    changes: DataFrame,
+    target: str,
+    *,
+    arrival: str | Sequence[str] = (),
+    tombstone_retention: timedelta | None = None,
+    checkpoint: str | None = None,
+    available_now: bool = False,
+) -> StreamingQuery | None:
+    """Bring a table that holds the current view of a changelog up to date.
+
+    A batch is applied when this returns. A stream is started, and its query returned; each of its
+    micro-batches is applied the same way. Read the table with `read_current_view`.
+
+    Args:
+        changes: a changelog with a primary key that is whole: see `key_by`, and `key_feed` for a change feed.
+        target: the table that is kept, a path or URL, or a name in a catalog; made when it is not there.
+            Nobody else may write to it.
+        arrival: columns by which changes arrived. They decide where the order columns do not, the same ones in
+            every run.
+        tombstone_retention: how long a deleted record is remembered; without it, for ever. A change that is later
+            than that can bring its record back.
+        checkpoint: where a stream keeps its progress; it needs one.
+        available_now: end the stream when all that is there has been applied.
+
+    Raises:
+        KeysLostError: there is no primary key, or a part of it was lost.
+        KeysError: nothing tells which row is newer, a key is NULL, the changelog is resolved already, so that its
+            tombstones are missing, or the table was made with other keys or columns of arrival.
+        SchemaError: the table's columns are not the changelog's; new ones are added.
+        ForeignWriteError: somebody else has written to the table.
+
+    """
+    if changes.isStreaming and checkpoint is None:
+        msg = "a stream has to keep its progress somewhere"
+        raise KeysError(msg, table=target, next_step="Name a checkpoint.")
+    spark = changes.sparkSession
+    keys = require_keys(changes, primary=True)
+    if keys.unique and keys.deleted is not None:
+        msg = (
+            "the changelog is resolved already: what it says of deleted records is no longer there"
+        )
+        step = "Hand over the changelog itself, not its current view."
+        raise KeysError(msg, table=target, column=keys.deleted, next_step=step)
+    view = View(
+        place=find_place(spark, target),
+        keys=replace(keys, unique=False),  # its tombstones are rows, too
+        order=order_columns(changes, keys, arrival),
+        retention=tombstone_retention,
+    )
+    rows = untag(changes)
+    with view.place.hold(spark), lend_session(spark) as session:
+        view = replace(view, id=_ensure_table(session, rows, view))
+        if not rows.isStreaming:
+            _apply(session, rows, view)
+            return None
+    return _start(rows, view, str(checkpoint), available_now=available_now)
+
+
+def _start(rows: DataFrame, view: View, checkpoint: str, *, available_now: bool) -> StreamingQuery:
+    """Start a stream whose every micro-batch is applied.
+
+    On Spark Connect a process beside the server applies them, to which *view* is sent; mirrorlib has to be there.
+    """
+
+    def apply_batch(batch: DataFrame, _: int) -> None:
+        spark = batch.sparkSession
+        with view.place.hold(spark), lend_session(spark) as session:
+            _apply(session, batch, view)
+
+    writer = rows.writeStream.foreachBatch(apply_batch).option("checkpointLocation", checkpoint)
+    if available_now:
+        writer = writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def read_current_view(spark: SparkSession, target: str) -> DataFrame:
+    """Read a table that `maintain_current_view` keeps: live rows alone, with their keys.
+
+    Raises:
+        KeysError: the table is no such view, or a column of its keys is another one by now.
+
+    """
+    found = find_feed_table(spark, target)
+    commits = found.commits
+    properties = commits.metadata_at(commits.newest).properties
+    keys = stored_keys(properties)
+    if keys is None or VIEW_PROPERTY not in properties:
+        msg = "the table holds no current view that mirrorlib keeps"
+        raise KeysError(msg, table=target, next_step="Make one with maintain_current_view.")
+    changelog = read_keyed(spark, found, commits.newest)
+    gone = missing_columns(keys, changelog.columns)
+    if gone or not keeps_columns(commits, commits.newest, keys.columns):
+        msg = "a column of the view's keys was renamed or dropped, or the log does not tell that none was"
+        step = "Give the columns the names that they had, or drop the table and let the view be made anew."
+        column = ", ".join(gone or keys.columns)
+        raise KeysError(msg, table=target, column=column, next_step=step)
+    rows = live_rows(untag(changelog), keys).drop(DELETED_AT)
+    if not keys_of(changelog).primary:  # somebody else has written
+        return tag_columns(rows, Keys(partition=keys.partition), "current_view")
+    return tag_columns(rows, replace(keys, unique=True), "current_view")
+
+
+def _ensure_table(session: SparkSession, rows: DataFrame, view: View) -> str:
+    """Make the table, or see that it is one of this changelog, and add the columns that this has got since.
+
+    Returns:
+        its id.
+    """
+    from pyspark.sql.types import StructField, TimestampType
+
+    table, ref = view.place.shown, view.place.ref
+    fields = list(rows.schema.fields)
+    if DELETED_AT in rows.columns:
+        msg = "a column has a name that the current view needs"
+        raise KeysError(msg, table=table, column=DELETED_AT, next_step="Rename it.")
+    if view.keys.deleted is not None:
+        fields.append(StructField(DELETED_AT, TimestampType()))
+    arrival = view.order[len(view.keys.order_by) :]
+    resolution = json.dumps({"format": 1, "arrival": arrival}, ensure_ascii=False)
+    told = {**keys_property(view.keys), VIEW_PROPERTY: resolution}
+    make_table(session, ref, fields, {**feed_properties(FEED_DAYS), **told}, table)
+    target = find_target(session, ref)
+    if target is None:
+        msg = "the table was removed while it was made"
+        raise ForeignWriteError(msg, table=table, next_step="Run again.")
+    found, schema = target
+    _check_resolution(view, arrival, found.properties)
+    there = {field.name: field.dataType.simpleString() for field in schema.fields}
+    wants = {field.name: field.dataType.simpleString() for field in fields}
+    odd = next((name for name, kind in there.items() if wants.get(name) != kind), None)
+    if odd is not None:
+        both = f"{there[odd]} in the table, {wants.get(odd, 'nothing')} in the changelog"
+        msg = "the table's columns are not those of the changelog"
+        step = "Add or cast the column, or choose another table."
+        raise SchemaError(msg, table=table, column=odd, found=both, next_step=step)
+    new = [field for field in fields if field.name not in there]
+    if new:
+        add_columns(session, ref, new, found)
+    return found.id
+
+
+def _check_resolution(view: View, arrival: tuple[str, ...], properties: Mapping[str, str]) -> None:
+    """See that a table's rows were resolved by the same keys and in the same order."""
+    table, stored = view.place.shown, properties.get(VIEW_PROPERTY)
+    if stored is None or stored_keys(properties) != view.keys:
+        msg = "the table was made with other keys"
+        raise KeysError(msg, table=table, next_step="Choose another table, or drop it.")
+    try:
+        value: Any = json.loads(stored)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or value.get("format") != 1:
+        msg = "the table's current view has a format that this version does not know"
+        step = "Install a newer mirrorlib, or drop the table and let the view be made anew."
+        raise KeysError(msg, table=table, found=stored, next_step=step)
+    if tuple(value["arrival"]) != arrival:
+        msg = "the table was made with other columns of arrival, by which its rows were resolved"
+        step = "Name the same ones as arrival, choose another table, or drop it."
+        found = ", ".join(value["arrival"]) or "none"
+        raise KeysError(msg, table=table, found=found, next_step=step)
+
+
+def _apply(session: SparkSession, rows: DataFrame, view: View) -> None:
+    """Merge changes by key where they are newer, in one commit; then forget what is old enough.
+
+    The commits' mark is session configuration, which all threads of a session share: set in the caller's own, it
+    would mark what he writes meanwhile, too. So rows are handed over to a session that nobody else has.
+    """
+    ref, deleted = view.place.ref, view.keys.deleted
+    log = open_log(session, ref, find_location(session, ref))
+    meant = (view.id, view.place.shown)  # before marks told the table's id, they told its name
+    last = read_last_commit(log, lambda one: (one.ours or {}).get(_OWNED) in meant, _OWNED)
+    if last.foreign is not None:
+        msg = "somebody else has written to the table of the current view"
+        who = f"version {last.foreign.version}, {last.foreign.operation} by {last.foreign.user}"
+        step = "Drop the table and let the view be made anew, or keep it in another one."
+        raise ForeignWriteError(msg, table=view.place.shown, found=who, next_step=step)
+    said = as_metadata({_OWNED: view.id, ON: max(last.newest, 0)})
+    with configured(session, {METADATA: said}):
+        _merge(session, rows, view)
+        if view.retention is not None and deleted is not None:
+            seconds = int(view.retention.total_seconds())
+            session.sql(
+                f"DELETE FROM {ref.sql} WHERE {quote(deleted)} "  # noqa: S608  # every name in it is quoted
+                f"AND {DELETED_AT} < current_timestamp() - INTERVAL '{seconds}' SECOND"
+            )
+
+
+def _merge(session: SparkSession, rows: DataFrame, view: View) -> None:
+    """Merge the newest row of each key."""
+    from pyspark.sql import functions as f
+
+    keys = view.keys
+    newest = newest_rows(rows, keys, view.order)
+    if keys.deleted is not None:
+        gone = f.when(f.col(quote(keys.deleted)), f.current_timestamp())
+        newest = newest.withColumn(DELETED_AT, gone)
+    name = f"{_VIEW}{uuid.uuid4().hex}"
+    # Only a global view is seen by another session. Compute that has none, serverless, lends no session either.
+    newest.createOrReplaceGlobalTempView(name)
+    source = f"{quote(read_conf(session, _SHARED) or 'global_temp')}.{name}"
+    same = " AND ".join(f"t.{quote(name)} <=> s.{quote(name)}" for name in keys.primary)
+    # Structs compare field by field, and NULL is less than everything: the oldest.
+    ours, theirs = (
+        f"struct({', '.join(f'{side}.{quote(name)}' for name in view.order)})" for side in "st"
+    )
+    try:
+        session.sql(
+            f"MERGE INTO {view.place.ref.sql} AS t USING {source} AS s ON {same} "
+            f"WHEN MATCHED AND {ours} > {theirs} THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+    except Exception as exc:  # up to Spark 3.5 it is Py4J's
+        if NULL_KEY in str(exc):
+            msg = "a primary key is NULL in the changelog"
+            step = "Filter such rows out, or give them a key."
+            raise KeysError(msg, column=", ".join(keys.primary), next_step=step) from exc
+        raise
+    finally:
+        session.catalog.dropGlobalTempView(name)

@@ -1,1 +1,0 @@
-"""Current views that are kept in a table."""
