@@ -66,6 +66,7 @@ class Found:
         properties: the table's.
         location: where its files lie.
         features: the names of the features that its protocol lists.
+        required: some column refuses NULL, or has a rule.
 
     """
 
@@ -76,6 +77,7 @@ class Found:
     properties: Mapping[str, str]
     location: str
     features: frozenset[str] = frozenset()
+    required: bool = False
 
     @property
     def mapped(self) -> bool:
@@ -134,6 +136,7 @@ def find_table(spark: SparkSession, ref: TableRef) -> Found | None:
         properties=dict(detail["properties"]),
         location=detail["location"],
         features=frozenset(detail["tableFeatures"] or ()),
+        required=any(not one.nullable or one.metadata for one in fields),
     )
 
 

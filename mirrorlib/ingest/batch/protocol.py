@@ -21,6 +21,7 @@ from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import FileChangedError, MirrorError
+from mirrorlib.ingest.batch.adopt import adopt_batch
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_files
@@ -162,6 +163,8 @@ def _commit(
     keys = spelled_keys(columns, plan.policies.keys)
     stage = Stage(spark=work.spark, state=work.state, folder=staging_folder(work, plan))
     source = source_of(work, plan)
+    if not ready.replaces_columns and adopt_batch(work, plan, prepared, keys, clock):
+        return
     try:
         with work.step("stage", clock, plan, len(plan.files), plan.rows):
             if plan.policies.snapshots:
