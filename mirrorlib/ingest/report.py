@@ -14,7 +14,7 @@ from mirrorlib.tabular import Report
 
 State = Literal["current", "behind", "blocked", "failed", "waiting", "gone"]
 Position: TypeAlias = int | Mapping[str, int]
-Kind = Literal["append", "matched-only", "merge", "overwrite", "empty"]
+Kind = Literal["adopt", "append", "matched-only", "merge", "overwrite", "empty"]
 GONE = "Its folder is no longer in the landing zone."
 SHOWS_NOTHING = (
     "The landing zone shows no table at all, as one does that is not mounted: no table is taken for gone. "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mirrorlib.store.local import LocalStore
 from mirrorlib.store.objects import ObjectStore
-from mirrorlib.store.open import PathOrUrl, lend_azure_token, open_store
+from mirrorlib.store.open import PathOrUrl, copy_file, lend_azure_token, open_store
 from mirrorlib.store.protocol import Folder, Store, StoredFile, has_no_put_new
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "PathOrUrl",
     "Store",
     "StoredFile",
+    "copy_file",
     "has_no_put_new",
     "lend_azure_token",
     "open_store",

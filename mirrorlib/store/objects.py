@@ -148,9 +148,14 @@ class ObjectStore(Store):
 
     def move(self, source: str, target: str) -> None:
         """Let the store copy the object, then remove the old one."""
+        self.copy(source, target)
+        self.delete(source)
+
+    def copy(self, source: str, target: str) -> bool:
+        """Let the store copy the object."""
         with translated("write", f"{self._url}/{target}"):
             _repeated(lambda: obstore.copy(self._store, source, target))
-        self.delete(source)
+        return True
 
     def delete(self, path: str) -> None:
         """Remove the object; nothing happens when there is none."""

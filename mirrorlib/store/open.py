@@ -35,6 +35,10 @@ RETRIES: RetryConfig = {
     },
 }
 
+_IN_BUCKETS = frozenset(
+    {"s3", "s3a", "gs", "abfs", "abfss"}
+)  # schemes whose URLs name a bucket, then a path
+_LARGEST_COPY = 5 << 30  # bytes: S3 copies no larger object by one request
 _LENT_FOR = timedelta(minutes=1)  # until a lent token is asked for again; who lends it keeps it
 _lenders: list[Callable[[], str]] = []
 
@@ -78,6 +82,20 @@ def open_store(url: PathOrUrl, options: Mapping[str, str] | None = None) -> Stor
         msg = f"cannot open {url}"
         step = "Use a local path or a URL of s3, abfss, gs or file."
         raise LandingZoneError(msg, found=first_line(exc), next_step=step) from exc
+
+
+def copy_file(source: Store, path: str, target: Store, name: str) -> bool:
+    """Let one store copy a file from one place of its own to another; False where these are two, or it cannot."""
+    if isinstance(source, LocalStore) and isinstance(target, LocalStore):
+        return LocalStore(Path("/")).copy(source.uri(path)[1:], target.uri(name)[1:])
+    here, there = urlsplit(source.url), urlsplit(target.url)
+    if here.scheme not in _IN_BUCKETS or not here.netloc or here.netloc != there.netloc:
+        return False
+    file = source.stat(path)
+    if file is None or file.size > _LARGEST_COPY:
+        return False
+    old, new = (f"{url.path}/{at}".lstrip("/") for url, at in ((here, path), (there, name)))
+    return open_store(f"{here.scheme}://{here.netloc}").copy(old, new)
 
 
 def lend_azure_token(lend: Callable[[], str] | None) -> None:

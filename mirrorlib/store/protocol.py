@@ -130,6 +130,9 @@ class Store(Protocol):
     def move(self, source: str, target: str) -> None:
         """Give a file another name, replacing what is there; a crash in between leaves both, never neither."""
 
+    def copy(self, source: str, target: str) -> bool:
+        """Let the store itself copy a file, to the disk; False where it cannot."""
+
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
 

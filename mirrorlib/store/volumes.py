@@ -133,6 +133,11 @@ class VolumeStore(Store):
             self.put(target, content)
             self.delete(source)
 
+    def copy(self, source: str, target: str) -> bool:
+        """Say no: the API does not copy."""
+        del source, target
+        return False
+
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
         with _translated("delete", self._path(path)) as errors, suppress(errors.NotFound):

@@ -21,6 +21,7 @@ from mirrorlib.delta.ddl import create_mirror
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import MirrorError, OutcomeUnknownError
+from mirrorlib.ingest.batch.adopt import adopt_batch
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome, life_is_over
 from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_again
@@ -141,6 +142,8 @@ def _commit(
     folder = f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
     stage = Stage(spark=work.spark, state=work.state, folder=folder)
     source = source_of(work, plan)
+    if not replaces_columns and adopt_batch(work, plan, prepared, keys, clock):
+        return
     try:
         with work.step("stage", clock, plan, *size):
             if plan.policies.snapshots:

@@ -1,0 +1,145 @@
+"""Let a table take a batch's files as they are, where every row is an insert and every file fits it to the byte.
+
+In: a plan and its opened files. Out: whether it was done; if not, Spark reads and writes them (see `stage.py`). A first
+load takes an eighth of the time so. Files are copied where the store does it itself, are told by their identity before
+and after, and count from one commit on that names the version it comes behind (see `commit/adopt.py`). Pages are not
+decoded: what a damaged one says comes to light when it is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from mirrorlib.commit.adopt import AddedFile, commit_files, read_statistics, takes_files
+from mirrorlib.delta.columns import Columns
+from mirrorlib.delta.log import FileLog
+from mirrorlib.delta.table import find_table
+from mirrorlib.ingest.batch.foreign_writes import find_outcome
+from mirrorlib.ingest.rows.marks import INSERT, MARKER_NAMES
+from mirrorlib.ingest.rows.read import can_spark_read, check_identity
+from mirrorlib.ingest.work import mark_of
+from mirrorlib.landing.parquet import open_parquet
+from mirrorlib.store import copy_file, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.rows.read import Landed
+    from mirrorlib.ingest.work import Work
+    from mirrorlib.journal.entries import Plan
+    from mirrorlib.store import Store
+
+_WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
+
+
+class OvertakenError(Exception):
+    """Somebody else has committed first."""
+
+
+def adopt_batch(
+    work: Work, plan: Plan, prepared: Prepared, keys: Sequence[str], clock: dict[str, float]
+) -> bool:
+    """Copy the files of a plan into its table and commit them; False where they have to be read.
+
+    Raises:
+        FileChangedError: a file is no longer the one that was prepared.
+        OvertakenError: another commit came meanwhile.
+
+    """
+    if not _are_inserts(plan, prepared) or not all(
+        _fits(one, prepared.growth.columns) and can_spark_read(work.source, one)
+        for one in prepared.landed
+    ):
+        return False
+    if (
+        work.options.allow_foreign_writes
+        or work.ref.path is None
+        or not isinstance(work.log, FileLog)
+    ):
+        return False
+    version, ended = find_outcome(work, plan)
+    found = find_table(work.spark, work.ref)
+    if (
+        ended is not None
+        or version is None
+        or found is None
+        or not takes_files(work.spark, work.ref, found)
+    ):
+        return False
+    if found.bytes and not plan.before:
+        return False  # what it holds has to go
+    table = open_store(work.ref.path)
+    copies = [
+        f"{plan.batch:020d}-{plan.attempt}-{at}.parquet" for at in range(len(prepared.landed))
+    ]
+    try:
+        with work.step("stage", clock, plan, len(plan.files), plan.rows):
+            for landed, copy in zip(prepared.landed, copies, strict=True):
+                if not copy_file(work.source.zone, landed.file.path, table, copy):
+                    return False
+                check_identity(work.source, landed.file)
+        facts = {
+            "outcome": "applied",
+            "kind": "adopt",
+            "rows": {MARKER_NAMES[INSERT]: prepared.rows},
+            "bytes": plan.bytes,
+        }
+        with work.step("commit", clock, plan, len(plan.files), plan.rows):
+            files = [
+                _added(table, landed, copy, keys)
+                for landed, copy in zip(prepared.landed, copies, strict=True)
+            ]
+            mark = mark_of(work, plan, facts)
+            if commit_files(table, version, files, mark, replaces=not plan.before):
+                copies = []
+                return True
+        raise OvertakenError
+    finally:
+        for copy in copies:
+            table.delete(copy)
+
+
+def _are_inserts(plan: Plan, prepared: Prepared) -> bool:
+    """Say whether the rows are to be inserted without a look, by files that are worth to be kept."""
+    policies = plan.policies
+    if policies.snapshots or (policies.keys and policies.insert_policy != "append"):
+        return False
+    if any(one.schema.marker is not None or one.rows is not None for one in prepared.landed):
+        return False
+    return (not policies.keys or not policies.upsert_default) and plan.bytes >= _WORTH_IT * len(
+        plan.files
+    )
+
+
+def _fits(landed: Landed, columns: Columns) -> bool:
+    """Say whether a file's columns are the table's, in the table's types."""
+    types = {column.name: column.type for column in columns}
+    return bool(landed.schema.columns) and all(
+        column.native
+        and not column.moved
+        and column.given is None
+        and _stored(column.stored) == types.get(column.name)
+        for column in landed.schema.columns
+    )
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return the type that stands in Parquet: Arrow has several for one."""
+    if pa.types.is_dictionary(kind):
+        return _stored(kind.value_type)
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(kind) else kind
+
+
+def _added(table: Store, landed: Landed, copy: str, keys: Sequence[str]) -> AddedFile:
+    with table.open_file(copy) as handle:
+        metadata = open_parquet(handle).metadata
+    mine = [key for key in keys if landed.schema.column(key) is not None]
+    statistics = read_statistics(metadata, mine)
+    return AddedFile(
+        path=copy, size=landed.file.size, rows=landed.schema.rows, statistics=statistics
+    )

@@ -1,0 +1,235 @@
+"""Files that become a part of their table as they are: which do, that they count once whatever dies, and what is told of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mirrorlib
+from mirrorlib.ingest.report import TableReport
+from mirrors import Killed, Mirror, at
+from oracle import Row
+
+pytestmark = pytest.mark.slow
+MORE: list[Row] = [{"id": 100, "v": "more"}, {"id": 70, "v": "new"}]
+
+
+@pytest.fixture(autouse=True)
+def _every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let batches count as large ones, whose files are worth to be kept."""
+    monkeypatch.setattr("mirrorlib.ingest.batch.open_batch.SMALL_BYTES", 0)
+    monkeypatch.setattr("mirrorlib.ingest.batch.adopt._WORTH_IT", 0)
+
+
+def kinds(report: TableReport) -> list[str]:
+    """Name the roads of a report's batches."""
+    return [batch.kind for batch in report.batches]
+
+
+def adds(mirror: Mirror) -> list[dict[str, Any]]:
+    """Read the newest commit's added files."""
+    text = (mirror.path / "_delta_log" / f"{mirror.newest:020d}.json").read_text()
+    return [line["add"] for line in map(json.loads, text.splitlines()) if "add" in line]
+
+
+def test_a_first_load_takes_its_files_as_they_are(fresh: Mirror) -> None:
+    """Byte for byte, with every row an insert of one version's feed, and the ends of the key told for readers that skip."""
+    published = [fresh.publish([{"id": n, "v": "x"}, {"id": n + 1, "v": None}]) for n in (1, 7)]
+
+    report = fresh.assert_current()
+
+    assert ["adopt"] == kinds(report)
+    assert {"insert": 4} == {name: n for name, n in report.batches[0].rows.items() if n}
+    assert digests(published) == digests(fresh.path.glob("*.parquet"))
+    told = [json.loads(add["stats"]) for add in adds(fresh)]
+    assert [(2, {"id": 1}, {"id": 2}), (2, {"id": 7}, {"id": 8})] == [
+        (one["numRecords"], one["minValues"], one["maxValues"]) for one in told
+    ]
+    fresh.assert_feed()
+    feed = mirrorlib.read_feed(fresh.spark, fresh.path, after=0)
+    assert ["insert"] * 4 == [row["_change_type"] for row in feed.collect()]
+
+
+def digests(paths: Any) -> list[str]:
+    """Tell files by what they hold."""
+    return sorted(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in paths)
+
+
+def test_later_files_are_taken_too_and_changed_like_any_rows(fresh: Mirror) -> None:
+    """Between merges that update and delete what was adopted."""
+    fresh.publish([{"id": 1, "v": "x"}, {"id": 2, "v": "x"}])
+    fresh.assert_current()
+    fresh.publish([{"id": 1, "v": "y"}, {"id": 2, "v": None}], [1, 2])
+    fresh.assert_current()
+    fresh.publish(MORE)
+    report = fresh.assert_current()
+    fresh.publish([{"id": 100, "v": "z"}], [4])
+    fresh.assert_current()
+
+    assert ["adopt"] == kinds(report)
+    fresh.assert_feed()
+
+
+def test_a_column_that_a_file_lacks_is_null(fresh: Mirror) -> None:
+    """As in every file of the format."""
+    fresh.publish([{"id": 1, "v": "x", "w": 1}])
+    fresh.assert_current()
+    fresh.publish([{"id": 2, "v": "x"}])
+
+    assert ["adopt"] == kinds(fresh.assert_current())
+
+
+def test_new_columns_come_before_the_files_that_have_them(fresh: Mirror) -> None:
+    """The table grows by a commit of its own, and then takes the file."""
+    fresh.publish([{"id": 1, "v": "x"}])
+    fresh.assert_current()
+    fresh.publish([{"id": 2, "v": "x", "w": 1}])
+
+    assert ["adopt"] == kinds(fresh.assert_current())
+    fresh.assert_feed()
+
+
+def narrow(mirror: Mirror) -> None:
+    """Publish whole numbers that are narrower than the table's."""
+    mirror.table.file(pa.table({"id": pa.array([70], pa.int32()), "v": ["x"]}), number=3)
+
+
+def marked(mirror: Mirror) -> None:
+    """Publish markers, all of them inserts."""
+    mirror.table.file([{"id": 70, "v": "x"}], [0], number=3)
+
+
+def packed(mirror: Mirror) -> None:
+    """Publish what Spark has no codec for."""
+    pq.write_table(pa.table({"id": [70], "v": ["x"]}), mirror.table.path(3), compression="brotli")
+
+
+def constrained(mirror: Mirror) -> None:
+    """Give the table a rule that rows have to be held against."""
+    mirror.do("ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id > 0)")
+    mirror.table.file([{"id": 70, "v": "x"}], number=3)
+
+
+def required(mirror: Mirror) -> None:
+    """Let a column of the table refuse NULL."""
+    mirror.do("ALTER TABLE {t} ALTER COLUMN v SET NOT NULL")
+    mirror.table.file([{"id": 70, "v": "x"}], number=3)
+
+
+@pytest.mark.parametrize("publish", [narrow, marked, packed, constrained, required])
+def test_what_does_not_fit_is_read(mirror: Mirror, publish: Callable[[Mirror], None]) -> None:
+    """By Spark, as ever; the table holds the row all the same."""
+    publish(mirror)
+
+    report = mirror.run()
+
+    assert (("current", ""), ["append"]) == ((report.state, report.reason), kinds(report))
+    assert 1 == mirror.spark.read.format("delta").load(str(mirror.path)).where("id = 70").count()
+
+
+def test_a_table_for_plain_readers_reads_its_files(fresh: Mirror) -> None:
+    """Its protocol names no features, so nobody can see that none asks for more."""
+    fresh.publish([{"id": 1, "v": "x"}])
+
+    assert ["overwrite"] == kinds(fresh.assert_current(readers="plain"))
+
+
+@pytest.mark.parametrize("policy", [{"insert_policy": "upsert"}, {"allow_foreign_writes": True}])
+def test_rows_that_may_meet_others_are_read(mirror: Mirror, policy: dict[str, Any]) -> None:
+    """Where inserts are upserts, and where nobody looks who else has written."""
+    mirror.table.file([{"id": 70, "v": "x"}], number=3)
+
+    assert "adopt" not in kinds(mirror.run(**policy))
+
+
+def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
+    """Its files name columns by what they are mapped to."""
+    fresh.publish([{"id": 1, "a b": "x"}])
+
+    assert ["overwrite"] == kinds(fresh.assert_current())
+
+
+STEPS = [("stage", "before"), ("stage", "after"), ("commit", "before"), ("commit", "after")]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+@pytest.mark.parametrize("step", [*STEPS, ("done", "before")], ids="-".join)
+def test_a_run_that_dies_anywhere_has_one_effect(
+    fresh: Mirror, step: tuple[str, str], first: bool
+) -> None:
+    """The next one finishes it, or finds it done."""
+    if not first:
+        fresh.publish()
+        fresh.assert_current()
+    fresh.publish(MORE)
+    fresh.run_until(*step)
+    fresh.publish()
+
+    fresh.assert_current()
+    fresh.assert_feed()
+
+
+def test_a_file_that_is_replaced_while_it_is_copied_does_not_count(mirror: Mirror) -> None:
+    """The plan is voided, and the file read as it is then."""
+    mirror.publish(MORE)
+
+    report = mirror.run(observe=at("stage", "before", lambda: mirror.replace(3, MORE[:1])))
+
+    assert "void" == mirror.outcome(3)["outcome"], report
+    mirror.assert_current()
+    mirror.assert_feed()
+
+
+def test_a_commit_of_somebody_else_is_never_passed_over(mirror: Mirror) -> None:
+    """The version behind it is another than the one that was looked at; what was copied is gone."""
+    mirror.publish(MORE)
+    meddle = at("commit", "before", lambda: mirror.do("INSERT INTO {t} VALUES (500, 'foreign')"))
+
+    report = mirror.run(observe=meddle)
+
+    assert ("failed", "ForeignWriteError") == (report.state, report.error)
+    assert [] == [path.name for path in mirror.path.glob("0*.parquet")]
+
+
+def test_a_harmless_commit_only_costs_another_try(mirror: Mirror) -> None:
+    """As OPTIMIZE and properties are."""
+    mirror.publish(MORE)
+    meddle = at("commit", "before", lambda: mirror.do("ALTER TABLE {t} SET TBLPROPERTIES (a = 1)"))
+
+    report = mirror.run(observe=meddle)
+
+    assert ("current", ["adopt"]) == (report.state, kinds(report))
+    mirror.assert_holds()
+
+
+def test_a_new_life_on_a_table_with_rows_replaces_them(mirror: Mirror) -> None:
+    """What is there has to go, which adding files does not do."""
+    mirror.reset()
+    mirror.drop_and_publish(1)
+    mirror.replace(1, MORE)
+
+    report = mirror.assert_current()
+
+    assert ["overwrite"] == kinds(report)
+
+
+def test_a_killed_runner_of_an_old_life_adds_nothing(mirror: Mirror) -> None:
+    """Its plan is of a life that has ended."""
+    mirror.publish(MORE)
+
+    def reset() -> None:
+        mirror.reset()
+        mirror.assert_current()
+        raise Killed
+
+    with pytest.raises(Killed):
+        mirror.apply(observe=at("commit", "before", reset))
+
+    mirror.assert_current()
