@@ -20,6 +20,7 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.rows.marks import INSERT, MARKER_NAMES
 from mirrorlib.ingest.rows.read import can_spark_read, check_identity
 from mirrorlib.ingest.work import mark_of
+from mirrorlib.journal.entries import new_attempt
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.store import copy_file, open_store
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorlib.ingest.batch.open_batch import Prepared
+    from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.rows.read import Landed
     from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Plan
@@ -49,57 +51,46 @@ def adopt_batch(
         OvertakenError: another commit came meanwhile.
 
     """
-    if not _are_inserts(plan, prepared) or not all(
-        _fits(one, prepared.growth.columns) and can_spark_read(work.source, one)
-        for one in prepared.landed
-    ):
+    if not _are_inserts(plan, prepared) or not isinstance(work.log, FileLog):
         return False
-    if (
-        work.options.allow_foreign_writes
-        or work.ref.path is None
-        or not isinstance(work.log, FileLog)
-    ):
+    if work.ref.path is None or work.options.allow_foreign_writes:
+        return False
+    if not all(_fits(work.source, one, prepared.growth.columns) for one in prepared.landed):
         return False
     version, ended = find_outcome(work, plan)
     found = find_table(work.spark, work.ref)
-    if (
-        ended is not None
-        or version is None
-        or found is None
-        or not takes_files(work.spark, work.ref, found)
-    ):
+    if ended is not None or version is None or found is None:
         return False
-    if found.bytes and not plan.before:
-        return False  # what it holds has to go
-    table = open_store(work.ref.path)
-    copies = [
-        f"{plan.batch:020d}-{plan.attempt}-{at}.parquet" for at in range(len(prepared.landed))
-    ]
+    if not takes_files(work.spark, work.ref, found) or (found.bytes and not plan.before):
+        return False  # what a table holds that is begun anew has to go
+    table, size = open_store(work.ref.path), (len(plan.files), plan.rows)
+    # Names unlike those of any other runner: what one that comes too late has copied is removed.
+    copies = [f"{plan.batch}-{new_attempt()}.parquet" for _ in prepared.landed]
+    pairs = list(zip(prepared.landed, copies, strict=True))
+    facts = {
+        "outcome": "applied",
+        "kind": "adopt",
+        "rows": {MARKER_NAMES[INSERT]: prepared.rows},
+        "bytes": plan.bytes,
+    }
+    counts = False
     try:
-        with work.step("stage", clock, plan, len(plan.files), plan.rows):
-            for landed, copy in zip(prepared.landed, copies, strict=True):
+        with work.step("stage", clock, plan, *size):
+            for landed, copy in pairs:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
                 check_identity(work.source, landed.file)
-        facts = {
-            "outcome": "applied",
-            "kind": "adopt",
-            "rows": {MARKER_NAMES[INSERT]: prepared.rows},
-            "bytes": plan.bytes,
-        }
-        with work.step("commit", clock, plan, len(plan.files), plan.rows):
-            files = [
-                _added(table, landed, copy, keys)
-                for landed, copy in zip(prepared.landed, copies, strict=True)
-            ]
+            files = [_added(table, landed, copy, keys) for landed, copy in pairs]
+        with work.step("commit", clock, plan, *size):
             mark = mark_of(work, plan, facts)
-            if commit_files(table, version, files, mark, replaces=not plan.before):
-                copies = []
-                return True
-        raise OvertakenError
+            counts = True  # as far as anybody knows, until the store has answered
+            counts = commit_files(table, version, files, mark, replaces=not plan.before)
     finally:
-        for copy in copies:
+        for copy in [] if counts else copies:
             table.delete(copy)
+    if not counts:
+        raise OvertakenError
+    return True
 
 
 def _are_inserts(plan: Plan, prepared: Prepared) -> bool:
@@ -114,15 +105,19 @@ def _are_inserts(plan: Plan, prepared: Prepared) -> bool:
     )
 
 
-def _fits(landed: Landed, columns: Columns) -> bool:
-    """Say whether a file's columns are the table's, in the table's types."""
+def _fits(source: Source, landed: Landed, columns: Columns) -> bool:
+    """Say whether a file's columns are the table's, in the table's types, and Spark reads it as it is."""
     types = {column.name: column.type for column in columns}
-    return bool(landed.schema.columns) and all(
-        column.native
-        and not column.moved
-        and column.given is None
-        and _stored(column.stored) == types.get(column.name)
-        for column in landed.schema.columns
+    return (
+        bool(landed.schema.columns)
+        and all(
+            column.native
+            and not column.moved
+            and column.given is None
+            and _stored(column.stored) == types.get(column.name)
+            for column in landed.schema.columns
+        )
+        and can_spark_read(source, landed)
     )
 
 
