@@ -171,12 +171,7 @@ class LandingTable:
         return self._publish(rows, batch_id, force=force)
 
     def change_keys(
-        self,
-        old: object,
-        new: object,
-        batch_id: str | None = None,
-        *,
-        force: bool = False,
+        self, old: object, new: object, batch_id: str | None = None, *, force: bool = False
     ) -> Published:
         """Publish rows whose keys have changed: deletes of the old keys, then the new rows, in one file.
 

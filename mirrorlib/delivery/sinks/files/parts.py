@@ -101,9 +101,8 @@ def check_types(frame: DataFrame, table: str, place: str) -> None:
     taken = _PLAIN | _NESTED if place in {"parquet", "jsonl"} else _PLAIN
     for field in frame.schema.fields:
         odd = [one.simpleString() for one in types_in(field.dataType) if name_of(one) not in taken]
-        if (
-            place == "jsonl"
-        ):  # Spark writes a map's keys as it holds them: a date would be a count of days
+        if place == "jsonl":
+            # Spark writes a map's keys as it holds them: a date would be a count of days.
             keys = [key for key in map_keys_in(field.dataType) if name_of(key) not in _KEYS_IN_JSON]
             odd = [*(f"a map by {key.simpleString()}" for key in keys), *odd]
         if odd:
@@ -157,9 +156,8 @@ def _shaped(frame: DataFrame, file_format: FileFormat) -> DataFrame:
         if kind.dataType != field.dataType:
             column = column.cast(kind.dataType)
         elif file_format == "csv" and field.dataType.typeName() == "binary":
-            column = f.translate(
-                f.base64(column), "\r\n", ""
-            )  # some versions of Spark break the line
+            # Some versions of Spark break the line.
+            column = f.translate(f.base64(column), "\r\n", "")
         columns.append(column.alias(field.name))
     return frame.select(*columns)
 

@@ -109,7 +109,8 @@ class ZoneSink:
 
         """
         stream, plan = delivery.stream, delivery.plan
-        place, table = _place(stream), self._table(stream, plan)
+        place = _place(stream)
+        self._table(stream, plan)  # refuses the folder of a Delta table
         data: pa.Table | None = None
         for _ in range(_ATTEMPTS):
             number, claim, last = self._newest(place)
@@ -121,7 +122,7 @@ class ZoneSink:
                 return 0
             data = _collect(delivery) if data is None else data
             try:
-                return self._publish(delivery, data, number, last, table)
+                return self._publish(delivery, data, number, last)
             except (FileChangedError, LandingZoneError, MarkerError, TableBusyError):
                 # Another runner may have published meanwhile: then nothing that was made of the older state counts.
                 self._numbers.pop(place.table, None)
@@ -130,14 +131,7 @@ class ZoneSink:
         msg = "other runners keep publishing to the landing zone"
         raise TableBusyError(msg, table=place.table, found=place.folder)
 
-    def _publish(
-        self,
-        delivery: Delivery,
-        data: pa.Table,
-        number: int,
-        last: Batch | None,
-        table: LandingTable,
-    ) -> int:
+    def _publish(self, delivery: Delivery, data: pa.Table, number: int, last: Batch | None) -> int:
         """Publish the window as the file that follows on a number, and as no other; *last* is the window there."""
         stream, keys, batch = delivery.stream, delivery.keys, Batch.of(delivery)
         changes = delivery.plan.kind == "changes"
@@ -158,6 +152,7 @@ class ZoneSink:
             rows = bare_rows(data)
         if keys:
             known.note(number + 1, data, rows, replaces=not changes)
+        table = self._table(stream, delivery.plan)
         published = table.write(rows, batch_id=batch.id, follows=number)
         if keys:
             known.tidy(number + 1, replaces=not changes)
