@@ -142,8 +142,8 @@ def look_at(zone: Zone, state: Store, names: Iterable[str], options: Options) ->
     before, began = zone.requests(), time.perf_counter()
     for name in names:
         journal, folder = _table(state, name)
-        listing = IncrementalListing(journal, options, read_listed(journal.read_status()))
         history = History(journal, zone.store.url)
+        listing = IncrementalListing(history, options, read_listed(journal.read_status()))
         opened = open_folder(zone.store, folder, history, incremental=listing)
         if not opened.listing.count:
             msg = f"{name} shows no file"
@@ -181,8 +181,9 @@ def apply_all(zone: Zone, state: Store, name: str) -> None:
     progress.entry = Entry(
         plan=journal.write_plan(life, plan), done=journal.write_done(life, 1, done)
     )
-    listing = IncrementalListing(journal, _NEXT, None)
-    open_folder(zone.store, folder, History(journal, zone.store.url), incremental=listing)
+    history = History(journal, zone.store.url)
+    listing = IncrementalListing(history, _NEXT, None)
+    open_folder(zone.store, folder, history, incremental=listing)
     progress.listed = listing.result(progress.entry)
     record_status(journal, progress, progress.end("current"))
 
