@@ -32,11 +32,9 @@ ends in what to do next. No text holds a value of the data, except row markers a
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import ClassVar, Self
 
 _FACTS = ("table", "file", "column", "row", "line", "found", "next_step")
 _NAMED = 3  # how many names a sentence lists

@@ -6,13 +6,10 @@ A value that names its columns, its rows and its notes gets both for nothing; ho
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Iterable
+from dataclasses import Field, asdict
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from dataclasses import Field
+from typing import Any, ClassVar, Self
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
 

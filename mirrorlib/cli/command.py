@@ -8,14 +8,11 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from mirrorlib.cli.arguments import DEFAULTS, READERS, Reader, words_of
-
-if TYPE_CHECKING:
-    from mirrorlib.cli.arguments import Arguments
-    from mirrorlib.errors import MirrorError
-    from mirrorlib.tabular import Report
+from mirrorlib.cli.arguments import DEFAULTS, READERS, Arguments, Reader, words_of
+from mirrorlib.errors import MirrorError
+from mirrorlib.tabular import Report
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from mirrorlib.cli.command import say_error, say_json
 from mirrorlib.cli.commands import apply, check, export, feed, ledger, platforms, publish
@@ -20,12 +20,8 @@ from mirrorlib.cli.watch import CutShortError
 from mirrorlib.delta.trouble import is_sparks, spark_error
 from mirrorlib.errors import MirrorError, StoppedError
 from mirrorlib.platform.show import show_report
+from mirrorlib.tabular import Report
 from mirrorlib.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.tabular import Report
 
 OK, STOPPED, USAGE = 0, 1, 2
 SIGNALLED = 128  # and the signal's number, as shells say it

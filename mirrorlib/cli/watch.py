@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.cli.command import say_error, say_json
+from mirrorlib.delivery.report import ExportReport
 from mirrorlib.errors import LocalSparkError, MirrorError
+from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.operate.rounds import watch
 from mirrorlib.platform.show import show_report
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-    from types import FrameType
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delivery.report import ExportReport
-    from mirrorlib.ingest.report import ApplyReport
 
 
 _Report = TypeVar("_Report", "ApplyReport", "ExportReport")

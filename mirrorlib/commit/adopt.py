@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,6 @@ from mirrorlib.store import Store
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow.parquet as pq
     from pyspark.sql import SparkSession
 

@@ -6,14 +6,13 @@ multiset: where equal ones become fewer, all go and those that stay come again, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
 NET, NEW = "_mirror_net", "_mirror_new"

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.commit.mark import Mark
 from mirrorlib.delta.key_property import ON
-from mirrorlib.delta.log import Commit
+from mirrorlib.delta.log import Commit, TableLog
 from mirrorlib.errors import OutcomeUnknownError
 from mirrorlib.journal.streams import Stream
-
-if TYPE_CHECKING:
-    from mirrorlib.delta.log import TableLog
 
 _LOOKS = (1, 8, 64)  # commits at a time, then all the others
 _WINDOWS = 32  # bits for a window's number within its stream

@@ -9,17 +9,14 @@ Sources: Delta idempotent writes (`txnAppId`, `txnVersion`), design §9 for the 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delta.table import read_table
+from mirrorlib.delta.table import TableRef, read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.delta.table import TableRef
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # for statements, which have no options
 FENCE = 2**63 - 1  # a transaction version that nothing comes after

@@ -11,23 +11,19 @@ no adaptive execution and no deletion vectors, whose fixed cost is larger than t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import METADATA, append_rows, mark_nothing
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
+from mirrorlib.commit.mark import METADATA, Mark, append_rows, mark_nothing
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
+from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
+from mirrorlib.delta.table import TableRef
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.commit.mark import Mark
-    from mirrorlib.commit.staged import Staged
-    from mirrorlib.delta.columns import Column, Columns
-    from mirrorlib.delta.table import TableRef
 
 _LARGEST_BROADCAST = 128 << 20  # bytes
 _ADAPTIVE_FROM = 1 << 30  # staged bytes: from here on Spark knows better how to cut its shuffles

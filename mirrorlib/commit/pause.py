@@ -8,24 +8,19 @@ say that they rewrite, as it does, so that readers of the feed know that no row 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import METADATA, as_metadata, overwrite_rows
+from mirrorlib.commit.mark import METADATA, Mark, as_metadata, overwrite_rows
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import FEED, PAUSED, to_sql
 from mirrorlib.delta.sessions import configured
-from mirrorlib.delta.table import find_table, read_table
+from mirrorlib.delta.table import Found, TableRef, find_table, read_table
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.commit.mark import Mark
-    from mirrorlib.delta.table import Found, TableRef
 
 
 def overwrite_columns(

@@ -6,6 +6,7 @@ range of the first key) costs no job.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,8 +17,6 @@ from mirrorlib.commit.staged import ADD, OP, Staged
 from mirrorlib.delta.sessions import file_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.store import Store

@@ -5,12 +5,11 @@ Whoever writes a Delta table folds to this: the marker fold of a batch, the net 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
 
 OP = "_mirror_op"

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mirrorlib.delivery.report import ConsumerStatus
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import LOG_RETENTION
@@ -17,15 +18,13 @@ from mirrorlib.errors import JournalError, MirrorError
 from mirrorlib.feed.keyed import table_address
 from mirrorlib.feed.proof import may_leave_log
 from mirrorlib.feed.window import open_window
+from mirrorlib.journal.registry import Registry
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delivery.report import ConsumerStatus
-    from mirrorlib.journal.registry import Registry
-    from mirrorlib.store.target import Target
 
 
 def compare(

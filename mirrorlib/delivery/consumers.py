@@ -20,13 +20,11 @@ from mirrorlib.journal.leases import hold_stream, holder_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import Start, check_start, table_id_of, version_given
 from mirrorlib.names import matches, parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.store import PathOrUrl
 
 
 def list_consumers(

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.stream_job import begin_anew, check_table
+from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
 from mirrorlib.feed.files.small_window import frame_of, read_small_window
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
@@ -18,14 +18,11 @@ from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_ch
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
-from mirrorlib.journal.streams import Done
+from mirrorlib.journal.streams import Done, Entry, Plan, Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delivery.stream_job import StreamJob
-    from mirrorlib.journal.streams import Entry, Plan, Stream
 
 
 def carry_out(

@@ -10,36 +10,31 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.report import ExportReport, State, StreamReport
 from mirrorlib.delivery.run_stream import bring_up_to_date
+from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
 from mirrorlib.delivery.stream_job import OtherWishesError, Progress, Run, StreamJob
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
-from mirrorlib.events import unobserved
+from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry, check_name
 from mirrorlib.journal.streams import OnExpired, Start, check_start
 from mirrorlib.names import matches, parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delivery.sink import Sink
-    from mirrorlib.events import Observer
-    from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8

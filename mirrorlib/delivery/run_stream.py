@@ -8,11 +8,10 @@ changes are gone, the stream stops, or a snapshot that resets the receiver takes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from mirrorlib.delivery.deliver_window import carry_out, check_registry, refuse_void
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, check_table
+from mirrorlib.delivery.stream_job import OtherWishesError, Progress, StreamJob, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.feed.keyed import find_mirror
@@ -21,11 +20,7 @@ from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import NOTHING, open_window
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.leases import hold_stream
-from mirrorlib.journal.streams import Entry, Plan, position_of, table_id_of
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.stream_job import Progress, StreamJob
-    from mirrorlib.journal.streams import Kind, Stream
+from mirrorlib.journal.streams import Entry, Kind, Plan, Stream, position_of, table_id_of
 
 
 def bring_up_to_date(job: StreamJob, progress: Progress) -> None:

@@ -5,21 +5,19 @@ A receiver of one's own is a class with these two methods; `examples/own_sink.py
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import columns_of
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.journal.streams import Plan, Stream, snapshot_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.journal.streams import Plan, Stream
     from mirrorlib.store import Store
 
 KEY_OPTIONS = "--key TABLE=COLUMN,…, or --no-key"  # how other keys are given, for errors

@@ -6,26 +6,23 @@ In: nothing. Out: frozen values, and what a run counts.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from mirrorlib.delivery.sink import Sink
+from mirrorlib.delta.address import FeedTable
 from mirrorlib.errors import FeedExpiredError, JournalError
-from mirrorlib.events import Event
+from mirrorlib.events import Event, Observer
 from mirrorlib.feed.proof import first_readable
-from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.journal.streams import OnExpired, Plan, Start, Stream, snapshot_command
+from mirrorlib.store import Store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
 
-    from mirrorlib.delivery.sink import Sink
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.events import Observer
     from mirrorlib.journal.registry import Registry
-    from mirrorlib.journal.streams import OnExpired, Plan, Start, Stream
-    from mirrorlib.store import Store
-    from mirrorlib.store.target import Target
 
 
 class OtherWishesError(JournalError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,8 +20,6 @@ from mirrorlib.delta.log import REWRITE, Commit, tell_commit
 from mirrorlib.delta.properties import FEED, MAPPING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     Action: TypeAlias = Mapping[str, Any]
 
 Held = tuple[str, ...]  # a data file, and its deletion vector where it has one

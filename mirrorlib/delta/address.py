@@ -8,6 +8,7 @@ Or a root's tables by names and globs, see `find_tables`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import dropwhile
 from pathlib import Path
@@ -18,16 +19,12 @@ from mirrorlib.delta.log import LOG
 from mirrorlib.errors import FeedError, StoreError, first_line
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, matches
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import TABLE_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
-
-    from mirrorlib.store import PathOrUrl, Store
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 # Kept by `operate.book`, often beside mirrors.

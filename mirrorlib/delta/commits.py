@@ -10,16 +10,26 @@ Source: Delta PROTOCOL.md, "Delta Log Entries", "Change Metadata", "Checkpoints"
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 
-from mirrorlib.delta.actions import read_commit, read_features, read_metadata, read_moves
+from mirrorlib.delta.actions import (
+    FeedCommit,
+    Held,
+    Metadata,
+    read_commit,
+    read_features,
+    read_metadata,
+    read_moves,
+)
 from mirrorlib.delta.log import (
     DIGITS,
     LOG,
+    Commit,
     commit_path,
     commit_version,
     read_actions,
@@ -28,10 +38,6 @@ from mirrorlib.delta.log import (
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.delta.actions import FeedCommit, Held, Metadata
-    from mirrorlib.delta.log import Commit
     from mirrorlib.store import Store, StoredFile
 
 # Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.

@@ -8,6 +8,7 @@ new mirror: design §6, "New tables".
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,8 +28,6 @@ from mirrorlib.nested import names_in
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField
 

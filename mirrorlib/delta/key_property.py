@@ -7,21 +7,19 @@ that names a column which the table lacks claims nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import find_key_column
+from mirrorlib.delta.columns import Columns, find_key_column
 from mirrorlib.delta.properties import set_properties
 from mirrorlib.errors import KeysError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import SparkSession
 
-    from mirrorlib.delta.columns import Columns
     from mirrorlib.journal.entries import Plan
 
 KEYS_PROPERTY = "mirrorlib.keys"

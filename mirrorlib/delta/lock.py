@@ -16,6 +16,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from weakref import WeakKeyDictionary
@@ -25,17 +26,12 @@ from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.leases import process_started
 from mirrorlib.journal.plan_log import read_object
-from mirrorlib.store import LocalStore, open_store
-from mirrorlib.store.target import STATE_FOLDER
+from mirrorlib.names import TableName
+from mirrorlib.store import LocalStore, Store, open_store
+from mirrorlib.store.target import STATE_FOLDER, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.names import TableName
-    from mirrorlib.store import Store
-    from mirrorlib.store.target import Target
 
 _LOG = logging.getLogger(__name__)
 _PROCESSES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()  # asking takes 20 ms

@@ -9,14 +9,13 @@ where `DESCRIBE HISTORY` takes a Spark job; both give the same facts. Source: De
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirrorlib.journal.plan_log import read_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
     from mirrorlib.store import Store

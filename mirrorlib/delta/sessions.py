@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, finalize
 
 from mirrorlib.errors import ComputeError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pyspark.sql import DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
 

@@ -7,6 +7,7 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,13 @@ from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
     from mirrorlib.journal.entries import Readers
-    from mirrorlib.store.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

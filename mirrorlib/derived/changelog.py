@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
@@ -12,8 +13,6 @@ from mirrorlib.keys.read import explain_keys, require_keys
 from mirrorlib.keys.tags import tag_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
 DELETED, NEWEST, PLACE = "_mirror_deleted", "_mirror_version", "_mirror_place"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.last_commit import prove_window, read_last_commit
-from mirrorlib.commit.mark import mark_nothing
+from mirrorlib.commit.mark import Mark, mark_nothing
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
-from mirrorlib.delta.table import open_log
-from mirrorlib.derived.compute import MOVES, compute
+from mirrorlib.delta.table import Found, open_log
+from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
     Job,
     Target,
@@ -26,15 +26,9 @@ from mirrorlib.derived.job import (
     write_difference,
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
-from mirrorlib.derived.sources import end_round
+from mirrorlib.derived.sources import Round, Source, end_round
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.keys.value import Keys
-
-if TYPE_CHECKING:
-    from mirrorlib.commit.mark import Mark
-    from mirrorlib.delta.table import Found
-    from mirrorlib.derived.compute import Computed
-    from mirrorlib.derived.sources import Round, Source
 
 _LOG = logging.getLogger(__name__)
 _KEYS = "keys"  # in what a commit says: the property that belongs to it

@@ -27,14 +27,12 @@ from mirrorlib.derived.strategy.choose import How, Shape, choose, fingerprint_of
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import keeps
-from mirrorlib.feed.window import open_window
+from mirrorlib.feed.window import Window, open_window
 from mirrorlib.identifiers import quote
 from mirrorlib.keys.read import KeysReport, explain_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from mirrorlib.feed.window import Window
 
 MOVES = "moves"  # in what a commit says: why it is to be followed by another without a new version
 _AFRESH = "the transformation or the session's time zone, ANSI mode or time parser is another one than in the last run"

@@ -14,20 +14,19 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
+from mirrorlib.derived.sources import Source
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import declare_stored
 from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
 from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.read import read_window
+from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
+from mirrorlib.journal.streams import Plan
 from mirrorlib.keys.tags import MARKER, read_tags
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.derived.sources import Source
-    from mirrorlib.feed.window import Window
-    from mirrorlib.journal.streams import Plan
 
 Transform = Callable[..., "DataFrame"]
 _MARK = "mirrorlib_source_"

@@ -25,26 +25,24 @@ from mirrorlib.delta.columns import is_same, sized_column
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
-from mirrorlib.delta.table import find_target, open_log
+from mirrorlib.delta.table import Found, find_target, open_log
+from mirrorlib.derived.place import Place
+from mirrorlib.derived.sources import Round, Source
 from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.events import Event
+from mirrorlib.events import Event, Observer
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.identifiers import fold_name, folds_of
 from mirrorlib.journal.entries import new_attempt
+from mirrorlib.journal.leases import Lease
 from mirrorlib.keys.tags import untag
+from mirrorlib.keys.value import Keys
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delta.table import Found
     from mirrorlib.derived.frames import Transform
-    from mirrorlib.derived.place import Place
-    from mirrorlib.derived.sources import Round, Source
-    from mirrorlib.events import Observer
-    from mirrorlib.journal.leases import Lease
-    from mirrorlib.keys.value import Keys
 
 OWNER = "mirrorlib.derived"  # the name of the derived table that a table is
 _VOID = re.compile(r"(^|[:<,])void\b")

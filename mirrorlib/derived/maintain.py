@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.last_commit import read_last_commit
@@ -29,7 +31,7 @@ from mirrorlib.delta.key_property import (
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.delta.table import find_location, find_target, open_log
-from mirrorlib.derived.place import find_place
+from mirrorlib.derived.place import Place, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.keyed import read_keyed
 from mirrorlib.feed.owners import keeps_columns
@@ -40,13 +42,8 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.keys.view import NULL_KEY, live_rows, newest_rows, order_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import timedelta
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from mirrorlib.derived.place import Place
 
 DELETED_AT = "_mirror_deleted_at"  # when a tombstone came, by the clock: its retention starts there
 _OWNED = "view"  # in what a commit says: the id of the table that it was meant for

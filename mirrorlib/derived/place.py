@@ -7,6 +7,7 @@ catalog's name.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,11 @@ from mirrorlib.delta.table import TableRef
 from mirrorlib.errors import LandingZoneError, TableNameError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName, parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.store import PathOrUrl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,23 +6,21 @@ derived/<table>.json        the derived table that a table of the target is: sou
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.derived.strategy.choose import How
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, check_format, json_bytes
-from mirrorlib.store import open_store
+from mirrorlib.keys.read import KeysStep
+from mirrorlib.keys.value import Keys
+from mirrorlib.store import Store, open_store
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mirrorlib.derived.place import Place
-    from mirrorlib.derived.strategy.choose import How
-    from mirrorlib.keys.read import KeysStep
-    from mirrorlib.keys.value import Keys
-    from mirrorlib.store import Store
 
 _FOLDER = "derived"
 _MEMBERS = {"address", "name", "sources", "keys", "losses", "how"}

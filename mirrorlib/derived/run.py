@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.derived.commit import carry_out, nothing_new, settle_keys
 from mirrorlib.derived.compute import MOVES
+from mirrorlib.derived.frames import Transform
 from mirrorlib.derived.job import Job, open_target
 from mirrorlib.derived.place import find_place
+from mirrorlib.derived.report import DeriveReport
 from mirrorlib.derived.sources import (
     CONSUMER,
+    Round,
     begun_streams,
     check_state,
     end_round,
@@ -28,20 +31,14 @@ from mirrorlib.derived.sources import (
     pending_round,
 )
 from mirrorlib.errors import FeedExpiredError
-from mirrorlib.events import unobserved
+from mirrorlib.events import Observer, unobserved
 from mirrorlib.journal.disk import open_state
 from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.registry import Registry, check_name
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.derived.frames import Transform
-    from mirrorlib.derived.report import DeriveReport
-    from mirrorlib.derived.sources import Round
-    from mirrorlib.events import Observer
-    from mirrorlib.store import PathOrUrl
 
 
 def derive_table(

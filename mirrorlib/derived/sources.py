@@ -9,28 +9,21 @@ has ended when each of its windows has.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.address import find_feed_table
-from mirrorlib.derived.place import find_place
+from mirrorlib.delta.address import FeedTable, find_feed_table
+from mirrorlib.derived.place import Place, find_place
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.feed.window import NOTHING
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import Done, Entry, Plan, position_of, table_id_of
-from mirrorlib.store import open_store
+from mirrorlib.journal.streams import Done, Entry, Outcome, Plan, Stream, position_of, table_id_of
+from mirrorlib.store import PathOrUrl, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.derived.place import Place
-    from mirrorlib.journal.streams import Outcome, Stream
-    from mirrorlib.store import PathOrUrl
 
 CONSUMER = "derive:"
 MODE = "derive"

@@ -17,13 +17,10 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from mirrorlib.errors import BundleError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _DIST = "dist"
 _PROJECT = "mirrorlib-delta"

@@ -5,7 +5,7 @@ In: a feed of any size. Out: `Changes`, at most as many as are asked for, oldest
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from itertools import groupby, zip_longest
@@ -17,8 +17,6 @@ from mirrorlib.identifiers import quote
 from mirrorlib.tabular import Cell, Part, Tabular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.types import DataType
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mirrorlib.delta.address import find_feed_table, find_tables
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FEED, FEED_DAYS, feed_properties, set_properties
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.delta.trouble import as_mirror_error
@@ -20,13 +21,11 @@ from mirrorlib.errors import FeedError, printable
 from mirrorlib.feed.net import FEED_COLUMNS
 from mirrorlib.feed.proof import duration_of, retention_of
 from mirrorlib.identifiers import fold_name, quote
+from mirrorlib.store import PathOrUrl
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delta.commits import Commits
-    from mirrorlib.store import PathOrUrl
 
 State = Literal["enabled", "already", "refused"]
 

@@ -12,7 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.address import address_of, find_feed_table, quote_dotted, split_dotted
+from mirrorlib.delta.address import (
+    FeedTable,
+    address_of,
+    find_feed_table,
+    quote_dotted,
+    split_dotted,
+)
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spelled_keys, stored_keys
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import FeedError
@@ -23,15 +30,11 @@ from mirrorlib.journal.disk import Journal
 from mirrorlib.keys.tags import stale, tag_columns
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import TableName, find_key, parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.commits import Commits
-    from mirrorlib.store import PathOrUrl
 
 
 def read_table(spark: SparkSession, table: PathOrUrl, *, version: int | None = None) -> DataFrame:

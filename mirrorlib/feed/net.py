@@ -11,6 +11,7 @@ Copies by key ask for less, the last state of each: `last_states`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.nested import is_free_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame, WindowSpec
     from pyspark.sql.types import DataType
 

@@ -5,21 +5,17 @@ In: a table's log. Out: whether the rows are as mirrorlib has left them, and the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from mirrorlib.delta.actions import Metadata
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import ON, grouping_columns, identifying_columns
-from mirrorlib.delta.log import REWRITE
+from mirrorlib.delta.log import REWRITE, Commit
 from mirrorlib.errors import FeedExpiredError
 from mirrorlib.feed.schemas import physical_name, widens_to
 from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.allowed import TABLE_KEY_TYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from mirrorlib.delta.actions import Metadata
-    from mirrorlib.delta.commits import Commits
-    from mirrorlib.delta.log import Commit
 
 # Outcomes of commits of ours that say nothing of the rows that are there.
 _NO_ROWS = frozenset({"fence", "grow", REWRITE, "void"})

@@ -10,9 +10,13 @@ commits. Source: Delta's `MetadataCleanup`: each checkpoint removes commits that
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.actions import FeedCommit, Held, Metadata
+from mirrorlib.delta.address import FeedTable
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION, LOG_RETENTION
 from mirrorlib.delta.sessions import READS_WHOLE, read_conf
 from mirrorlib.delta.trouble import conditions_of, tell_trouble
@@ -20,13 +24,7 @@ from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.schemas import spans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.delta.actions import FeedCommit, Held, Metadata
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.commits import Commits
 
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 TOO_OLD = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, get_args
 
+from mirrorlib.delta.actions import Metadata
 from mirrorlib.delta.address import FeedTable, address_of, find_feed_table
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.key_property import grouping_columns
 from mirrorlib.delta.sessions import READS_WHOLE, configured, new_session, read_conf, set_conf
 from mirrorlib.delta.trouble import condition_of
@@ -39,14 +41,11 @@ from mirrorlib.feed.window import Bound, Segment, Window, open_window
 from mirrorlib.identifiers import fold_name, quote
 from mirrorlib.keys.tags import tag_columns, untag
 from mirrorlib.keys.value import Keys
+from mirrorlib.store import PathOrUrl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.types import StructType
-
-    from mirrorlib.delta.actions import Metadata
-    from mirrorlib.delta.commits import Commits
-    from mirrorlib.store import PathOrUrl
 
 Images = Literal["both", "post"]
 # Delta reads a feed with the schema of the version that it is asked for, instead of the newest one.

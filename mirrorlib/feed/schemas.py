@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.delta.actions import Metadata
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.ddl import EXACT_IN_DOUBLE
 from mirrorlib.delta.properties import PAUSED
 from mirrorlib.errors import FeedError
@@ -19,9 +21,6 @@ from mirrorlib.identifiers import fold_name, quote
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
-
-    from mirrorlib.delta.actions import Metadata
-    from mirrorlib.delta.commits import Commits
 
 # PROTOCOL.md, "Type Widening"
 _WIDER = {

@@ -21,13 +21,10 @@ from mirrorlib.feed.read import declare_grouping
 from mirrorlib.feed.schemas import widens
 from mirrorlib.feed.window import Bound, Window, open_window
 from mirrorlib.keys.tags import untag
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.store import PathOrUrl, Store
 
 # A query may have several sources, an offset each; formats of the file differ in what is around them.
 _OFFSET = re.compile(r'\{[^{}]*"reservoirId"[^{}]*\}')

@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import index
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import SupportsIndex
 
+from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata
+from mirrorlib.delta.commits import Commits
 from mirrorlib.errors import FeedError, FeedExpiredError
 from mirrorlib.feed.proof import (
     check_present,
@@ -26,10 +28,6 @@ from mirrorlib.feed.proof import (
     vacuumed_until,
 )
 from mirrorlib.feed.schemas import renew, renewed_columns, spans
-
-if TYPE_CHECKING:
-    from mirrorlib.delta.actions import ChangeFile, FeedCommit, Metadata
-    from mirrorlib.delta.commits import Commits
 
 Bound = int | str | datetime
 NOTHING = -1  # the version before the first

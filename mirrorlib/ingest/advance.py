@@ -6,11 +6,11 @@ round starts from the journal.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from mirrorlib.delta.key_property import CLAIMED
 from mirrorlib.ingest.batch.evolve_table import heed_readers
-from mirrorlib.ingest.batch.foreign_writes import stand
+from mirrorlib.ingest.batch.foreign_writes import Standing, stand
 from mirrorlib.ingest.batch.protocol import carry_out
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
@@ -23,20 +23,12 @@ from mirrorlib.ingest.files.source_identity import (
     judge_changes,
     proof_of,
 )
-from mirrorlib.ingest.files.table_folder import emptied_since
-from mirrorlib.ingest.next_batch import bars_of, check_emptiness, open_next
-from mirrorlib.journal.entries import Plan, PlannedFile, new_attempt
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from mirrorlib.ingest.batch.foreign_writes import Standing
-    from mirrorlib.ingest.files.table_folder import Folder, FolderView
-    from mirrorlib.ingest.next_batch import Next
-    from mirrorlib.ingest.progress import Progress
-    from mirrorlib.ingest.report import TableReport
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Entry
+from mirrorlib.ingest.files.table_folder import Folder, FolderView, emptied_since
+from mirrorlib.ingest.next_batch import Next, bars_of, check_emptiness, open_next
+from mirrorlib.ingest.progress import Progress
+from mirrorlib.ingest.report import TableReport
+from mirrorlib.ingest.work import Work
+from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
 CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
 

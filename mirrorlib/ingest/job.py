@@ -9,6 +9,7 @@ import contextlib
 import logging
 import re
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,28 +21,22 @@ from mirrorlib.errors import (
     MirrorError,
     TableNameError,
 )
-from mirrorlib.events import unobserved
+from mirrorlib.events import Observer, unobserved
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
-from mirrorlib.ingest.files.table_folder import policies_of
+from mirrorlib.ingest.files.table_folder import Folder, policies_of
+from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import SHOWS_NOTHING
 from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Life
 from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.names import TableName, find_conflicts, matches
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.events import Observer
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.ingest.options import Options
-    from mirrorlib.journal.entries import Life
-    from mirrorlib.store import PathOrUrl, Store
 
 _LOG = logging.getLogger(__name__)
 _STILL_THERE = "one of them is no longer in the landing zone, and its Delta table is still there"

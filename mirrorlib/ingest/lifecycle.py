@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.sessions import lend_session
@@ -18,16 +17,13 @@ from mirrorlib.delta.table import drop_table, find_table, refer
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.files.history import passed_files
-from mirrorlib.ingest.job import known_tables
+from mirrorlib.ingest.files.table_folder import Folder
+from mirrorlib.ingest.job import Job, known_tables
 from mirrorlib.ingest.report import GONE
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Life
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.ingest.job import Job
-    from mirrorlib.landing.listing import FolderListing
-    from mirrorlib.names import TableName
+from mirrorlib.landing.listing import FolderListing
+from mirrorlib.names import TableName
 
 KEPT = f"{GONE} The Delta table is kept as it is."
 DROPPED = f"{GONE} The Delta table was dropped, as --on-gone asks."

@@ -7,26 +7,20 @@ partition folder; the other folders go on.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.delta.columns import find_key_column
 from mirrorlib.errors import MirrorError
-from mirrorlib.ingest.batch.open_batch import prepare_files
+from mirrorlib.ingest.batch.foreign_writes import Standing
+from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.files.plan import Files, first_position, is_young, next_run, within
+from mirrorlib.ingest.files.table_folder import Folder
+from mirrorlib.ingest.report import State
 from mirrorlib.ingest.warn import warnings_of
-from mirrorlib.journal.entries import every_cause
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from mirrorlib.ingest.batch.foreign_writes import Standing
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.ingest.report import State
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Entry
-    from mirrorlib.store import StoredFile
+from mirrorlib.ingest.work import Work
+from mirrorlib.journal.entries import Entry, every_cause
+from mirrorlib.store import StoredFile
 
 UNTYPED = "No published file has a column with a type yet."
 UNTYPED_KEY = (

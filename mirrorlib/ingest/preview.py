@@ -7,6 +7,7 @@ in between.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import SnapshotError, StoreError
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
-from mirrorlib.ingest.batch.foreign_writes import read_verified, stand
+from mirrorlib.ingest.batch.foreign_writes import Standing, read_verified, stand
+from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.protocol import end_pending
 from mirrorlib.ingest.batch.snapshot import tell_snapshot
 from mirrorlib.ingest.files.history import History
@@ -32,8 +34,8 @@ from mirrorlib.ingest.files.source_identity import (
     check_zone,
     judge_changes,
 )
-from mirrorlib.ingest.files.table_folder import FolderView
-from mirrorlib.ingest.job import find_tables, open_job, open_work
+from mirrorlib.ingest.files.table_folder import Folder, FolderView
+from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import bars_of, check_emptiness, open_next
 from mirrorlib.ingest.options import (
@@ -50,23 +52,16 @@ from mirrorlib.ingest.options import (
 )
 from mirrorlib.ingest.report import PlannedTable, PlanReport
 from mirrorlib.ingest.warn import warnings_of
+from mirrorlib.ingest.work import Work
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
+from mirrorlib.journal.entries import Entry, Readers
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import TableName
+from mirrorlib.store import PathOrUrl
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.ingest.batch.foreign_writes import Standing
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.ingest.job import Job
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Entry, Readers
-    from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.names import TableName
-    from mirrorlib.store import PathOrUrl
 
 
 def plan_zone(

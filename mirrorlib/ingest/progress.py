@@ -7,22 +7,19 @@ read.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.ingest.report import BatchReport, TableReport, shown_position
-from mirrorlib.journal.entries import Entry, now
+from mirrorlib.ingest.files.incremental_listing import Listed
+from mirrorlib.ingest.files.plan import Watched
+from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done, Entry, Plan, now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mirrorlib.ingest.batch.foreign_writes import Verified
-    from mirrorlib.ingest.files.incremental_listing import Listed
-    from mirrorlib.ingest.files.plan import Watched
-    from mirrorlib.ingest.report import State
-    from mirrorlib.journal.disk import Journal
-    from mirrorlib.journal.entries import Done, Plan
 
 
 @dataclass(slots=True, kw_only=True)

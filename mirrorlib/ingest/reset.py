@@ -14,22 +14,18 @@ from mirrorlib.ingest.batch.take_over import check_key_columns
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import numbers_of, position_behind
 from mirrorlib.ingest.files.source import refuse_doubt
-from mirrorlib.ingest.files.table_folder import open_folder
+from mirrorlib.ingest.files.table_folder import Folder, open_folder
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
+from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import TableFolder, see_folder
+from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.plain import order_plain, see_below
-from mirrorlib.names import parse_name
-from mirrorlib.store import open_store
+from mirrorlib.names import TableName, parse_name
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.journal.entries import Entry, Life
-    from mirrorlib.landing.metadata.declared import TableMetadata
-    from mirrorlib.names import TableName
-    from mirrorlib.store import PathOrUrl, Store
 
 _REPLACED = "The table was reset; the next apply replaces its content."
 _KEPT = "The table is kept; the next apply goes on by _metadata.json, behind what was appended."

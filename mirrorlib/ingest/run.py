@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -27,8 +28,8 @@ from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.table_folder import FolderView
-from mirrorlib.ingest.job import find_tables, open_job, open_work
+from mirrorlib.ingest.files.table_folder import Folder, FolderView
+from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.options import (
     BACKFILL_INTERVAL,
@@ -45,23 +46,16 @@ from mirrorlib.ingest.options import (
     PlainFolders,
 )
 from mirrorlib.ingest.progress import Progress, record_status
-from mirrorlib.ingest.report import ApplyReport
+from mirrorlib.ingest.report import ApplyReport, TableReport
 from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.journal.entries import Readers, now
-from mirrorlib.store import LocalStore
+from mirrorlib.landing.listing import TableFolder
+from mirrorlib.names import TableName
+from mirrorlib.store import LocalStore, PathOrUrl
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.ingest.job import Job
-    from mirrorlib.ingest.report import TableReport
-    from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.names import TableName
-    from mirrorlib.store import PathOrUrl
 
 _LOG = logging.getLogger(__name__)
 _MOST_TABLES_AT_ONCE = 8

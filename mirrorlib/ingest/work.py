@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
+from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.properties import LIFE_PROPERTY
-from mirrorlib.events import Event
+from mirrorlib.delta.table import TableRef
+from mirrorlib.events import Event, Observer
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.store import Store
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark.sql import SparkSession
 
-    from mirrorlib.delta.log import TableLog
-    from mirrorlib.delta.table import TableRef
-    from mirrorlib.events import Observer
-    from mirrorlib.ingest.files.source import Source
     from mirrorlib.ingest.options import Options
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Life, Plan
-    from mirrorlib.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

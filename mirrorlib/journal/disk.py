@@ -26,16 +26,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes, numbered
-from mirrorlib.store import has_no_put_new
-
-if TYPE_CHECKING:
-    from mirrorlib.names import TableName
-    from mirrorlib.store import Store
+from mirrorlib.names import TableName
+from mirrorlib.store import Store, has_no_put_new
 
 STATE_FILE = "state.json"
 

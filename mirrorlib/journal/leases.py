@@ -11,19 +11,15 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.journal.entries import new_attempt
 from mirrorlib.journal.plan_log import json_bytes, numbered, read_object
-from mirrorlib.journal.registry import LEASE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mirrorlib.journal.registry import Registry
+from mirrorlib.journal.registry import LEASE, Registry
 
 TERM = timedelta(seconds=60)
 _RENEWAL = 20.0  # seconds

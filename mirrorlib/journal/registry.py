@@ -19,19 +19,16 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
 from mirrorlib.journal.streams import Done, Entry, Plan, Stream
 from mirrorlib.names import TableName, refuse_uncarriable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 FOLDER = "consumers"
 LEASE = "lease"

@@ -7,6 +7,7 @@ those of Foundry's Key by; the keys of a table may have some more.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import KeysError
@@ -14,8 +15,6 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql.types import StructType
 
 # By Spark's `typeName`, which for all but decimals is the whole type.

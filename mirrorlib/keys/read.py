@@ -6,22 +6,20 @@ that has to change.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.errors import KeysError, KeysLostError
 from mirrorlib.keys.allowed import check_keys
+from mirrorlib.keys.tracing.rules import Order
 from mirrorlib.keys.tracing.trace import Trace, trace_keys
 from mirrorlib.keys.value import Keys
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-    from mirrorlib.keys.tracing.rules import Order
 
 
 def keys_of(df: DataFrame) -> Keys:

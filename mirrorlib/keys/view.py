@@ -7,6 +7,7 @@ compared from left to right, NULL being the oldest; then by arrival, which in Sp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -20,8 +21,6 @@ from mirrorlib.keys.value import Keys
 from mirrorlib.nested import is_free_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
 _WITHOUT_ORDER = frozenset({"geography", "geometry", "interval", "map", "variant"})

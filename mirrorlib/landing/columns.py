@@ -5,8 +5,8 @@ Also what a row marker is, however it is typed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +14,6 @@ import pyarrow.compute as pc
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import find_named, fold_name, folds_of
 from mirrorlib.names import find_key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
 
 MARKER = "__rowmarker__"  # compared in lower case: Snowflake's publisher writes __ROWMARKER__ (Q3)
 RESERVED = frozenset({"_change_type", "_commit_version", "_commit_timestamp", "_metadata"})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -20,8 +21,6 @@ from mirrorlib.landing.parquet import check_rows, open_parquet, row_bytes
 from mirrorlib.landing.types import MAX_PRECISION, NtzPolicy, mirror_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mirrorlib.store import StoredFile
 
 Counted = Literal["datetime", "int96"]  # the two ways in which Spark writes dates and moments

@@ -7,19 +7,15 @@ folders say. Promise: a value is read as the text beside it would be; without a 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.errors import SchemaError
-from mirrorlib.landing.columns import FileColumn, check_names
+from mirrorlib.landing.columns import FileColumn, FileSchema, check_names
+from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.delimited.values import STRING, read_values, shape_of
+from mirrorlib.landing.types import NtzPolicy
 from mirrorlib.names import partition_values
-
-if TYPE_CHECKING:
-    from mirrorlib.landing.columns import FileSchema
-    from mirrorlib.landing.delimited import Dialect
-    from mirrorlib.landing.types import NtzPolicy
 
 
 def add_given(

@@ -8,7 +8,9 @@ practices 2026-09-18).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import (
@@ -32,9 +34,6 @@ from mirrorlib.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from datetime import datetime
-
     from mirrorlib.store import Store, StoredFile
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.landing.columns import LONGEST_ROW
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import BinaryIO
 
 ROWS_AT_A_TIME = 1 << 17
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length

@@ -8,18 +8,21 @@ nothing about order, so nothing that comes late is ever lost.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from mirrorlib.landing.delimited import Dialect
-from mirrorlib.landing.listing import order_by_time, see_inside
+from mirrorlib.landing.listing import (
+    Applied,
+    FolderContent,
+    FolderListing,
+    TableFolder,
+    order_by_time,
+    see_inside,
+)
 from mirrorlib.landing.metadata.declared import TableMetadata
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.landing.listing import Applied, FolderContent, FolderListing, TableFolder
-    from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile
 
 FileKind: TypeAlias = Literal["parquet", "delimited", "lines"]
 

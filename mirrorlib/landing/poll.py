@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.landing.listing import FolderContent
+from mirrorlib.landing.listing import FolderContent, TableFolder
 from mirrorlib.names import (
     LARGEST_NUMBER,
     WHOLE_FOLDER,
@@ -23,7 +23,6 @@ from mirrorlib.names import (
 )
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.listing import TableFolder
     from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,24 +20,17 @@ from mirrorlib.delivery.sinks.delta.work import open_place
 from mirrorlib.delta.address import EVENTS, LEDGER
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.lock import lock_table
-from mirrorlib.delta.table import find_table, read_table, refer
+from mirrorlib.delta.table import TableRef, find_table, read_table, refer
 from mirrorlib.errors import JournalError
 from mirrorlib.names import parse_name
 from mirrorlib.operate.ledger import newest_batches
-from mirrorlib.operate.status import read_status
-from mirrorlib.store import open_store
+from mirrorlib.operate.status import StatusReport, read_status
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delta.table import TableRef
-    from mirrorlib.operate.status import StatusReport
-    from mirrorlib.store import PathOrUrl, Store
 
 LEDGER_COLUMNS = (
     "target string, table string, life int, batch bigint, outcome string, kind string, files int, bytes bigint, "

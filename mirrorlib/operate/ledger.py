@@ -6,24 +6,19 @@ nothing. `book.py` writes the same rows into Delta tables, for dashboards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Done, Life, Plan
 from mirrorlib.names import TableName, matches
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import Report, duration, shown_moment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.journal.entries import Done, Life, Plan
-    from mirrorlib.store import PathOrUrl, Store
 
 LAST = 100
 _COUNTED = ("insert", "update", "delete", "upsert")

@@ -8,8 +8,9 @@ their sources that lie in other targets are followed there.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from mirrorlib.derived.report import read_records
 from mirrorlib.derived.sources import CONSUMER, MODE
@@ -18,14 +19,9 @@ from mirrorlib.feed.keyed import table_address
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.registry import registries
 from mirrorlib.names import TableName, parse_name
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import Report
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mirrorlib.store import PathOrUrl, Store
 
 Kind = Literal["apply", "derive", "export"]
 _ORDER: tuple[Kind, ...] = ("apply", "derive", "export")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import io
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -20,18 +21,14 @@ from typing import TYPE_CHECKING, Any
 from mirrorlib.errors import MirrorError, ParameterError, first_line
 from mirrorlib.extras import how_to_install
 from mirrorlib.operate.book import BookReport, write_ledger
-from mirrorlib.operate.ledger import LAST, LedgerReport, read_ledger
+from mirrorlib.operate.ledger import LAST, Applied, LedgerReport, read_ledger
 from mirrorlib.operate.status import StatusReport, read_status
+from mirrorlib.store import PathOrUrl
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from matplotlib.axes import Axes
     from pyspark.sql import SparkSession
-
-    from mirrorlib.operate.ledger import Applied
-    from mirrorlib.store import PathOrUrl
 
 
 _MOST_TABLES = 12  # that are told apart; the rest are those with fewer rows

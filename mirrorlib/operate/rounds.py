@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from mirrorlib.errors import MirrorError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _LOOK = 0.1  # seconds after which a pause looks whether it is to end
 

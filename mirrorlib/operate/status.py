@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.history import History
@@ -18,7 +18,7 @@ from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import first_position, next_run
 from mirrorlib.ingest.files.source import doubt_of
-from mirrorlib.ingest.files.table_folder import emptied_since, open_folder
+from mirrorlib.ingest.files.table_folder import Folder, emptied_since, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
@@ -35,13 +35,9 @@ from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.operate.ledger import NEW, list_applied
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
 from mirrorlib.tabular import duration, shown_moment
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.table_folder import Folder
-    from mirrorlib.store import PathOrUrl, Store
 
 _BACK = (
     "Its folder is back. The next apply begins a new life with what it finds. Run: mirrorlib apply"

@@ -14,7 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delivery.compare import tell_horizon
-from mirrorlib.delta.address import find_feed_table, find_tables
+from mirrorlib.delta.actions import FeedCommit
+from mirrorlib.delta.address import FeedTable, find_feed_table, find_tables
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.properties import FILE_RETENTION
 from mirrorlib.delta.sessions import configured, read_conf
 from mirrorlib.delta.trouble import as_mirror_error
@@ -22,17 +24,12 @@ from mirrorlib.errors import JournalError, StoreError, printable
 from mirrorlib.feed.proof import retention_of
 from mirrorlib.journal.registry import Registry, registries
 from mirrorlib.journal.streams import version_given
-from mirrorlib.store import open_store
+from mirrorlib.store import PathOrUrl, open_store
 from mirrorlib.store.target import STATE_FOLDER, Target, targets_above
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from mirrorlib.delta.actions import FeedCommit
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.commits import Commits
-    from mirrorlib.store import PathOrUrl
 
 _CLOCKS = timedelta(hours=1)  # by which a store's and a machine's clock may differ
 # VACUUM lists a table's folders by so many tasks, which is 10,000 by default: 40 seconds of two cores.

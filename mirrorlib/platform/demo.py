@@ -18,6 +18,7 @@ from mirrorlib.errors import LandingZoneError, MirrorError
 from mirrorlib.feed.changes import first_changes
 from mirrorlib.feed.net import KIND, TIME, VERSION
 from mirrorlib.feed.read import read_feed
+from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.platform.session import local_spark
@@ -26,8 +27,6 @@ from mirrorlib.platform.show import show_progress, show_report
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from mirrorlib.ingest.report import ApplyReport
 
 KEY = "transaction_id"
 TABLE_FOLDER = "land_registry.schema/price_paid"

@@ -13,21 +13,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
 from mirrorlib.errors import ComputeError, ParameterError, StoppedError, first_few
 from mirrorlib.ingest.options import Options
 from mirrorlib.platform.session import local_spark
 from mirrorlib.store import lend_azure_token
+from mirrorlib.tabular import Report
 from mirrorlib.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import SparkSession
-
-    from mirrorlib.tabular import Report
 
 Host = Literal["databricks", "fabric", "local"]
 Kind: TypeAlias = Any  # as in an annotation: `str`, `int | None`, `Literal["a", "b"]`

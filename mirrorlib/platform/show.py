@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 try:
     from rich.box import SIMPLE_HEAD
@@ -30,14 +29,10 @@ except ImportError:  # the bare wheel on a platform: reports print themselves
 else:
     HAS_RICH = True
 
-from mirrorlib.events import unobserved
-from mirrorlib.tabular import Cell
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mirrorlib.events import Event, Observer
-    from mirrorlib.tabular import Tabular
+from mirrorlib.events import Event, Observer, unobserved
+from mirrorlib.tabular import Cell, Tabular
 
 _WORDS = {
     "green": ("current", "insert", "after", "enabled", "vacuumed", "ready"),

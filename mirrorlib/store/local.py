@@ -13,11 +13,12 @@ import itertools
 import os
 import secrets
 import shutil
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from mirrorlib.errors import StoreError
 from mirrorlib.store.protocol import (
@@ -28,9 +29,6 @@ from mirrorlib.store.protocol import (
     translated,
     translated_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # Not "fuseblk": NTFS has them.
 _MADE_UP = frozenset({"fuse", "vfat", "exfat", "msdos", "9p", "cifs", "smb3"})

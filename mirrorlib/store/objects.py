@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar, cast
 
 import obstore
 import obstore.store
@@ -22,9 +23,6 @@ from mirrorlib.store.protocol import (
     translated,
     translated_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _T = TypeVar("_T")
 _REPEATS = 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,8 +17,6 @@ from mirrorlib.store.objects import ObjectStore
 from mirrorlib.store.volumes import is_volume, open_volume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from obstore.store import AzureBearerToken, RetryConfig
 
     from mirrorlib.store.protocol import Store

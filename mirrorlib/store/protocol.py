@@ -6,18 +6,15 @@ import contextlib
 import errno
 import io
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, cast
+from typing import BinaryIO, Literal, Protocol, cast
 
 from obstore.exceptions import BaseError, NotSupportedError
+from typing_extensions import Buffer
 
 from mirrorlib.errors import StoreError, first_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from typing_extensions import Buffer
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
 _LONGEST = 400  # characters: what was asked of whom, how often, and the answer

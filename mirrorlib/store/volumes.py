@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from mirrorlib.errors import StoreError
 from mirrorlib.extras import how_to_install
 from mirrorlib.store.protocol import Folder, Store, StoredFile, check_size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _VOLUME = re.compile(r"(dbfs|volumes):/*(?P<path>Volumes/.*)", re.DOTALL)
 

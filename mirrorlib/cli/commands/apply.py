@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.cli.arguments import START_AT, TARGET, ZONE, rounds
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
 from mirrorlib.errors import ParameterError
+from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.platform.notebook import read_options
 from mirrorlib.platform.show import show_progress
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.report import ApplyReport
-    from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report
 
 _REPLACED = (
     "the next apply replaces its content in one commit. Until then readers see what is there."

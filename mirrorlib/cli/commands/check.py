@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from mirrorlib.cli.arguments import JSON, PLACE, TARGET
 from mirrorlib.cli.command import Command, call
+from mirrorlib.events import Observer
+from mirrorlib.landing.check.report import CheckObserver, CheckStep
 from mirrorlib.platform.show import show_progress
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mirrorlib.events import Observer
-    from mirrorlib.landing.check.report import CheckObserver, CheckStep
-    from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report
 
 
 def _check(arguments: argparse.Namespace) -> Report:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.cli.arguments import TABLES, TARGET, positive, refuse, rounds
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import run_command, start_spark, stop_on_signals
+from mirrorlib.delivery.report import ExportReport
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.platform.show import show_progress
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mirrorlib.delivery.report import ExportReport
-    from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report
 
 
 def _export(arguments: argparse.Namespace) -> bool:

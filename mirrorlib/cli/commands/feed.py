@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from mirrorlib.cli.arguments import JSON, TABLES, TARGET
 from mirrorlib.cli.command import Command, call, say_json
 from mirrorlib.cli.watch import start_spark
 from mirrorlib.platform.show import show_report
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report
 
 _SHOWN = 100
 

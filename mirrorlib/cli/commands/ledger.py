@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from mirrorlib.cli.arguments import MEMORY, TABLES, TARGET
 from mirrorlib.cli.command import Command, call
 from mirrorlib.cli.watch import start_spark
 from mirrorlib.operate.ledger import LAST
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report
 
 
 def _lineage(arguments: argparse.Namespace) -> Report:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mirrorlib.cli.arguments import JSON, TABLES
 from mirrorlib.cli.command import Command, call
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mirrorlib.tabular import Report
+from mirrorlib.tabular import Report
 
 
 def _demo(arguments: argparse.Namespace) -> bool:

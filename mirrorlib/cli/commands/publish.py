@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from mirrorlib.cli.arguments import JSON, refuse
 from mirrorlib.cli.command import Command
 from mirrorlib.errors import LandingZoneError, MirrorError
+from mirrorlib.landing.publish.published import Published
 from mirrorlib.tabular import Report
-
-if TYPE_CHECKING:
-    import argparse
-
-    from mirrorlib.landing.publish.published import Published
 
 _AGAIN = "Then publish all the files again, in the same order: those that are there are not published twice."
 _MARKERS = ("0", "1", "2", "4")

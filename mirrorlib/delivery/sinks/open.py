@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from mirrorlib.delivery.sink import Sink
 from mirrorlib.errors import LandingZoneError
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sink import Sink
 
 _KINDS = {  # what a URL begins with, the module that receives, and its modes: the first is the default
     "delta": ("mirrorlib.delivery.sinks.delta", ("changes", "current", "scd2")),

@@ -6,13 +6,10 @@ stay when a column gets another name, so only a snapshot can say what they hold 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 from mirrorlib.errors import SchemaError, first_few
 from mirrorlib.identifiers import fold_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 def check_renamed(gone: Sequence[str], new: Iterable[str], table: str, step: str) -> None:

@@ -12,6 +12,7 @@ source comes out itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -29,8 +30,6 @@ from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, is_mark, read
 from mirrorlib.keys.tracing.rules import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-
     from pyspark.sql import DataFrame
 
     from mirrorlib.derived.frames import Framed

@@ -8,14 +8,13 @@ so that rows that stay cannot be told.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.keys.tracing.functions import called, calls_python, defined_columns, user_defined
 from mirrorlib.keys.tracing.plan import REDACTED, Node
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
 _WRITTEN_DOWN = "LocalRelation"  # no plan shows its rows; they are the transformation's own

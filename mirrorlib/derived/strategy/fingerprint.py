@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import read_conf
@@ -17,8 +18,6 @@ from mirrorlib.keys.tracing.outputs import outputs_of
 from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
-
     from google.protobuf.message import Message  # type: ignore[import-untyped]  # its types come apart from it
     from pyspark.sql import DataFrame
 

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mirrorlib.delta.columns import to_columns
+from mirrorlib.delta.actions import ChangeFile
+from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.sessions import PATTERN, file_reader, is_remote
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
 from mirrorlib.identifiers import fold_name, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delta.actions import ChangeFile
     from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.columns import Columns
     from mirrorlib.feed.window import Window
 
 _LOG = logging.getLogger(__name__)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
+from mirrorlib.delta.actions import ChangeFile
+from mirrorlib.delta.columns import Column, Columns
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.feed.files.direct import change_files, columns_of_window
 from mirrorlib.feed.net import INSERT, KIND, TIME, VERSION
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delta.actions import ChangeFile
     from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.columns import Column, Columns
     from mirrorlib.feed.window import Window
 
 WINDOW_ROWS = 2_000  # rows that travel inside the plan: a file costs 40 ms more

@@ -9,6 +9,7 @@ memory of a few of the files and of the rows of these keys.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -16,25 +17,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlib.delta.actions import ChangeFile
+from mirrorlib.delta.address import FeedTable
+from mirrorlib.delta.columns import Columns
+from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
 from mirrorlib.feed.files.direct import change_files, columns_of_window
 from mirrorlib.feed.files.small_window import frame_of, read_file
 from mirrorlib.feed.owners import stays_one_row
+from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
 from mirrorlib.landing.types import INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import DataFrame
-
-    from mirrorlib.delta.actions import ChangeFile
-    from mirrorlib.delta.address import FeedTable
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.delta.commits import Commits
-    from mirrorlib.feed.window import Window
 
 # Within a version; what came is 2 or more.
 _ORDER = {net.DELETE: 0, net.PRE: 1, net.INSERT: 2, net.POST: 3}

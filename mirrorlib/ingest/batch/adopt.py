@@ -8,6 +8,7 @@ decoded: what a damaged one says comes to light when it is read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,22 +18,16 @@ from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.table import find_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import INSERT, MARKER_NAMES
-from mirrorlib.ingest.rows.read import can_spark_read, check_identity
-from mirrorlib.ingest.work import mark_of
-from mirrorlib.journal.entries import new_attempt
+from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
+from mirrorlib.ingest.work import Work, mark_of
+from mirrorlib.journal.entries import Plan, new_attempt
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.store import copy_file, open_store
+from mirrorlib.store import Store, copy_file, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.rows.read import Landed
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Plan
-    from mirrorlib.store import Store
 
 _WORTH_IT = 8 << 20  # bytes a file: many small ones are better written together
 

@@ -8,27 +8,22 @@ backlog into batches gives the same columns. Rules: design §6.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Column, Columns, find_column, needs_mapping, sql_type
 from mirrorlib.delta.sessions import FULL_WIDENING, spark_generation
 from mirrorlib.errors import SchemaError
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import with_line
-from mirrorlib.ingest.rows.read import column_values
+from mirrorlib.ingest.rows.read import Landed, column_values
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
+from mirrorlib.journal.entries import Policies, Readers
+from mirrorlib.landing.columns import FileColumn
 from mirrorlib.landing.types import widen_type, widens_in_place
 from mirrorlib.landing.values import first_misfit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.rows.read import Landed
-    from mirrorlib.journal.entries import Policies, Readers
-    from mirrorlib.landing.columns import FileColumn
 
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
 _NONE_HOLDS_BOTH = "a value of the file does not fit the table's type, and no type holds both"

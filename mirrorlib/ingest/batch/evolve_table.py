@@ -8,13 +8,14 @@ widened in place; one that has such features already is refused, not rewritten. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import FENCE, Mark, mark_nothing
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
-from mirrorlib.delta.columns import find_column, needs_mapping, to_pairs
+from mirrorlib.delta.columns import Columns, find_column, needs_mapping, to_pairs
 from mirrorlib.delta.ddl import (
     add_columns,
     allow_columns,
@@ -36,20 +37,14 @@ from mirrorlib.delta.key_property import (
 )
 from mirrorlib.delta.log import REWRITE, TRANSACTION_RETENTION
 from mirrorlib.delta.properties import LIFE_PROPERTY, READERS_PROPERTY, VECTORS, to_sql
-from mirrorlib.delta.table import find_table
+from mirrorlib.delta.table import Found, find_table
 from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.ingest.batch.foreign_writes import life_is_over
-from mirrorlib.ingest.work import mark_before
+from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
+from mirrorlib.ingest.work import Work, mark_before
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.delta.table import Found
-    from mirrorlib.ingest.batch.foreign_writes import Standing
     from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Life, Plan, Readers
 
 _NOT_PLAIN = ("deletionVectors", "typeWidening", "typeWidening-preview")

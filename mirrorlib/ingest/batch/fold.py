@@ -15,6 +15,7 @@ some columns only, `fold_partially` lets what a row does not set keep its value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from mirrorlib.identifiers import quote
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, MARKER, ORDER, UPDATE, UPSERT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame, WindowSpec
 
     from mirrorlib.delta.columns import Columns

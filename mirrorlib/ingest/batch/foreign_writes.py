@@ -8,20 +8,17 @@ rows would be lost (design §4, steps 2 and 4).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.delta.columns import to_columns
-from mirrorlib.delta.log import find_commit
+from mirrorlib.delta.columns import Columns, to_columns
+from mirrorlib.delta.log import Commit, find_commit
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
+from mirrorlib.ingest.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.delta.log import Commit
-    from mirrorlib.ingest.work import Work
     from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
 _NAMED = 3  # how many foreign commits an error names

@@ -7,12 +7,13 @@ so that damage is found while nothing has to be undone.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.commit.pause import resume_feed
+from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import (
     ChangeFileError,
@@ -24,21 +25,14 @@ from mirrorlib.errors import (
     StoreError,
 )
 from mirrorlib.ingest.batch.evolve import BatchEndsError, Growth, grow_columns, growth_of
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
-from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, read_landed
+from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
-from mirrorlib.ingest.work import source_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.rows.read import Landed
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Plan
-    from mirrorlib.store import StoredFile
+from mirrorlib.ingest.work import Work, source_of
+from mirrorlib.journal.entries import Plan
+from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
 

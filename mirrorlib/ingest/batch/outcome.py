@@ -8,30 +8,24 @@ words are read where they name something; values of the data are left out.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import to_pairs
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property, next_keys
+from mirrorlib.delta.log import Commit
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import spark_error
 from mirrorlib.errors import FileChangedError, MirrorError
-from mirrorlib.ingest.batch.open_batch import FAULTS
+from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.read import column_values, read_landed
-from mirrorlib.ingest.work import source_of
-from mirrorlib.journal.entries import Done, every_cause, now
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.delta.log import Commit
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Plan
+from mirrorlib.ingest.work import Work, source_of
+from mirrorlib.journal.entries import Done, Plan, every_cause, now
 
 DIRECT = "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
 _CHECK = re.compile(r"CHECK constraint (?P<name>\S+) (?P<rule>\(.*\)) violated by row")

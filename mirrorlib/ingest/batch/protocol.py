@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
@@ -18,13 +18,14 @@ from mirrorlib.commit.pause import overwrite_columns, resume_feed
 from mirrorlib.commit.staged import ADD, CHANGE, DROP
 from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.ddl import create_mirror
+from mirrorlib.delta.log import Commit
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import MirrorError, OutcomeUnknownError
 from mirrorlib.ingest.batch.adopt import adopt_batch
 from mirrorlib.ingest.batch.evolve_table import evolve_table, readers_property, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, find_outcome, life_is_over
-from mirrorlib.ingest.batch.open_batch import FAULTS, prepare_again
+from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared, prepare_again
 from mirrorlib.ingest.batch.outcome import (
     DIRECT,
     cause_of_void,
@@ -35,17 +36,11 @@ from mirrorlib.ingest.batch.outcome import (
 )
 from mirrorlib.ingest.batch.snapshot import stage_snapshot
 from mirrorlib.ingest.batch.stage import stage_batch
+from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.spark_reader import Stage
-from mirrorlib.ingest.work import mark_of, source_of
-from mirrorlib.journal.entries import Done, Entry, new_attempt
-
-if TYPE_CHECKING:
-    from mirrorlib.delta.log import Commit
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.report import Kind
-    from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Plan
+from mirrorlib.ingest.work import Work, mark_of, source_of
+from mirrorlib.journal.entries import Done, Entry, Plan, new_attempt
 
 _LOG = logging.getLogger(__name__)
 _TRIES = 5  # of one batch against writers that commit in between

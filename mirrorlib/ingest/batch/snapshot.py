@@ -10,6 +10,7 @@ aggregation; nothing is collected but counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add, and_, or_
@@ -17,27 +18,22 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import difference
 from mirrorlib.commit.stage import stage_frame
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
-from mirrorlib.delta.columns import find_column
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, Staged
+from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.delta.table import read_table
 from mirrorlib.errors import ForeignWriteError, SnapshotError
 from mirrorlib.identifiers import quote
+from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.batch.stage import stage_inserts
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import MARKER, ORDER
 from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.ingest.rows.spark_reader import Stage, frame_of, reads_as_it_is
+from mirrorlib.ingest.work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
-
-    from mirrorlib.commit.staged import Staged
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.work import Work
 
 _HERE, _WAS = "_mirror_here", "_mirror_was"
 _BITS = 62  # of a long

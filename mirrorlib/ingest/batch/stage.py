@@ -7,6 +7,7 @@ never pass through this process.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,19 +20,15 @@ from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET, Staged
 from mirrorlib.delta.columns import find_column
 from mirrorlib.delta.sessions import ARROW_FRAMES, file_reader, spark_generation
 from mirrorlib.ingest.batch.fold import fold_frame, fold_partially, fold_rows
-from mirrorlib.ingest.batch.open_batch import rows_of
+from mirrorlib.ingest.batch.open_batch import Prepared, rows_of
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import DELETE, INSERT, UPSERT
 from mirrorlib.ingest.rows.partial import check_lists
 from mirrorlib.ingest.rows.read import check_identity
 from mirrorlib.ingest.rows.spark_reader import Stage, frame_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import DataFrame
-
-    from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.source import Source
 
 _HANDFUL = 256 << 10  # bytes of changes that travel inside the plan: a file costs 40 ms more
 _ROWS_PER_GROUP = 1 << 17  # of a staged file: a task takes whole groups, and all want some

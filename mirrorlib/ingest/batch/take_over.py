@@ -7,20 +7,15 @@ repeated, and is until the first plan of the new life is written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from mirrorlib.delta.columns import find_key_column
+from mirrorlib.delta.columns import Columns, find_key_column
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.ingest.work import Work
+from mirrorlib.ingest.work import Work
 
 _TRIES = 5  # against commits of the life before, which a fence may meet
 

@@ -10,6 +10,7 @@ that keeps the table of the one before has applied what that has.
 from __future__ import annotations
 
 import io
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -19,15 +20,12 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.landing.listing import Applied
-from mirrorlib.store import open_store
+from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
     from mirrorlib.journal.disk import Journal
     from mirrorlib.journal.entries import Entry, Life, Plan
-    from mirrorlib.store import StoredFile
 
 _EVERY = 100  # batches
 _SCHEMA = pa.schema(

@@ -15,19 +15,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorlib.ingest.options import read_interval
-from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME, as_published
+from mirrorlib.ingest.options import Options, read_interval
+from mirrorlib.journal.entries import Entry, PlannedFile
+from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
+from mirrorlib.landing.metadata.declared import (
+    METADATA_BYTES,
+    METADATA_NAME,
+    TableMetadata,
+    as_published,
+)
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.poll import Anchor, Onward, see_after, see_next
 from mirrorlib.names import partition_of, sequence_number
+from mirrorlib.store import Store, StoredFile
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.files.history import History
-    from mirrorlib.ingest.options import Options
-    from mirrorlib.journal.entries import Entry, PlannedFile
-    from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
-    from mirrorlib.landing.metadata.declared import TableMetadata
-    from mirrorlib.store import Store, StoredFile
 
 PAGE = 1000  # names in one page of a listing: a folder of no more costs one request to list in full
 MOST_SHORT = 7  # looks in a row from a name on, where names have no numbers; Auto Loader's count

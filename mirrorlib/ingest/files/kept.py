@@ -7,19 +7,14 @@ more once that life can commit nothing more, and the first plan of the new one h
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.ingest.files.history import History
-from mirrorlib.journal.entries import Entry
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Entry, Life
+from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, partition_of, sequence_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from mirrorlib.journal.disk import Journal
-    from mirrorlib.journal.entries import Life
-    from mirrorlib.landing.metadata.declared import TableMetadata
 
 
 def newest_entry(

@@ -6,17 +6,16 @@ opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every later 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     from mirrorlib.journal.entries import Plan
-    from mirrorlib.landing.listing import FolderListing
     from mirrorlib.store import StoredFile
 
 Files: TypeAlias = "tuple[tuple[int, StoredFile], ...]"  # by their numbers

@@ -6,6 +6,7 @@ do. Whether a file is the one that was applied is told by what it holds: name, s
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,17 @@ from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.kept import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
-from mirrorlib.ingest.files.table_folder import policies_of
+from mirrorlib.ingest.files.table_folder import Folder, FolderView, policies_of
 from mirrorlib.ingest.rows.decode import count_rows
+from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.landing.footer import same_kind
-from mirrorlib.landing.metadata.declared import DETECTION_NAMES
+from mirrorlib.landing.metadata.declared import DETECTION_NAMES, TableMetadata
 from mirrorlib.names import WHOLE_FOLDER
-from mirrorlib.store import open_store
+from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from mirrorlib.ingest.files.table_folder import Folder, FolderView
     from mirrorlib.ingest.work import Work
-    from mirrorlib.journal.entries import Entry, Plan, PlannedFile
-    from mirrorlib.landing.metadata.declared import TableMetadata
-    from mirrorlib.store import StoredFile
 
 _LOOKED_BACK = 1_000  # plans, for files that were moved in: each is a read
 

@@ -6,15 +6,22 @@ what was repaired is told.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mirrorlib.errors import first_few
+from mirrorlib.ingest.files.incremental_listing import IncrementalListing
+from mirrorlib.ingest.files.plan import Watched
+from mirrorlib.ingest.options import Options
 from mirrorlib.journal.entries import Policies, now
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
+    FolderContent,
+    FolderListing,
+    TableFolder,
     order_by_number,
     order_by_time,
     see_folder,
@@ -35,16 +42,10 @@ from mirrorlib.landing.plain import (
     see_below,
 )
 from mirrorlib.names import extension_of, plain_name, sequence_number
+from mirrorlib.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mirrorlib.ingest.files.history import History
-    from mirrorlib.ingest.files.incremental_listing import IncrementalListing
-    from mirrorlib.ingest.files.plan import Watched
-    from mirrorlib.ingest.options import Options
-    from mirrorlib.landing.listing import FolderContent, FolderListing, TableFolder
-    from mirrorlib.store import Store
 
 
 _UNHEEDED = (

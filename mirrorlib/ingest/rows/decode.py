@@ -7,28 +7,23 @@ after the last byte.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 import pyarrow as pa
 
 from mirrorlib.errors import ChangeFileError, MetadataError, SchemaError, first_line
-from mirrorlib.landing.delimited import iter_tables, read_header
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.delimited import Dialect, iter_tables, read_header
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.given import add_given
 from mirrorlib.landing.lines import iter_line_tables, read_line_schema
 from mirrorlib.landing.parquet import iter_batches
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
-
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.landing.columns import FileSchema
-    from mirrorlib.landing.delimited import Dialect
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import StoredFile
 
 
 def open_schema(source: Source, file: StoredFile, opened: BinaryIO | None = None) -> FileSchema:

@@ -9,22 +9,19 @@ is enforced: NULL is a key like any other here, and the columns of a mirror are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, MirrorError, SchemaError
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import text_dialect
-from mirrorlib.landing.columns import show_marker, small_markers
+from mirrorlib.landing.columns import FileSchema, show_marker, small_markers
 from mirrorlib.landing.delimited import line_of
 from mirrorlib.names import find_key
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.landing.columns import FileSchema
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import StoredFile
 
 _Error = TypeVar("_Error", bound=MirrorError)
 

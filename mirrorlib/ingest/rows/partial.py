@@ -7,26 +7,23 @@ update inserts has NULL where nothing is set, also when the key was deleted befo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.commit.staged import SET
-from mirrorlib.delta.columns import find_column
+from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPDATE, UPSERT
+from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.metadata.declared import list_column
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
-
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.landing.columns import FileSchema
 
 
 def with_sets(source: Source, schema: FileSchema, columns: Columns, rows: DataFrame) -> DataFrame:

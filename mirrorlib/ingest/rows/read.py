@@ -9,13 +9,15 @@ before anything is planned; whole columns pass through memory only for batches t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import BinaryIO, cast
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import sql_type
 from mirrorlib.errors import FileChangedError, MarkerError, SchemaError, StoreError
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import damaged, iter_pieces, open_schema
 from mirrorlib.ingest.rows.marks import (
     MARKER_NAMES,
@@ -28,18 +30,11 @@ from mirrorlib.ingest.rows.marks import (
     typed_keys,
     with_line,
 )
-from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.columns import FileColumn, FileSchema
 from mirrorlib.landing.footer import Hashing, end_of, first_moved, is_native
 from mirrorlib.landing.parquet import ROWS_AT_A_TIME, iter_batches, open_parquet, spark_decodes
 from mirrorlib.landing.values import canonical_values, first_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import BinaryIO
-
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.landing.columns import FileColumn
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import StoredFile
 
 SMALL_BYTES = 64 << 20  # of change files: a batch that is read and folded in this process
 # Of Arrow memory: dictionary pages can hold far more than their size says, and a local Spark has a heap of 2 GB.

@@ -11,20 +11,15 @@ from __future__ import annotations
 import base64
 import json
 import math
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mirrorlib.delta.columns import Column, find_column
-from mirrorlib.ingest.rows.read import column_values
+from mirrorlib.delta.columns import Column, Columns, find_column
+from mirrorlib.ingest.files.source import Source
+from mirrorlib.ingest.rows.read import Landed, column_values
 from mirrorlib.landing.plain import FILE_PATH, RESCUED
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK
 from mirrorlib.landing.values import first_misfit, fit_values, split_misfits
-
-if TYPE_CHECKING:
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.rows.read import Landed
 
 RESCUED_COLUMN = Column(RESCUED, pa.string())
 

@@ -8,6 +8,7 @@ to be folded. Nothing passes through this process but files that Spark cannot re
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,27 +17,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.commit.staged import SET
-from mirrorlib.delta.columns import find_column, sql_type
+from mirrorlib.delta.columns import Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
+from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPSERT
 from mirrorlib.ingest.rows.partial import with_sets
-from mirrorlib.ingest.rows.read import can_spark_read, open_batches
+from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
+from mirrorlib.landing.columns import FileSchema
 from mirrorlib.landing.types import is_binary_float, mirror_type
+from mirrorlib.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.delta.columns import Columns
     from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.ingest.files.source import Source
-    from mirrorlib.ingest.rows.read import Landed
-    from mirrorlib.landing.columns import FileSchema
-    from mirrorlib.store import Store
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")  # Spark's `_metadata.file_name` encodes every other
 

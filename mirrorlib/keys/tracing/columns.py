@@ -7,14 +7,11 @@ declared. Tags alone could come from anywhere: a file written with them and join
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirrorlib.keys.tracing.outputs import TYPE, Column, is_closed, outputs_of, selected
 from mirrorlib.keys.tracing.plan import Node, UnreadablePlanError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 Step = tuple[Node, int]  # an operator, and which of its inputs is meant
 _END = r"(?=,|\]|$)"

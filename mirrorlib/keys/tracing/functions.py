@@ -8,6 +8,7 @@ be one of Spark's expressions. A name that is not known there, and not one of Sp
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.identifiers import quote
@@ -15,8 +16,6 @@ from mirrorlib.keys.tracing.outputs import TYPE, is_closed, selected
 from mirrorlib.keys.tracing.plan import Node, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Row, SparkSession
 
 _CALL = re.compile(r"`?([^\s,()\[\]]+)\(")  # a quoted name may begin with one

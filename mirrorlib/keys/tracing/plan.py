@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 _WIDTH = "spark.sql.debug.maxToStringFields"  # Spark cuts lists of more than 25 parts otherwise

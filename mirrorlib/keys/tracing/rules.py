@@ -9,13 +9,11 @@ of a key's rows is never more than the weakest link from their source on. What h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from mirrorlib.keys.tracing.plan import Node, walk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Order = Literal["arrival", "inputs", "columns", "none"]
 """What still tells the order of a key's rows: their arrival; that, inside each input; their order columns; nothing."""

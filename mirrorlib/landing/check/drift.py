@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirrorlib.identifiers import fold_name
+from mirrorlib.landing.check.facts import ColumnFacts, Facts, Policy
 from mirrorlib.landing.check.parquet import misfit
+from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 from mirrorlib.names import find_key
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.check.facts import ColumnFacts, Facts, Policy
-    from mirrorlib.landing.check.report import Findings
     from mirrorlib.store import Store
 
 

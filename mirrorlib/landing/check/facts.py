@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import folds_of
+from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.columns import KNOWN_MARKERS, check_names, show_marker, small_markers
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.check.report import Findings
     from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
 

@@ -6,18 +6,17 @@ In: one listing, and one for each partition folder. Out: the files that will be 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import extension_of, is_ignored, plain_name, sequence_name, sequence_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from mirrorlib.landing.check.facts import Policy
-    from mirrorlib.landing.check.report import Findings
     from mirrorlib.store import Folder, Store, StoredFile
 
 Level: TypeAlias = "tuple[str, Folder]"  # a folder's path below the table's, and what it shows

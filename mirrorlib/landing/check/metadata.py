@@ -7,21 +7,17 @@ way.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MetadataError
 from mirrorlib.landing.check.facts import UNSTATED
+from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.delimited import Dialect, dialect_of
 from mirrorlib.landing.delimited.values import STRING
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata, as_published
 from mirrorlib.landing.metadata.lenient import read_lenient
 from mirrorlib.landing.metadata.reading import FORMAT_PROPERTIES, PROPERTIES, parse_metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from mirrorlib.landing.check.report import Findings
 
 MOST_KEYS = 4
 _KNOWN = {**PROPERTIES, **FORMAT_PROPERTIES}

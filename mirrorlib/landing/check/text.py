@@ -7,7 +7,7 @@ as it can be read. Everything passes in pieces.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,18 +28,19 @@ from mirrorlib.landing.check.facts import (
     tell_marker,
     tell_rows,
 )
-from mirrorlib.landing.columns import MARKER, small_markers
-from mirrorlib.landing.delimited import Survey, header_schema, line_of, open_header, survey_tables
+from mirrorlib.landing.columns import MARKER, FileSchema, small_markers
+from mirrorlib.landing.delimited import (
+    Dialect,
+    Survey,
+    header_schema,
+    line_of,
+    open_header,
+    survey_tables,
+)
 from mirrorlib.landing.delimited.rows import NO_HEADER, OPEN_QUOTE
 from mirrorlib.landing.delimited.text import DAMAGED, UNDECODABLE
 from mirrorlib.landing.given import add_given
 from mirrorlib.names import partition_values
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.landing.columns import FileSchema
-    from mirrorlib.landing.delimited import Dialect
 
 _RULES = {OPEN_QUOTE: "text-open-quote", NO_HEADER: "text-no-header"}
 

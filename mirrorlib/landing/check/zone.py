@@ -8,9 +8,9 @@ opened one at a time, in the order in which they apply, and one that cannot be r
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import LandingZoneError, StoreError, TableNameError
 from mirrorlib.landing.check.drift import Drift
@@ -18,21 +18,21 @@ from mirrorlib.landing.check.facts import Facts, Policy, Review, UnreadableError
 from mirrorlib.landing.check.folder import iter_levels, review_folder
 from mirrorlib.landing.check.metadata import review_dialect, review_metadata
 from mirrorlib.landing.check.parquet import review_parquet
-from mirrorlib.landing.check.report import CheckedTable, CheckReport, CheckStep, Findings
+from mirrorlib.landing.check.report import (
+    CheckedTable,
+    CheckObserver,
+    CheckReport,
+    CheckStep,
+    Finding,
+    Findings,
+)
 from mirrorlib.landing.check.text import review_text
-from mirrorlib.landing.listing import list_tables
+from mirrorlib.landing.listing import TableFolder, list_tables
 from mirrorlib.landing.metadata.declared import METADATA_BYTES, METADATA_NAME
 from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.names import SCHEMA_SUFFIX, is_ignored, matches, refuse_uncarriable
-from mirrorlib.store import open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.landing.check.report import CheckObserver, Finding
-    from mirrorlib.landing.listing import TableFolder
-    from mirrorlib.store import Folder, PathOrUrl, Store, StoredFile
+from mirrorlib.store import Folder, PathOrUrl, Store, StoredFile, open_store
 
 MOST_TABLES = 1000  # of one mirrored database in Fabric
 _TABLES_AT_ONCE = 8

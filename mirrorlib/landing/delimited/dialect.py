@@ -15,11 +15,10 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.delimited.encodings import codec_of
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
-from mirrorlib.landing.metadata.declared import METADATA_NAME
+from mirrorlib.landing.metadata.declared import METADATA_NAME, DefinedColumn, TableMetadata
 
 if TYPE_CHECKING:
     from mirrorlib.landing.delimited.values import DataType
-    from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 
 _SPELLED = {
     r"\t": "\t",

@@ -14,13 +14,12 @@ In: a `Dialect` and the kind of line end. Out: a `Grammar`. What it holds to:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mirrorlib.landing.delimited.dialect import Dialect
 
 _AT_A_TIME = 256  # rows that a pattern takes at once: few calls, and no deep stack of what to retry

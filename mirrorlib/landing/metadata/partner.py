@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
-from mirrorlib.landing.metadata.lenient import NotJsonError, read_lenient
+from mirrorlib.landing.metadata.lenient import Json, NotJsonError, read_lenient
 
 if TYPE_CHECKING:
-    from mirrorlib.landing.metadata.lenient import Json
     from mirrorlib.store import Store
 
 PARTNER_FILE = "_partnerEvents.json"

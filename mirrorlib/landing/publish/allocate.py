@@ -28,7 +28,6 @@ import time
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -45,9 +44,7 @@ from mirrorlib.landing.publish.claims import (
 )
 from mirrorlib.landing.publish.published import PublishedFile
 from mirrorlib.names import sequence_name
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 LOG = logging.getLogger(__name__)
 _ABANDONED = timedelta(days=7)  # content without a claim for so long has no writer any more

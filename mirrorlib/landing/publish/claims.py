@@ -22,18 +22,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import StoreError
 from mirrorlib.landing.publish.known import FORMAT, STATE, json_bytes, read_own
 from mirrorlib.names import sequence_name, sequence_number
+from mirrorlib.store import Store
 from mirrorlib.version import VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

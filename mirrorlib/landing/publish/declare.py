@@ -8,9 +8,10 @@ doubled inside quotes, `\n`, UTF-8, an empty unquoted field for NULL, `0x` and d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -20,9 +21,6 @@ from mirrorlib.landing.delimited.values import DATA_TYPES
 from mirrorlib.landing.metadata.declared import Detection, TableMetadata
 from mirrorlib.landing.publish.known import json_bytes
 from mirrorlib.landing.types import INSTANT, WALL_CLOCK, mirror_type
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PublishFormat: TypeAlias = Literal["parquet", "csv"]
 

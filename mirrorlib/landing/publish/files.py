@@ -8,8 +8,9 @@ like, so that the checks can say what has changed (see `checks`). What is no pla
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +20,6 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INTEGERS, is_binary_float
 from mirrorlib.landing.values import first_refused
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # A number that is nothing but its value: no leading zeros, no sign that would be lost, no digits too many.
 _PLAIN_NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$"

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -22,13 +22,11 @@ from mirrorlib.identifiers import find_named, fold_name
 from mirrorlib.landing.delimited.values import DATA_TYPES, STRING
 from mirrorlib.landing.footer import read_footer
 from mirrorlib.landing.listing import TableFolder, see_folder, see_partitions
+from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.types import INSTANT
 from mirrorlib.names import parse_name, sequence_name
-
-if TYPE_CHECKING:
-    from mirrorlib.landing.metadata.declared import TableMetadata
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 STATE = "_mirrorlib"
 FORMAT = 1

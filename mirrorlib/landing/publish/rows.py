@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +22,6 @@ from mirrorlib.landing.columns import KNOWN_MARKERS, MARKER, show_marker, small_
 from mirrorlib.landing.publish.declare import PublishFormat
 from mirrorlib.landing.publish.files import read_file
 from mirrorlib.landing.types import mirror_type
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MARKER_COLUMN = "__rowMarker__"
 MARKER_TYPE = pa.int32()

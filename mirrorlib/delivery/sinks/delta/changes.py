@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
 from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.net import KIND, TIME, VERSION
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
 
 _GROWS = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}

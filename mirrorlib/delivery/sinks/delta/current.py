@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.few import fold_collected, stage_rows, stage_table
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
 
 _HELD = "_mirror_held"

@@ -7,6 +7,7 @@ has few rows, else as files. Source: Spark hands a DataFrame to Arrow from versi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,8 +20,6 @@ from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, frame_o
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 

@@ -9,32 +9,29 @@ given a type apart, would have to change them without any change in the feed, so
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import Mark
 from mirrorlib.commit.pause import overwrite_columns
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
-from mirrorlib.delta.columns import extends, holds, in_its_order, is_same, widens
+from mirrorlib.delta.columns import Columns, extends, holds, in_its_order, is_same, widens
 from mirrorlib.delta.ddl import allow_columns, need_mapping, rewritten_rows, widen_columns
 from mirrorlib.delta.log import REWRITE
 from mirrorlib.delta.properties import REWRITE_LIMIT
 from mirrorlib.delta.table import find_target
-from mirrorlib.errors import FeedExpiredError, SchemaError
+from mirrorlib.errors import FeedExpiredError, MirrorError, SchemaError
 from mirrorlib.feed.net import is_comparable
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
 from mirrorlib.landing.columns import OURS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql.types import StructField
 
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
-    from mirrorlib.delta.columns import Columns
-    from mirrorlib.errors import MirrorError
 
 
 def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:

@@ -8,11 +8,12 @@ key cannot be there and is, the whole commit fails, since keys do not tell the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.merge import commit_staged
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delta.columns import sized_column
@@ -22,11 +23,8 @@ from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
-    from mirrorlib.commit.staged import Staged
     from mirrorlib.delivery.sinks.delta.work import Work
 
 NET = "_mirror_net"

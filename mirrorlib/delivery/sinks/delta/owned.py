@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import KEYS_PROPERTY, keys_property
 from mirrorlib.delta.properties import FEED, VECTORS
+from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import ForeignWriteError, LandingZoneError, MirrorError, first_line
 from mirrorlib.identifiers import quote
+from mirrorlib.journal.streams import Stream
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.delivery.sinks.delta.work import Work
-    from mirrorlib.delta.table import Found, TableRef
-    from mirrorlib.journal.streams import Stream
 
 CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mode"
 

@@ -7,6 +7,7 @@ other features that MERGE has more to do for, or rows that Arrow may not read as
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from mirrorlib.commit.staged import FRESH, OP, PUT
 from mirrorlib.delivery.sinks.delta.few import key_values
 from mirrorlib.delivery.sinks.delta.merge import twice
 from mirrorlib.delta.actions import ChangeFile
-from mirrorlib.delta.columns import to_columns
+from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
 from mirrorlib.errors import StoreError
@@ -28,10 +29,7 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mirrorlib.delivery.sinks.delta.work import Work
-    from mirrorlib.delta.columns import Columns
 
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself

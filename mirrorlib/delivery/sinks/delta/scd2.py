@@ -8,11 +8,13 @@ rows of the touched keys are deleted and inserted again as what they have become
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import append_rows, mark_nothing
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
@@ -29,12 +31,9 @@ from mirrorlib.feed.net import DELETE, KIND, TIME, VERSION
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.delta.work import Work
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"

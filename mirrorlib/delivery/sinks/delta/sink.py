@@ -8,12 +8,13 @@ a mark that it knows without a word.
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.last_commit import prove_window, read_last_commit
+from mirrorlib.commit.last_commit import LastCommit, prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
-from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, log_columns
 from mirrorlib.delivery.sinks.delta.current import copy_columns, keep_copy
 from mirrorlib.delivery.sinks.delta.few import collect_changes
@@ -31,19 +32,14 @@ from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
 from mirrorlib.delta.table import find_target, open_log, refer
 from mirrorlib.errors import ForeignWriteError, MirrorError, StoreError, TableBusyError
+from mirrorlib.journal.streams import Stream
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
+from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from pyspark.sql.types import StructType
-
-    from mirrorlib.commit.last_commit import LastCommit
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.journal.streams import Stream
-    from mirrorlib.store.target import Target
 
 _LOG = logging.getLogger(__name__)
 # Few rows are taken by Arrow, which is Spark 4: the Delta of Spark 3.5 has to skip, or reads no deletion vectors.

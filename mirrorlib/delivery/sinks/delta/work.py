@@ -6,28 +6,24 @@ In: a `Delivery` and what was found at its target. Out: `Work`, frozen.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorlib.commit.last_commit import LastCommit
 from mirrorlib.commit.mark import Mark
+from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import snapshot_command
+from mirrorlib.journal.streams import Plan, Stream, snapshot_command
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from mirrorlib.commit.last_commit import LastCommit
-    from mirrorlib.commit.mark import Mark
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.delta.table import Found, TableRef
-    from mirrorlib.journal.streams import Plan, Stream
 
 _PART = r"(?:`((?:[^`]|``)+)`|([^.`\s]+))"
 _SCHEMA = re.compile(rf"{_PART}\.{_PART}")

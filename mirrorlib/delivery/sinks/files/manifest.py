@@ -14,21 +14,17 @@ were delivered, as the stream's place comes first and the window's number next.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.journal.plan_log import FORMAT, json_bytes
+from mirrorlib.journal.streams import Plan, Stream
 from mirrorlib.names import parse_name, parse_visible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.journal.streams import Plan, Stream
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 _ANEW = "Remove the table's folder there and rewind the consumer to a snapshot, or export to another place."
 

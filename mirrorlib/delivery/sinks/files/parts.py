@@ -19,21 +19,19 @@ A type that has no place in the format is refused by the column's name.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delta.sessions import configured
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, KIND, POST, PRE, VERSION
 from mirrorlib.identifiers import quote
 from mirrorlib.nested import map_keys_in, name_of, types_in
+from mirrorlib.store import Store, StoredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame
-
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.store import Store, StoredFile
 
 FileFormat: TypeAlias = Literal["parquet", "jsonl", "csv"]
 

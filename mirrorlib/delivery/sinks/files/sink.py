@@ -23,17 +23,15 @@ after another; each says how many there are, and the window is whole when the ma
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.files.manifest import Entry, File, Receiver, window_name
 from mirrorlib.delivery.sinks.files.parts import FileFormat, check_types, write_parts
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.journal.entries import new_attempt, now
+from mirrorlib.journal.streams import Stream
 from mirrorlib.store import Store, open_store
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.journal.streams import Stream
 
 _AT_ONCE = 8  # files that are given their names; an object store copies them
 

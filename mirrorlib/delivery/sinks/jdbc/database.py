@@ -7,19 +7,18 @@ come, written as a window's last statements, in its transaction. Errors that eve
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.errors import SchemaError
 from mirrorlib.journal.entries import now
+from mirrorlib.journal.streams import Plan, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
     from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
-    from mirrorlib.journal.streams import Plan, Stream
 
     Database: TypeAlias = Postgres | Sqlite
     Session: TypeAlias = PostgresSession | SqliteSession

@@ -5,10 +5,11 @@ In: a delivery's frame and plan, and what the database has. Out: `Shape`. Nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Record
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
@@ -20,13 +21,10 @@ from mirrorlib.errors import (
     TableNameError,
     printable,
 )
+from mirrorlib.journal.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.jdbc.database import Held, Place, Session
-    from mirrorlib.journal.streams import Stream
 
 _LONGEST_TYPE = 200  # of a type in an error
 _BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"

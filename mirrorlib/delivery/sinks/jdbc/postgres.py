@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.delivery.sinks.jdbc.database import (
     OURS,
@@ -47,11 +47,10 @@ except ImportError as exc:
     MISSING = "the Python package psycopg is not installed"
     raise LandingZoneError(MISSING, next_step=how_to_install("postgres")) from exc
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-    from mirrorlib.delivery.sinks.jdbc.stage import Staged
-    from mirrorlib.names import TableName
+from mirrorlib.delivery.sinks.jdbc.stage import Staged
+from mirrorlib.names import TableName
 
 _LONGEST_NAME = 63  # bytes; the server would cut the rest off without a word
 _PRIMARY = "_pkey"  # what PostgreSQL calls a primary key, after its table

@@ -8,8 +8,10 @@ visible before it commits.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc.database import (
     BEGIN_ANEW,
     STAGE,
@@ -27,16 +29,13 @@ from mirrorlib.delivery.sinks.jdbc.layout import read_columns, settle
 from mirrorlib.delivery.sinks.jdbc.stage import MARKS, NEW, PASSED, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
 from mirrorlib.feed.net import VERSION
+from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.jdbc.database import Database, Held, Session
     from mirrorlib.delivery.sinks.jdbc.layout import Shape
     from mirrorlib.delivery.sinks.jdbc.stage import Staged
-    from mirrorlib.journal.streams import Stream
 
 _LOG = logging.getLogger(__name__)
 

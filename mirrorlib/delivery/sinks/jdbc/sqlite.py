@@ -13,8 +13,9 @@ import math
 import re
 import sqlite3
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.delivery.sinks.jdbc.database import (
     BEGIN_ANEW,
@@ -31,6 +32,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     refused_row,
 )
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
+from mirrorlib.delivery.sinks.jdbc.stage import Staged
 from mirrorlib.errors import (
     LandingZoneError,
     MirrorError,
@@ -40,12 +42,7 @@ from mirrorlib.errors import (
     TableNameError,
     printable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from mirrorlib.delivery.sinks.jdbc.stage import Staged
-    from mirrorlib.names import TableName
+from mirrorlib.names import TableName
 
 _PATIENCE = 60.0  # seconds until another program that writes is told
 _ROW_IDS = ("rowid", "_rowid_", "oid")  # a column may have one of these names, and hides it

@@ -18,11 +18,12 @@ would be there for good. COPY runs in the one transaction that applies the windo
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.staged import DROP, FRESH, OP, WRONG
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.delta.sessions import set_conf
@@ -30,16 +31,13 @@ from mirrorlib.errors import StoreError
 from mirrorlib.feed.net import last_states, sign
 from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored
+from mirrorlib.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from mirrorlib.delivery.sink import Delivery
     from mirrorlib.delivery.sinks.jdbc.layout import Column, Shape
-    from mirrorlib.store import Store
 
 # What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
 GONE, PUT, NEW, PASSED = -1, 1, 2, -2

@@ -32,14 +32,10 @@ otherwise); where it is too large for that, nothing of it is seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.kafka.address import parse_address
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.extras import how_to_install
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sink import Sink
 
 
 def open_sink(address: str, mode: str) -> Sink:

@@ -11,7 +11,9 @@ import logging
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from confluent_kafka import (
     IsolationLevel,
@@ -27,13 +29,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types d
     OffsetSpec,
 )
 
+from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.delivery.sinks.kafka.trouble import MISSING, UNSEEN, Scene, error_of, translated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from mirrorlib.delivery.sinks.kafka.address import Address
 
 _LOG = logging.getLogger(__name__)
 _COMPACT = "compact"

@@ -10,12 +10,14 @@ JSON cannot carry is refused by name.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import DELETE, INSERT, KIND, POST, PRE, TIME, VERSION, columns_of
@@ -24,14 +26,9 @@ from mirrorlib.names import parse_name
 from mirrorlib.nested import is_free_of, map_keys_in, name_of, types_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType
 
-    from mirrorlib.delivery.sink import Delivery
-
-    # What was done, what was before, what is after, and one of its rows: key, version and moment.
     _Change: TypeAlias = tuple["Op", str | None, str | None, Row]
     _Teller: TypeAlias = Callable[["Op", str | None, str | None, int, int], bytes]
 

@@ -14,22 +14,19 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirrorlib.delivery.sink import comes_after
-from mirrorlib.delivery.sinks.kafka.cluster import client_conf
+from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
+from mirrorlib.journal.streams import Plan, Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from confluent_kafka import Message
-
-    from mirrorlib.delivery.sinks.kafka.cluster import Cluster
-    from mirrorlib.journal.streams import Plan, Stream
 
 _AT_ONCE = 500  # messages
 _POLL = 0.02  # seconds

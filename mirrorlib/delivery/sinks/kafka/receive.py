@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from mirrorlib.delivery.sink import Delivery
+from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster
 from mirrorlib.delivery.sinks.kafka.messages import (
     Message,
@@ -23,16 +25,9 @@ from mirrorlib.delivery.sinks.kafka.messages import (
 from mirrorlib.delivery.sinks.kafka.positions import Position, Positions, position_record
 from mirrorlib.delivery.sinks.kafka.transact import Transactions, transactional_id, window_headers
 from mirrorlib.delivery.sinks.kafka.trouble import Scene
-from mirrorlib.errors import TableBusyError
+from mirrorlib.errors import StoreError, TableBusyError
+from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.delivery.sinks.kafka.address import Address
-    from mirrorlib.errors import StoreError
-    from mirrorlib.journal.streams import Stream
 
 _KEPT = 16  # connections between windows: a run has as many tables as it likes
 

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,14 +21,11 @@ from mirrorlib.delivery.sinks.kafka.cluster import client_conf
 from mirrorlib.delivery.sinks.kafka.messages import Message
 from mirrorlib.delivery.sinks.kafka.trouble import FENCED, Scene, codes, error_of, translated
 from mirrorlib.errors import StoreError
+from mirrorlib.journal.streams import Stream
 from mirrorlib.names import TableName, parse_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from confluent_kafka import Message as Sent
-
-    from mirrorlib.journal.streams import Stream
 
 _QUEUE_KB = 64 << 10  # what is sent and not acknowledged yet
 _LOOK = 1000  # messages between looks at the clock and at what came back

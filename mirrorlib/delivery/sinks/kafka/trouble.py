@@ -7,17 +7,13 @@ Promise: no value of an option and no value of the data is in the text.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 
+from mirrorlib.delivery.sinks.kafka.address import Address
 from mirrorlib.errors import MirrorError, StoreError, TableBusyError, first_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from mirrorlib.delivery.sinks.kafka.address import Address
 
 
 def codes(*names: str) -> frozenset[int]:

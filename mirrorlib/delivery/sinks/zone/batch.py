@@ -8,20 +8,15 @@ tells the truth about what was published, whatever crashed; nothing else has to 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
-from mirrorlib.delivery.sink import comes_after
+from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.landing.publish.claims import Claim, Place
+from mirrorlib.landing.publish.claims import Claim, Place
 
 ANEW = (
     "Delete the table's folder there, let its readers see that it is gone, and rewind the consumer to a snapshot; "

@@ -20,7 +20,7 @@ be told from it what a mirror with `quiet_updates` or a net window leaves out of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,9 +36,6 @@ from mirrorlib.landing.publish.rows import (
     UPSERT,
     mark_rows,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COUNT = "_mirror_count"
 _COMES, _GOES, _SETTLES = "_mirror_comes", "_mirror_goes", "_mirror_settles"

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,15 +26,12 @@ from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.publish.claims import read_claim
+from mirrorlib.landing.publish.claims import Place, read_claim
 from mirrorlib.landing.publish.rows import DELETE, MARKER_COLUMN
+from mirrorlib.store import Store, StoredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from mirrorlib.delivery.sinks.zone.batch import Batch
-    from mirrorlib.landing.publish.claims import Place
-    from mirrorlib.store import Store, StoredFile
 
 _GONE = "_mirror_gone"
 _BATCH = b"mirrorlib.batch"

@@ -26,11 +26,10 @@ window that changes or deletes rows reads all keys that were noted, a file at a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.delivery.sinks.files.parts import check_types, write_parts
 from mirrorlib.delivery.sinks.zone.batch import (
@@ -58,19 +57,15 @@ from mirrorlib.errors import (
 )
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.entries import new_attempt
+from mirrorlib.journal.streams import Plan, Stream
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
-from mirrorlib.landing.publish.claims import Place
+from mirrorlib.landing.publish.claims import Claim, Place
+from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name
 from mirrorlib.store import Store, open_store
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sink import Delivery
-    from mirrorlib.journal.streams import Plan, Stream
-    from mirrorlib.landing.publish.claims import Claim
-    from mirrorlib.landing.publish.table import LandingTable
 
 _ATTEMPTS = 20  # runners of an earlier stream may publish until this one has
 _SOURCE = "Delta Lake"  # what `_partnerEvents.json` says is mirrored
