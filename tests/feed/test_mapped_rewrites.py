@@ -114,6 +114,9 @@ def test_killed_at_any_commit_of_it_the_next_run_ends_the_same(
         pass
     else:
         pytest.fail(f"the run never came {when} {step}")
+    left = newest_version(sheet.path)
+    mirrorlib.plan(sheet.spark, str(sheet.zone), sheet.target)
+    assert left == newest_version(sheet.path)  # a plan switches nothing on
     sheet.apply()
 
     assert {1: 11.0, 2: 21.0, 3: 1.5} == sheet.rows

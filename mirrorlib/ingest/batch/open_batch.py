@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from mirrorlib.commit.pause import resume_feed
 from mirrorlib.delta.columns import Columns
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import (
@@ -144,8 +143,6 @@ def prepare_again(work: Work, plan: Plan) -> Prepared:
             raise FileChangedError(msg, table=work.table, file=planned.name, next_step=step)
         files.append(file)
     found = find_table(work.spark, work.ref) if plan.before else None
-    if found is not None:
-        resume_feed(work.spark, work.ref, found)
     prepared = prepare_files(source, files, found.columns if found else ())
     if prepared.fault is not None:
         raise prepared.fault

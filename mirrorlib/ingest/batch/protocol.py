@@ -87,7 +87,12 @@ def _end(
             return ended, prepared
         damage: MirrorError | None = None
         try:
-            ready = prepared if prepared is not None else prepare_again(work, plan)
+            ready = prepared
+            if ready is None:  # some runner may have left the feed off
+                found = find_table(work.spark, work.ref) if plan.before else None
+                if found is not None:
+                    resume_feed(work.spark, work.ref, found)
+                ready = prepare_again(work, plan)
             _commit(work, plan, ready, clock, table_bytes)
         except FAULTS as fault:
             damage = fault
