@@ -87,12 +87,7 @@ def _end(
             return ended, prepared
         damage: MirrorError | None = None
         try:
-            ready = prepared
-            if ready is None:  # some runner may have left the feed off
-                found = find_table(work.spark, work.ref) if plan.before else None
-                if found is not None:
-                    resume_feed(work.spark, work.ref, found)
-                ready = prepare_again(work, plan)
+            ready = prepared if prepared is not None else _take_up(work, plan)
             _commit(work, plan, ready, clock, table_bytes)
         except FAULTS as fault:
             damage = fault
@@ -114,6 +109,14 @@ def _end(
     msg = f"batch {plan.batch} met other commits {_TRIES} times"
     step = "Run again when the table is quieter."
     raise MirrorError(msg, table=work.table, next_step=step) from failure
+
+
+def _take_up(work: Work, plan: Plan) -> Prepared:
+    """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
+    found = find_table(work.spark, work.ref) if plan.before else None
+    if found is not None:
+        resume_feed(work.spark, work.ref, found)
+    return prepare_again(work, plan)
 
 
 def _committed(work: Work, plan: Plan) -> Commit:
