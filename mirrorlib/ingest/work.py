@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mirrorlib.commit.mark import Mark
@@ -87,30 +88,51 @@ class Work:
         self.observe(replace(event, when="after"))
 
 
-def mark_of(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
-    """Return what makes the batch's one commit unrepeatable, and says what it belongs to."""
-    facts = {
-        "life": work.life.uuid,
-        "batch": plan.batch,
-        "attempt": plan.attempt,
-        "first": plan.files[0].name,
-        "last": plan.files[-1].name,
-        "files": len(plan.files),
-        "mirrorlib": VERSION,
-        **more,
-    }
-    return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=facts)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One runner's way with one plan.
 
+    Attributes:
+        plan: as the journal holds it.
+        clock: seconds by step.
+        table_bytes: the table's size, roughly.
 
-def mark_before(work: Work, plan: Plan, more: dict[str, Any]) -> Mark:
-    """Return the mark of a commit that makes way for the batch's own.
-
-    Its number is one less: a void or a fence forbids both.
     """
-    mark = mark_of(work, plan, {**more, "batch": None})
-    return replace(mark, version=mark.version - 1)
 
+    work: Work
+    plan: Plan
+    clock: dict[str, float] = field(default_factory=dict)
+    table_bytes: int = 0
 
-def source_of(work: Work, plan: Plan) -> Source:
-    """Return where a plan's files lie, with the policies that it was made by."""
-    return replace(work.source, policies=plan.policies)
+    @property
+    def source(self) -> Source:
+        """Return where the plan's files lie, with the policies that it was made by."""
+        return replace(self.work.source, policies=self.plan.policies)
+
+    def step(self, name: str, *, counted: bool = False) -> AbstractContextManager[None]:
+        """Tell the observer about a step, and how much the plan holds where that is *counted*."""
+        files, rows = (len(self.plan.files), self.plan.rows) if counted else (0, 0)
+        return self.work.step(name, self.clock, self.plan, files, rows)
+
+    def mark(self, more: dict[str, Any]) -> Mark:
+        """Return what makes the batch's one commit unrepeatable, and says what it belongs to."""
+        work, plan = self.work, self.plan
+        facts = {
+            "life": work.life.uuid,
+            "batch": plan.batch,
+            "attempt": plan.attempt,
+            "first": plan.files[0].name,
+            "last": plan.files[-1].name,
+            "files": len(plan.files),
+            "mirrorlib": VERSION,
+            **more,
+        }
+        return Mark(app_id=work.life.app_id, version=2 * plan.batch, facts=facts)
+
+    def mark_before(self, more: dict[str, Any]) -> Mark:
+        """Return the mark of a commit that makes way for the batch's own.
+
+        Its number is one less: a void or a fence forbids both.
+        """
+        mark = self.mark({**more, "batch": None})
+        return replace(mark, version=mark.version - 1)

@@ -23,6 +23,7 @@ import mirrorlib
 from mirrorlib.errors import TableBusyError
 from mirrorlib.ingest.batch.open_batch import prepare_again
 from mirrorlib.ingest.batch.protocol import carry_out
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import LocalStore
 from mirrors import KEYS, Killed, Mirror, at
 from oracle import assert_same_rows, multiset
@@ -451,7 +452,7 @@ def carry_slowly(
     """Carry a batch's plan out as a runner that opened its files long ago, and do something at one of its steps."""
     work = mirror.open_work()
     plan = mirror.plan(work, batch)
-    prepared = prepare_again(work, plan)
+    prepared = prepare_again(Attempt(work=work, plan=plan))
     return carry_out(replace(work, observe=at(*step, meanwhile)), plan, prepared, {}).outcome
 
 
@@ -759,7 +760,7 @@ def test_a_runner_of_an_old_life_changes_nothing_in_the_new_one(
     mirror.run_until("plan", "after")
     slow = mirror.open_work()
     plan = mirror.plan(slow, 3)
-    prepared = prepare_again(slow, plan)
+    prepared = prepare_again(Attempt(work=slow, plan=plan))
     mirror.reset()
     ended: list[str] = []
 
@@ -803,7 +804,7 @@ def test_a_runner_of_an_old_life_s_first_batch_is_told_of_the_reset(
     fresh.run_until("plan", "after")
     slow = fresh.open_work()
     plan = fresh.plan(slow, 1)
-    prepared = None if damage else prepare_again(slow, plan)
+    prepared = None if damage else prepare_again(Attempt(work=slow, plan=plan))
     if damage:
         fresh.replace(1)
     fresh.reset()

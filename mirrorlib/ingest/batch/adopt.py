@@ -21,7 +21,7 @@ from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.marks import INSERT, MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
-from mirrorlib.ingest.work import Work, mark_of
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Plan, new_attempt
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.store import Store, copy_file, open_store
@@ -36,9 +36,7 @@ class OvertakenError(Exception):
     """Somebody else has committed first."""
 
 
-def adopt_batch(
-    work: Work, plan: Plan, prepared: Prepared, keys: Sequence[str], clock: dict[str, float]
-) -> bool:
+def adopt_batch(attempt: Attempt, prepared: Prepared, keys: Sequence[str]) -> bool:
     """Copy the files of a plan into its table and commit them; False where they have to be read.
 
     Raises:
@@ -46,19 +44,20 @@ def adopt_batch(
         OvertakenError: another commit came meanwhile.
 
     """
+    work, plan = attempt.work, attempt.plan
     if not _are_inserts(plan, prepared) or not isinstance(work.log, FileLog):
         return False
     if work.ref.path is None or work.options.allow_foreign_writes:
         return False
     if not all(_fits(work.source, one, prepared.growth.columns) for one in prepared.landed):
         return False
-    version, ended = find_outcome(work, plan)
+    version, ended = find_outcome(attempt)
     found = find_table(work.spark, work.ref)
     if ended is not None or version is None or found is None:
         return False
     if not takes_files(work.spark, work.ref, found) or (found.bytes and not plan.before):
         return False  # what a table holds that is begun anew has to go
-    table, size = open_store(work.ref.path), (len(plan.files), plan.rows)
+    table = open_store(work.ref.path)
     # Names unlike those of any other runner: what one that comes too late has copied is removed.
     copies = [f"{plan.batch}-{new_attempt()}.parquet" for _ in prepared.landed]
     pairs = list(zip(prepared.landed, copies, strict=True))
@@ -70,16 +69,17 @@ def adopt_batch(
     }
     counts = False
     try:
-        with work.step("stage", clock, plan, *size):
+        with attempt.step("stage", counted=True):
             for landed, copy in pairs:
                 if not copy_file(work.source.zone, landed.file.path, table, copy):
                     return False
                 check_identity(work.source, landed.file)
             files = [_added(table, landed, copy, keys) for landed, copy in pairs]
-        with work.step("commit", clock, plan, *size):
-            mark = mark_of(work, plan, facts)
+        with attempt.step("commit", counted=True):
             counts = True  # as far as anybody knows, until the store has answered
-            counts = commit_files(table, version, files, mark, replaces=not plan.before)
+            counts = commit_files(
+                table, version, files, attempt.mark(facts), replaces=not plan.before
+            )
     finally:
         for copy in [] if counts else copies:
             table.delete(copy)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import FENCE, Mark, mark_nothing
@@ -40,19 +39,17 @@ from mirrorlib.delta.properties import LIFE_PROPERTY, READERS_PROPERTY, VECTORS,
 from mirrorlib.delta.table import Found, find_table
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
-from mirrorlib.ingest.work import Work, mark_before
+from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.keys.value import Keys
 
 if TYPE_CHECKING:
     from mirrorlib.ingest.batch.open_batch import Prepared
-    from mirrorlib.journal.entries import Life, Plan, Readers
+    from mirrorlib.journal.entries import Life, Readers
 
 _NOT_PLAIN = ("deletionVectors", "typeWidening", "typeWidening-preview")
 
 
-def evolve_table(
-    work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]
-) -> tuple[Columns, bool]:
+def evolve_table(attempt: Attempt, prepared: Prepared) -> tuple[Columns, bool]:
     """Create or widen the table as the batch needs it.
 
     Returns:
@@ -65,7 +62,7 @@ def evolve_table(
         TableNameError: a column's name cannot be carried.
 
     """
-    growth = prepared.growth
+    work, plan, growth = attempt.work, attempt.plan, prepared.growth
     if plan.before:
         before, keys = next_keys(plan, growth.columns, foreign=work.options.allow_foreign_writes)
         if before != keys_property(keys).get(KEYS_PROPERTY, ""):
@@ -73,9 +70,9 @@ def evolve_table(
             if found is not None:  # else the commit itself will fail and be looked into
                 keep_keys(work.spark, work.ref.sql, found.properties, keys)
         if growth.added or growth.widened or growth.rewritten:
-            _grow_table(work, plan, prepared, clock)
+            _grow_table(attempt, prepared)
         return growth.columns, False
-    found = _owned_table(work, plan, growth.columns, clock)
+    found = _owned_table(attempt, growth.columns)
     old: Columns = ()
     if found.mapped or any(needs_mapping(column.name) for column in growth.columns):
         # Under column mapping, Delta's writers drop none.
@@ -87,12 +84,12 @@ def evolve_table(
     return columns, to_pairs(found.columns) != to_pairs(columns)
 
 
-def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float]) -> None:
+def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
+    work, growth = attempt.work, prepared.growth
     found = find_table(work.spark, work.ref)
     if found is None:
         return  # the guard has seen it a moment ago; the commit itself will fail and be looked into
     has = found.columns
-    growth = prepared.growth
     added = tuple(c for c in growth.added if find_column(has, c.name) is None)
     for name, kind in found.foreign.items():
         column = find_column(added, name)
@@ -114,15 +111,14 @@ def _grow_table(work: Work, plan: Plan, prepared: Prepared, clock: dict[str, flo
         for some in (growth.widened, growth.rewritten)
     )
     if rewritten:
-        with work.step("rewrite", clock, plan):
+        with attempt.step("rewrite"):
             file = _cause_of_rewrite(prepared, rewritten)
             rows = rewritten_rows(work.spark, work.ref, rewritten, file)
             allow_columns(work.spark, work.ref, rewritten, found)
-            mark = mark_before(work, plan, {"outcome": REWRITE})
-            tell = partial(work.step, clock=clock, plan=plan)
-            overwrite_columns(work.spark, work.ref, rows, mark, tell)
+            mark = attempt.mark_before({"outcome": REWRITE})
+            overwrite_columns(work.spark, work.ref, rows, mark, attempt.step)
     if added or widened:
-        with work.step("widen", clock, plan):
+        with attempt.step("widen"):
             if widened:
                 widen_columns(work.spark, work.ref, widened, found)
             if added:
@@ -141,14 +137,15 @@ def _cause_of_rewrite(prepared: Prepared, columns: Columns) -> str:
     return next(causes, prepared.landed[0].file.name)
 
 
-def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, float]) -> Found:
+def _owned_table(attempt: Attempt, columns: Columns) -> Found:
     """Make sure of a table that this life owns and that no earlier life can write to any more."""
+    work, plan = attempt.work, attempt.plan
     foreign, policies = work.options.allow_foreign_writes, plan.policies
     found = find_table(work.spark, work.ref)
     if found is None:
         keys = keys_property(mirror_keys(plan, columns, fresh=True, foreign=foreign))
         more = {**keys, **readers_property(policies.readers)}
-        with work.step("create", clock, plan):
+        with attempt.step("create"):
             create_mirror(work.spark, work.ref, columns, policies.keys, work.life.uuid, more)
         found = find_table(work.spark, work.ref)
     if found is None:
@@ -157,7 +154,7 @@ def _owned_table(work: Work, plan: Plan, columns: Columns, clock: dict[str, floa
     refuse_table(work, found)
     resume_feed(work.spark, work.ref, found)
     if len(work.lives) > 1:
-        with work.step("fence", clock, plan):
+        with attempt.step("fence"):
             fence_lives(work, found)
     was = stored_keys(found.properties)
     fresh = not found.bytes or (was is not None and was.unique)

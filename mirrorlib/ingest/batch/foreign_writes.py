@@ -16,10 +16,10 @@ from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.log import Commit, find_commit
 from mirrorlib.delta.table import find_table
 from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyError
-from mirrorlib.ingest.work import Work
+from mirrorlib.ingest.work import Attempt, Work
 
 if TYPE_CHECKING:
-    from mirrorlib.journal.entries import Done, Entry, Plan, Readers
+    from mirrorlib.journal.entries import Done, Entry, Readers
 
 _NAMED = 3  # how many foreign commits an error names
 
@@ -131,13 +131,14 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     )
 
 
-def find_outcome(work: Work, plan: Plan, *, anew: bool = False) -> tuple[int | None, Commit | None]:
+def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, Commit | None]:
     """Return the table's newest version and the commit that the plan made, if it has made one.
 
     Everything that was committed since the plan is looked at, so this is also the guard. *anew*
     looks at the whole history instead: a batch that fills a table from nothing may have filled one
     that was made since the plan, with versions of its own.
     """
+    work, plan = attempt.work, attempt.plan
     start = -1 if plan.table_version is None or anew else plan.table_version
     newest = work.log.newest(at_least=start)
     if not plan.before and (newest is None or newest < start):

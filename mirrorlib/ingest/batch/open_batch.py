@@ -29,8 +29,7 @@ from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import SMALL_BYTES, SMALL_DECODED, Landed, read_landed
 from mirrorlib.ingest.rows.rescue import fitted_rows
-from mirrorlib.ingest.work import Work, source_of
-from mirrorlib.journal.entries import Plan
+from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import StoredFile
 
 FAULTS = (ChangeFileError, MarkerError, SchemaError, SnapshotError)
@@ -126,14 +125,14 @@ def prepare_files(
     )
 
 
-def prepare_again(work: Work, plan: Plan) -> Prepared:
+def prepare_again(attempt: Attempt) -> Prepared:
     """Open a plan's files as its planner did, by the plan's own policies.
 
     Raises:
         ChangeFileError: a file is not what was planned, so the plan has to be voided.
 
     """
-    source = source_of(work, plan)
+    work, plan, source = attempt.work, attempt.plan, attempt.source
     files: list[StoredFile] = []
     for planned in plan.files:
         file = source.find(planned)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from mirrorlib.ingest.batch.open_batch import FAULTS, Prepared
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import decode_whole
 from mirrorlib.ingest.rows.read import column_values, read_landed
-from mirrorlib.ingest.work import Work, source_of
+from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Plan, every_cause, now
 
 DIRECT = "direct"  # in a commit's facts: Spark has read the landing zone itself, nothing was staged
@@ -34,15 +33,9 @@ _NOT_NULL = re.compile(
 )
 
 
-def outcome_of(
-    work: Work,
-    plan: Plan,
-    ended: Commit,
-    prepared: Prepared | None = None,
-    clock: Mapping[str, float] = MappingProxyType({}),
-    table_bytes: int = 0,
-) -> Done:
+def outcome_of(attempt: Attempt, ended: Commit, prepared: Prepared | None = None) -> Done:
     """Read from the commit that has ended a plan how its batch ended."""
+    work, plan = attempt.work, attempt.plan
     facts: dict[str, Any] = dict(ended.ours or {})
     outcome: Literal["applied", "void"] = "void" if facts.get("outcome") == "void" else "applied"
     alone = plan.table_version is not None and ended.version == plan.table_version + 1
@@ -62,12 +55,12 @@ def outcome_of(
         version=ended.version,
         table_id=found.id if found else (plan.previous or {}).get("table_id"),
         columns=columns,
-        table_bytes=found.bytes if found else table_bytes + facts.get("bytes", 0),
+        table_bytes=found.bytes if found else attempt.table_bytes + facts.get("bytes", 0),
         kind=facts.get("kind", outcome),
         rows=facts.get("rows", {}),
-        seconds=dict(clock),
+        seconds=dict(attempt.clock),
         cause=standing_cause(plan, facts.get("cause")),
-        doubt=source_of(work, plan).find_changed(plan) if facts.get(DIRECT) else None,
+        doubt=attempt.source.find_changed(plan) if facts.get(DIRECT) else None,
         finished_at=now(),
         keys=keys,
     )

@@ -39,7 +39,7 @@ from mirrorlib.ingest.batch.stage import stage_batch
 from mirrorlib.ingest.report import Kind
 from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.spark_reader import Stage
-from mirrorlib.ingest.work import Work, mark_of, source_of
+from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Entry, Plan, new_attempt
 
 _LOG = logging.getLogger(__name__)
@@ -63,32 +63,32 @@ def carry_out(
         MirrorError: Spark failed although every file is sound.
 
     """
+    attempt = Attempt(work=work, plan=plan, clock=clock, table_bytes=table_bytes)
     small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
-    files, rows = len(plan.files), plan.rows
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
-        ended, prepared = _end(work, plan, prepared, clock, table_bytes)
-        done = outcome_of(work, plan, ended, prepared, clock, table_bytes)
-        with work.step("done", clock, plan, files, rows):
+        ended, prepared = _end(attempt, prepared)
+        done = outcome_of(attempt, ended, prepared)
+        with attempt.step("done", counted=True):
             done = work.journal.write_done(work.life, plan.batch, done)
-    facts = (work.table, plan.batch, done.outcome, done.version, files, rows)
+    size = (len(plan.files), plan.rows)
+    facts = (work.table, plan.batch, done.outcome, done.version, *size)
     _LOG.info("%s: batch %d %s as version %d, %d files, %d rows", *facts)
     return done
 
 
-def _end(
-    work: Work, plan: Plan, prepared: Prepared | None, clock: dict[str, float], table_bytes: int
-) -> tuple[Commit, Prepared | None]:
+def _end(attempt: Attempt, prepared: Prepared | None) -> tuple[Commit, Prepared | None]:
     """Return the commit that has ended a plan, and the batch unless another commit may have changed its columns."""
+    work, plan = attempt.work, attempt.plan
     failure: Exception | None = None
     for _ in range(_TRIES):
-        with work.step("guard", clock, plan):
-            seen, ended = find_outcome(work, plan)
+        with attempt.step("guard"):
+            seen, ended = find_outcome(attempt)
         if ended is not None:
             return ended, prepared
         damage: MirrorError | None = None
         try:
-            ready = prepared if prepared is not None else _take_up(work, plan)
-            _commit(work, plan, ready, clock, table_bytes)
+            ready = prepared if prepared is not None else _take_up(attempt)
+            _commit(attempt, ready)
         except FAULTS as fault:
             damage = fault
         except MirrorError:
@@ -96,34 +96,36 @@ def _end(
         except Exception as exc:
             failure = exc
             stale = prepared is not None and seen != plan.table_version
-            if stale or _met_another(work, plan, seen):
+            if stale or _met_another(attempt, seen):
                 prepared = None
                 continue
-            damage = find_damage(source_of(work, plan), plan)
+            damage = find_damage(attempt.source, plan)
             if damage is None:
                 _LOG.exception("%s: batch %d failed", work.table, plan.batch)
                 raise spark_failed(work, plan, exc) from exc
-        if damage is not None and not _void(work, plan, damage, clock, seen):
+        if damage is not None and not _void(attempt, damage, seen):
             continue
-        return _committed(work, plan), prepared
+        return _committed(attempt), prepared
     msg = f"batch {plan.batch} met other commits {_TRIES} times"
     step = "Run again when the table is quieter."
     raise MirrorError(msg, table=work.table, next_step=step) from failure
 
 
-def _take_up(work: Work, plan: Plan) -> Prepared:
+def _take_up(attempt: Attempt) -> Prepared:
     """Open a plan that some runner may have left in the middle of a rewrite, with the table's feed off."""
+    work, plan = attempt.work, attempt.plan
     found = find_table(work.spark, work.ref) if plan.before else None
     if found is not None:
         resume_feed(work.spark, work.ref, found)
-    return prepare_again(work, plan)
+    return prepare_again(attempt)
 
 
-def _committed(work: Work, plan: Plan) -> Commit:
+def _committed(attempt: Attempt) -> Commit:
     """Find the commit that has ended a plan, ours or another runner's; Delta skips ours where it has a later mark."""
-    _, ended = find_outcome(work, plan)
+    work, plan = attempt.work, attempt.plan
+    _, ended = find_outcome(attempt)
     if ended is None and not plan.before:
-        _, ended = find_outcome(work, plan, anew=True)
+        _, ended = find_outcome(attempt, anew=True)
     if ended is not None:
         return ended
     if work.journal.lives()[-1].uuid != work.life.uuid:
@@ -133,22 +135,20 @@ def _committed(work: Work, plan: Plan) -> Commit:
     raise OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
-def _commit(
-    work: Work, plan: Plan, prepared: Prepared, clock: dict[str, float], table_bytes: int
-) -> None:
+def _commit(attempt: Attempt, prepared: Prepared) -> None:
     """Commit a batch."""
-    replaces, size = not plan.before, (len(plan.files), plan.rows)
-    columns, replaces_columns = evolve_table(work, plan, prepared, clock)
+    work, plan, source = attempt.work, attempt.plan, attempt.source
+    replaces = not plan.before
+    columns, replaces_columns = evolve_table(attempt, prepared)
     prepared = replace(prepared, growth=replace(prepared.growth, columns=columns))
     keys = spelled_keys(columns, plan.policies.keys)
     # A folder unlike that of any other attempt.
     folder = f"staged/{work.ref.name.segment}/{plan.batch}-{new_attempt()}"
     stage = Stage(spark=work.spark, state=work.state, folder=folder)
-    source = source_of(work, plan)
-    if not replaces_columns and adopt_batch(work, plan, prepared, keys, clock):
+    if not replaces_columns and adopt_batch(attempt, prepared, keys):
         return
     try:
-        with work.step("stage", clock, plan, *size):
+        with attempt.step("stage", counted=True):
             if plan.policies.snapshots:
                 staged = stage_snapshot(work, stage, source, prepared, keys, replaces=replaces)
             else:
@@ -162,8 +162,8 @@ def _commit(
         }
         if not staged.private:
             facts |= {DIRECT: True, "bytes": plan.bytes}
-        mark = mark_of(work, plan, facts)
-        with work.step("commit", clock, plan, *size):
+        mark = attempt.mark(facts)
+        with attempt.step("commit", counted=True):
             if replaces_columns:
                 overwrite_columns(work.spark, work.ref, staged.frame, mark)
             elif replaces:
@@ -176,11 +176,11 @@ def _commit(
                     columns,
                     keys or [column.name for column in columns],
                     mark,
-                    table_bytes=table_bytes,
+                    table_bytes=attempt.table_bytes,
                     quiet=plan.policies.quiet,
                 )
     finally:
-        with work.step("clean", clock, plan):
+        with attempt.step("clean"):
             work.state.delete_folder(folder)
 
 
@@ -192,26 +192,26 @@ def _kind(ops: frozenset[int]) -> Kind:
     return "matched-only" if ops <= {DROP, CHANGE} else "merge"
 
 
-def _met_another(work: Work, plan: Plan, seen: int | None) -> bool:
+def _met_another(attempt: Attempt, seen: int | None) -> bool:
     """Say whether somebody has committed since version *seen*, which makes a failure a conflict."""
+    work = attempt.work
     if work.log.newest(at_least=-1 if seen is None else seen) == seen:
         return False
-    _LOG.info("%s: batch %d met another commit and is tried again", work.table, plan.batch)
+    _LOG.info("%s: batch %d met another commit and is tried again", work.table, attempt.plan.batch)
     return True
 
 
-def _void(
-    work: Work, plan: Plan, fault: MirrorError, clock: dict[str, float], seen: int | None
-) -> bool:
+def _void(attempt: Attempt, fault: MirrorError, seen: int | None) -> bool:
     """Let an empty commit take the plan's place: from then on no slow runner can carry it out.
 
     Returns:
         False when it met another commit, and has to be tried again.
 
     """
+    work, plan = attempt.work, attempt.plan
     if work.journal.entry(work.life, plan.batch).done is not None:
         return True
-    with work.step("void", clock, plan):
+    with attempt.step("void"):
         found = find_table(work.spark, work.ref)
         if found is not None:
             refuse_table(work, found)
@@ -222,9 +222,9 @@ def _void(
             create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
         facts = {"outcome": "void", "cause": cause_of_void(plan, fault)}
         try:
-            mark_nothing(work.spark, work.ref, mark_of(work, plan, facts))
+            mark_nothing(work.spark, work.ref, attempt.mark(facts))
         except Exception:
-            if not _met_another(work, plan, seen):
+            if not _met_another(attempt, seen):
                 raise
             return False
     return True
@@ -259,9 +259,10 @@ def end_pending(work: Work, newest: Entry | None) -> Carried:
     if newest is None or newest.done is not None:
         return Carried(entry=newest)
     plan = newest.plan
-    version, ended = find_outcome(work, plan)
+    attempt = Attempt(work=work, plan=plan)
+    version, ended = find_outcome(attempt)
     if ended is not None:
-        return Carried(entry=Entry(plan=plan, done=outcome_of(work, plan, ended)))
+        return Carried(entry=Entry(plan=plan, done=outcome_of(attempt, ended)))
     found = find_table(work.spark, work.ref) if plan.before else None
     standing = Standing(version=version, readers=plan.policies.readers)
     if found is not None:
@@ -277,7 +278,7 @@ def end_pending(work: Work, newest: Entry | None) -> Carried:
     )
     prepared = None
     try:
-        prepared = prepare_again(work, plan)
+        prepared = prepare_again(attempt)
     except FAULTS as fault:
         done = replace(done, outcome="void", cause=standing_cause(plan, cause_of_void(plan, fault)))
     return Carried(entry=Entry(plan=plan, done=done), standing=standing, prepared=prepared)

@@ -15,7 +15,7 @@ from mirrorlib.errors import JournalError
 from mirrorlib.ingest.batch.evolve_table import fence_lives, refuse_table
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.batch.outcome import outcome_of
-from mirrorlib.ingest.work import Work
+from mirrorlib.ingest.work import Attempt, Work
 
 _TRIES = 5  # against commits of the life before, which a fence may meet
 
@@ -52,9 +52,10 @@ def take_over(work: Work) -> bool:
     before = work.lives[-2]
     entry = work.journal.newest(before)
     if entry is not None and entry.done is None:
-        _, ended = find_outcome(work, entry.plan)
+        attempt = Attempt(work=work, plan=entry.plan)
+        _, ended = find_outcome(attempt)
         if ended is not None:  # else it never will be
-            done = outcome_of(work, entry.plan, ended)
+            done = outcome_of(attempt, ended)
             work.journal.write_done(before, entry.plan.batch, done)
     return True
 
