@@ -14,7 +14,7 @@ from typing import Any, cast
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
 from mirrorlib.ingest.files.plan import next_run, position_after, within
-from mirrorlib.ingest.files.table_folder import Folder, open_folder, policies_of
+from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.progress import Progress, record_status
 from mirrorlib.journal.disk import Journal
@@ -110,7 +110,7 @@ class Poller:
         journal: Journal,
         life: Life,
         entry: Entry | None,
-        opened: Folder,
+        opened: OpenedFolder,
         files: tuple[tuple[int, StoredFile], ...],
         options: Options,
     ) -> list[str]:

@@ -1,6 +1,6 @@
 """Carry out one planned window: read it, let the receiver have it, write down how that ended.
 
-In: a `StreamJob` and a plan. Out: `Done`. A window whose changes are gone is void where a snapshot may
+In: a `StreamJob` and a plan. Out: `WindowDone`. A window whose changes are gone is void where a snapshot may
 take its place, and stops the stream where not.
 """
 
@@ -18,16 +18,16 @@ from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_ch
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
-from mirrorlib.journal.streams import Done, Entry, Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
-def carry_out(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan
-) -> tuple[Done, StreamJob]:
+def end_window(
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan
+) -> tuple[WindowDone, StreamJob]:
     """Deliver a window, unless the receiver has it; void one whose changes are gone, where a snapshot may follow.
 
     Returns:
@@ -50,7 +50,7 @@ def carry_out(
     job = job.refresh()
     lost = lost or _lost_meanwhile(job, stream, plan)
     job.tell(plan, "deliver", "after", rows)
-    done = Done(
+    done = WindowDone(
         outcome="delivered" if lost is None else "void",
         rows=rows if lost is None else None,
         seconds=round(time.perf_counter() - began, 3),
@@ -69,7 +69,7 @@ def carry_out(
     return done, job
 
 
-def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None) -> bool:
+def _is_delivered(job: StreamJob, stream: Stream, plan: WindowPlan, given: int | None) -> bool:
     """Say whether the receiver has a window; less than it was given is a backup, or a standby that had not all."""
     position = job.run.sink.position(stream)
     if given is not None and 0 < position < given:  # 0 may mean unknown: the receiver looks itself
@@ -79,7 +79,7 @@ def _is_delivered(job: StreamJob, stream: Stream, plan: Plan, given: int | None)
     return position >= plan.number
 
 
-def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
+def check_registry(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> None:
     """Refuse a registry that was set back: its next windows would be taken for others that are there."""
     known = 0 if entry is None else entry.plan.number
     position = job.run.sink.position(stream)
@@ -90,7 +90,7 @@ def check_registry(job: StreamJob, stream: Stream, entry: Entry | None) -> None:
     raise JournalError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
-def refuse_void(stream: Stream, plan: Plan) -> None:
+def refuse_void(stream: Stream, plan: WindowPlan) -> None:
     """Refuse to let a snapshot follow on a window that is void where the consumer is to be told first."""
     if plan.kind == "changes" and stream.on_expired == "fail":
         msg = "versions left the log while they were delivered, so the receiver may lack some of their changes"
@@ -98,7 +98,7 @@ def refuse_void(stream: Stream, plan: Plan) -> None:
         raise FeedExpiredError(msg, table=stream.table, found=found, next_step=begin_anew(stream))
 
 
-def _lost_meanwhile(job: StreamJob, stream: Stream, plan: Plan) -> FeedExpiredError | None:
+def _lost_meanwhile(job: StreamJob, stream: Stream, plan: WindowPlan) -> FeedExpiredError | None:
     """Say whether versions left the log before their delivery had ended: Delta leaves them out without a word."""
     if plan.kind == "snapshot":
         return None
@@ -111,7 +111,7 @@ def _lost_meanwhile(job: StreamJob, stream: Stream, plan: Plan) -> FeedExpiredEr
 
 
 def _deliver_whole(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan, given: int | None
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
 ) -> int:
     """Deliver a window; once more if Spark fails, or is refused, by a log that has moved on since it was looked at.
 
@@ -129,7 +129,7 @@ def _deliver_whole(
 
 
 def _deliver_or_explain(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan, given: int | None
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
 ) -> int:
     """Deliver a window, and tell rows or changes that went away under it from all else that can fail."""
     try:
@@ -141,7 +141,9 @@ def _deliver_or_explain(
         raise
 
 
-def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Exception) -> None:
+def _blame_lost_history(
+    job: StreamJob, spark: SparkSession, plan: WindowPlan, exc: Exception
+) -> None:
     """Say so if versions or files are gone, as not every VACUUM writes down that it ran, or Delta refuses the read."""
     try:
         source = job.refresh().source
@@ -158,13 +160,13 @@ def _blame_lost_history(job: StreamJob, spark: SparkSession, plan: Plan, exc: Ex
         return
 
 
-def _scratch(job: StreamJob, plan: Plan) -> str:
+def _scratch(job: StreamJob, plan: WindowPlan) -> str:
     """Return the folder, in the state's store, of what deliveries of a window write before it counts."""
     return f"{job.registry.scratch}/{plan.attempt}"
 
 
 def _deliver(
-    job: StreamJob, spark: SparkSession, stream: Stream, plan: Plan, given: int | None
+    job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
 ) -> int:
     source = job.source
     few: pa.Table | None = None

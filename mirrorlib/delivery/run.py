@@ -20,7 +20,7 @@ from mirrorlib.delivery.run_stream import bring_up_to_date
 from mirrorlib.delivery.sink import Sink
 from mirrorlib.delivery.sinks.disjoint_targets import check_disjoint
 from mirrorlib.delivery.sinks.open import check_net, open_sink, shown_url
-from mirrorlib.delivery.stream_job import OtherWishesError, Progress, Run, StreamJob
+from mirrorlib.delivery.stream_job import OtherWishesError, Run, StreamJob, StreamProgress
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import LandingZoneError, MirrorError, TableBusyError, printable
@@ -149,7 +149,7 @@ def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
 
 def _export_one(run: Run, name: str, address: str) -> StreamReport:
     """Deliver one table; whatever goes wrong with it is its report, not its neighbours' trouble."""
-    progress = Progress(table=name)
+    progress = StreamProgress(table=name)
     state: State
     meant = True
     try:

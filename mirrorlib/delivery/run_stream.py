@@ -1,6 +1,6 @@
 """Bring one stream up to date: plan a window, deliver it, write down that it was, and so on.
 
-In: a table, a consumer's registry, a receiver. Out: `Progress`. Promise: windows follow each other
+In: a table, a consumer's registry, a receiver. Out: `StreamProgress`. Promise: windows follow each other
 without a gap, each is planned once and repeated as it was planned until it is delivered; where
 changes are gone, the stream stops, or a snapshot that resets the receiver takes their place.
 """
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirrorlib.delivery.deliver_window import carry_out, check_registry, refuse_void
+from mirrorlib.delivery.deliver_window import check_registry, end_window, refuse_void
 from mirrorlib.delivery.sinks.open import is_same_url
-from mirrorlib.delivery.stream_job import OtherWishesError, Progress, StreamJob, check_table
+from mirrorlib.delivery.stream_job import OtherWishesError, StreamJob, StreamProgress, check_table
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import FeedExpiredError, TableBusyError
 from mirrorlib.feed.keyed import find_mirror
@@ -20,10 +20,17 @@ from mirrorlib.feed.read import spell_keys
 from mirrorlib.feed.window import NOTHING, open_window
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.leases import hold_stream
-from mirrorlib.journal.streams import Entry, Kind, Plan, Stream, position_of, table_id_of
+from mirrorlib.journal.streams import (
+    Kind,
+    Stream,
+    WindowEntry,
+    WindowPlan,
+    position_of,
+    table_id_of,
+)
 
 
-def bring_up_to_date(job: StreamJob, progress: Progress) -> None:
+def bring_up_to_date(job: StreamJob, progress: StreamProgress) -> None:
     """Deliver what the table holds at this moment, window by window.
 
     Raises:
@@ -51,15 +58,17 @@ def bring_up_to_date(job: StreamJob, progress: Progress) -> None:
             if plan is None:
                 return
             lease.check()
-            done, job = carry_out(job, spark, stream, plan)
-            entry = Entry(plan=plan, done=done)
+            done, job = end_window(job, spark, stream, plan)
+            entry = WindowEntry(plan=plan, done=done)
             progress.windows += done.outcome == "delivered"
             progress.resets += plan.reset and done.outcome == "delivered"
             progress.rows += done.rows or 0
             _note(job, progress, stream, entry)
 
 
-def _note(job: StreamJob, progress: Progress, stream: Stream, entry: Entry | None) -> None:
+def _note(
+    job: StreamJob, progress: StreamProgress, stream: Stream, entry: WindowEntry | None
+) -> None:
     progress.position = position = position_of(stream, entry)
     progress.newest = max(_goal(job), -1 if position is None else position)
 
@@ -102,7 +111,7 @@ def _check_same(stream: Stream, job: StreamJob) -> None:
             raise OtherWishesError(msg, table=stream.table, found=found, next_step=step)
 
 
-def _is_current(job: StreamJob, entry: Entry) -> bool:
+def _is_current(job: StreamJob, entry: WindowEntry) -> bool:
     commits, plan = job.source.commits, entry.plan
     return (
         entry.position == plan.until == commits.newest
@@ -110,7 +119,7 @@ def _is_current(job: StreamJob, entry: Entry) -> bool:
     )
 
 
-def _planned(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
+def _planned(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPlan | None:
     """Take up the window that is planned and not delivered, or plan the next; None when there is nothing more."""
     if entry is not None and entry.done is None:
         return entry.plan
@@ -125,7 +134,7 @@ def _planned(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None
     return plan
 
 
-def _next(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
+def _next(job: StreamJob, stream: Stream, entry: WindowEntry | None) -> WindowPlan | None:
     commits, goal = job.source.commits, _goal(job)
     position = position_of(stream, entry)
     if entry is not None and entry.done is not None and entry.done.outcome == "void":
@@ -151,16 +160,16 @@ def _next(job: StreamJob, stream: Stream, entry: Entry | None) -> Plan | None:
 def _plan(
     job: StreamJob,
     stream: Stream,
-    entry: Entry | None,
+    entry: WindowEntry | None,
     after: int,
     until: int,
     kind: Kind,
     *,
     reset: bool = False,
-) -> Plan:
+) -> WindowPlan:
     commits, keys = job.source.commits, _keys(job)
     spell_keys(stream.table, commits.metadata_at(until), keys)  # a plan is never changed
-    return Plan(
+    return WindowPlan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
         attempt=new_attempt(),

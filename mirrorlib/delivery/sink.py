@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from mirrorlib.errors import SchemaError
 from mirrorlib.feed.net import columns_of
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import Plan, Stream, snapshot_command
+from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ class Delivery:
 
     spark: SparkSession
     stream: Stream
-    plan: Plan
+    plan: WindowPlan
     frame: DataFrame
     scratch: Store
     folder: str

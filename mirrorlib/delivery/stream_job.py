@@ -15,7 +15,7 @@ from mirrorlib.delta.address import FeedTable
 from mirrorlib.errors import FeedExpiredError, JournalError
 from mirrorlib.events import Event, Observer
 from mirrorlib.feed.proof import first_readable
-from mirrorlib.journal.streams import OnExpired, Plan, Start, Stream, snapshot_command
+from mirrorlib.journal.streams import OnExpired, Start, Stream, WindowPlan, snapshot_command
 from mirrorlib.store import Store
 from mirrorlib.store.target import Target
 
@@ -50,7 +50,7 @@ class Run:
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class StreamProgress:
     """What has become of a stream so far."""
 
     table: str
@@ -77,7 +77,7 @@ class StreamJob:
         return self if source is self.source else replace(self, source=source)
 
     def tell(
-        self, plan: Plan, step: str, when: Literal["before", "after"], rows: int | None = None
+        self, plan: WindowPlan, step: str, when: Literal["before", "after"], rows: int | None = None
     ) -> None:
         """Tell whoever watches the run that a step begins or has ended."""
         table = self.registry.table

@@ -1,6 +1,6 @@
 """Carry out a round: one commit that says which it is, the keys that hold then, and its last word.
 
-In: a `Job` and a round. Out: `DeriveReport`. Promise: the commit is there once or not at all; keys that it makes
+In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there once or not at all; keys that it makes
 untrue are taken back before it, and the others told behind it.
 """
 
@@ -18,15 +18,15 @@ from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_prop
 from mirrorlib.delta.table import Found, open_log
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
-    Job,
-    Target,
+    DerivedTarget,
+    DeriveJob,
     added_columns,
     make_derived,
     replace_rows,
     write_difference,
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
-from mirrorlib.derived.sources import Round, Source, end_round
+from mirrorlib.derived.sources import Round, SourceTable, end_round
 from mirrorlib.errors import MirrorError, TableBusyError
 from mirrorlib.keys.value import Keys
 
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _KEYS = "keys"  # in what a commit says: the property that belongs to it
 
 
-def carry_out(job: Job, planned: Round, target: Target) -> DeriveReport:
+def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DeriveReport:
     """Compute a round, commit it, and write down that it is done."""
     computed = compute(job, planned, target)
     keys = computed.keys.keys
@@ -89,7 +89,7 @@ def carry_out(job: Job, planned: Round, target: Target) -> DeriveReport:
 
 
 def _write(
-    job: Job, planned: Round, target: Target, computed: Computed, table: Found
+    job: DeriveJob, planned: Round, target: DerivedTarget, computed: Computed, table: Found
 ) -> tuple[int, int] | None:
     """Write a round by one commit; return how many rows came and went, None where the commit itself tells."""
     mark = _mark(job, planned, target, computed)
@@ -119,7 +119,7 @@ def _write(
         raise TableBusyError(msg, table=job.place.shown, next_step="Run again.") from exc
 
 
-def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
+def _mark(job: DeriveJob, planned: Round, target: DerivedTarget, computed: Computed) -> Mark:
     """Say in the commit which round it is; the number grows from one beginning to the next."""
     facts: dict[str, Any] = {
         "derived": job.name,
@@ -137,14 +137,14 @@ def _mark(job: Job, planned: Round, target: Target, computed: Computed) -> Mark:
     return target.last.next_mark(app_id, planned.streams[0], planned.number, facts)
 
 
-def settle_keys(job: Job, target: Target) -> None:
+def settle_keys(job: DeriveJob, target: DerivedTarget) -> None:
     """Write down the keys of the last round, whose runner may have died before it did."""
     if target.found is not None and target.last.facts is not None:
         keys = stored_keys({KEYS_PROPERTY: target.last.facts.get(_KEYS) or ""}) or Keys()
         keep_keys(job.session, job.place.ref.sql, target.found.properties, keys)
 
 
-def nothing_new(job: Job, target: Target) -> DeriveReport:
+def nothing_new(job: DeriveJob, target: DerivedTarget) -> DeriveReport:
     """Tell that no source has a new version."""
     properties = target.found.properties if target.found is not None else {}
     versions = [source.table.commits.newest for source in job.sources]
@@ -162,7 +162,9 @@ def nothing_new(job: Job, target: Target) -> DeriveReport:
     )
 
 
-def _source_report(source: Source, after: int, until: int, *, changed: bool | None) -> SourceReport:
+def _source_report(
+    source: SourceTable, after: int, until: int, *, changed: bool | None
+) -> SourceReport:
     keys = stored_keys(source.table.commits.metadata_at(until).properties)
     return SourceReport(
         table=source.place.shown,

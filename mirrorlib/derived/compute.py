@@ -21,9 +21,9 @@ from mirrorlib.derived.frames import (
     rows_of_keys,
     transformed,
 )
-from mirrorlib.derived.job import Job, Target, added_columns, check_columns
+from mirrorlib.derived.job import DerivedTarget, DeriveJob, added_columns, check_columns
 from mirrorlib.derived.sources import Round
-from mirrorlib.derived.strategy.choose import How, Shape, choose, fingerprint_of, shape_of
+from mirrorlib.derived.strategy.choose import How, PlanShape, choose, fingerprint_of, shape_of
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.read import read_rows, read_window
 from mirrorlib.feed.schemas import keeps
@@ -52,7 +52,7 @@ class Computed:
     """
 
     framed: Sequence[Framed]
-    shape: Shape
+    shape: PlanShape
     result: DataFrame
     keys: KeysReport
     added: tuple[str, ...] | None
@@ -63,7 +63,7 @@ class Computed:
     changed: tuple[bool | None, ...]
 
 
-def compute(job: Job, planned: Round, target: Target) -> Computed:
+def compute(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
     """Compute a round.
 
     Raises:
@@ -87,7 +87,7 @@ def compute(job: Job, planned: Round, target: Target) -> Computed:
     return _in_part(job, planned, target, whole, windows)
 
 
-def _whole(job: Job, planned: Round, target: Target) -> Computed:
+def _whole(job: DeriveJob, planned: Round, target: DerivedTarget) -> Computed:
     """Do the transformation on all of the sources."""
     framed = [
         frame_rows(source, plan, read_rows(job.spark, source.table, plan.until))
@@ -107,11 +107,13 @@ def _whole(job: Job, planned: Round, target: Target) -> Computed:
     )
 
 
-def _in_order(target: Target, added: Sequence[str] | None, rows: DataFrame) -> DataFrame:
+def _in_order(target: DerivedTarget, added: Sequence[str] | None, rows: DataFrame) -> DataFrame:
     return rows if added is None or target.schema is None else in_its_order(rows, target.schema)
 
 
-def _windows(job: Job, planned: Round, target: Target, whole: Computed) -> tuple[Window, ...] | str:
+def _windows(
+    job: DeriveJob, planned: Round, target: DerivedTarget, whole: Computed
+) -> tuple[Window, ...] | str:
     """Open the windows that lead on from what the table holds, or say why all has to be computed."""
     if target.held is None:
         return "it is made for the first time"
@@ -133,7 +135,7 @@ def _windows(job: Job, planned: Round, target: Target, whole: Computed) -> tuple
 
 
 def _opened(
-    job: Job, planned: Round, records: Sequence[Mapping[str, object]]
+    job: DeriveJob, planned: Round, records: Sequence[Mapping[str, object]]
 ) -> tuple[Window, ...] | str:
     """Open a proven window a source, where *records*, what the last commit says of each, lead on to them."""
     held = [(one.get("stream"), one.get("until"), one.get("table_id")) for one in records]
@@ -158,14 +160,14 @@ def _opened(
     return tuple(windows)
 
 
-def _in_full(job: Job, target: Target, whole: Computed) -> Computed:
+def _in_full(job: DeriveJob, target: DerivedTarget, whole: Computed) -> Computed:
     """Compute all rows; those that stay the same are left alone where rows can be compared."""
     if whole.added is None or not can_differ(whole.result):
         return whole
     return replace(whole, old=_there(job, target, whole))
 
 
-def _there(job: Job, target: Target, whole: Computed) -> DataFrame:
+def _there(job: DeriveJob, target: DerivedTarget, whole: Computed) -> DataFrame:
     """Return the table's rows; NULL for columns that it lacks."""
     from pyspark.sql import functions as f
 
@@ -182,7 +184,11 @@ def _there(job: Job, target: Target, whole: Computed) -> DataFrame:
 
 
 def _in_part(
-    job: Job, planned: Round, target: Target, whole: Computed, windows: Sequence[Window]
+    job: DeriveJob,
+    planned: Round,
+    target: DerivedTarget,
+    whole: Computed,
+    windows: Sequence[Window],
 ) -> Computed:
     """Compute the rows of the keys that have changed."""
     given, reaches = list(whole.framed), whole.shape.reaches

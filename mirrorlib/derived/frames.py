@@ -14,7 +14,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING
 
-from mirrorlib.derived.sources import Source
+from mirrorlib.derived.sources import SourceTable
 from mirrorlib.errors import KeysError
 from mirrorlib.feed.keyed import declare_stored
 from mirrorlib.feed.net import INSERT, KIND, POST, Helpers, fold_net, is_comparable
@@ -22,7 +22,7 @@ from mirrorlib.feed.owners import is_one_row
 from mirrorlib.feed.read import read_window
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote
-from mirrorlib.journal.streams import Plan
+from mirrorlib.journal.streams import WindowPlan
 from mirrorlib.keys.tags import MARKER, read_tags
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ class Framed:
 
     """
 
-    source: Source
+    source: SourceTable
     frame: DataFrame
     marker: str
     key_columns: tuple[str, ...]
     one_row: bool
 
 
-def frame_rows(source: Source, plan: Plan, rows: DataFrame) -> Framed:
+def frame_rows(source: SourceTable, plan: WindowPlan, rows: DataFrame) -> Framed:
     """Frame rows of a source as of the end of a window."""
     commits = source.table.commits
     frame = declare_stored(rows, commits, plan.until)

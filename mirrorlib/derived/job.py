@@ -1,8 +1,8 @@
 """One run of a derived table: what its steps share, the table as it is found, and how it is written.
 
-In: nothing. Out: `Job`; `Target`, which says whether the table is as the last round has left it; one commit that
-carries a round. Promise: the commit is there once, as a whole, or not at all; rows that stay the same are not
-written, so that the table's own feed tells what is different and nothing else; by a primary key that occurs once, as
+In: nothing. Out: `DeriveJob`; `DerivedTarget`, which says whether the table is as the last round has left it; one
+commit that carries a round. Promise: the commit is there once, as a whole, or not at all; rows that stay the same
+are not written, so that the table's own feed tells what is different and nothing else; by a primary key that occurs once, as
 inserts, updates and deletes. Without one, rows are a multiset: where equal ones become fewer, all go and those that
 stay come again.
 """
@@ -26,8 +26,8 @@ from mirrorlib.delta.ddl import make_table
 from mirrorlib.delta.key_property import keys_property
 from mirrorlib.delta.properties import FEED_DAYS, VECTORS, feed_properties
 from mirrorlib.delta.table import Found, find_target, open_log
-from mirrorlib.derived.place import Place
-from mirrorlib.derived.sources import Round, Source
+from mirrorlib.derived.place import TablePlace
+from mirrorlib.derived.sources import Round, SourceTable
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.events import Event, Observer
 from mirrorlib.feed.net import FEED_COLUMNS
@@ -49,7 +49,7 @@ _VOID = re.compile(r"(^|[:<,])void\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class DeriveJob:
     """One run.
 
     Attributes:
@@ -64,8 +64,8 @@ class Job:
     spark: SparkSession
     session: SparkSession
     name: str
-    place: Place
-    sources: Sequence[Source]
+    place: TablePlace
+    sources: Sequence[SourceTable]
     transform: Transform
     rebuild: bool
     lease: Lease
@@ -85,7 +85,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class DerivedTarget:
     """The table at this moment.
 
     Attributes:
@@ -102,7 +102,7 @@ class Target:
     pure: bool = True
 
 
-def open_target(job: Job) -> Target:
+def open_target(job: DeriveJob) -> DerivedTarget:
     """Open the table as it is now.
 
     Raises:
@@ -111,7 +111,7 @@ def open_target(job: Job) -> Target:
     """
     there = find_target(job.session, job.place.ref)
     if there is None:
-        return Target(last=LastCommit(newest=-1))
+        return DerivedTarget(last=LastCommit(newest=-1))
     found, schema = there
     owner = found.properties.get(OWNER)
     if owner != job.name:
@@ -128,10 +128,10 @@ def open_target(job: Job) -> Target:
         raise ForeignWriteError(msg, table=job.place.shown, found=who, next_step=step)
     ours = last.facts is not None and last.facts.get("derived") == job.name
     held = last.facts if ours else None
-    return Target(found=found, schema=schema, last=last, held=held, pure=foreign is None)
+    return DerivedTarget(found=found, schema=schema, last=last, held=held, pure=foreign is None)
 
 
-def make_derived(job: Job, columns: StructType, keys: Keys) -> Found:
+def make_derived(job: DeriveJob, columns: StructType, keys: Keys) -> Found:
     """Make an empty derived table, with a feed and deletion vectors, where there is none.
 
     Raises:
@@ -149,7 +149,7 @@ def make_derived(job: Job, columns: StructType, keys: Keys) -> Found:
     return found
 
 
-def check_columns(place: Place, rows: DataFrame) -> None:
+def check_columns(place: TablePlace, rows: DataFrame) -> None:
     """Refuse a result that no table with a feed can hold.
 
     Raises:
@@ -172,7 +172,7 @@ def check_columns(place: Place, rows: DataFrame) -> None:
         seen |= folds
 
 
-def added_columns(target: Target, rows: DataFrame) -> tuple[str, ...] | None:
+def added_columns(target: DerivedTarget, rows: DataFrame) -> tuple[str, ...] | None:
     """Name the columns that a table lacks; None where one that it has is not among the rows, or of another type."""
     schema = target.schema or ()
     has = {fold_name(field.name): field.dataType for field in schema}
@@ -184,7 +184,7 @@ def added_columns(target: Target, rows: DataFrame) -> tuple[str, ...] | None:
     return tuple(field.name for name, field in wants.items() if name not in has)
 
 
-def replace_rows(job: Job, rows: DataFrame, mark: Mark, *, columns: bool) -> None:
+def replace_rows(job: DeriveJob, rows: DataFrame, mark: Mark, *, columns: bool) -> None:
     """Let rows take the place of all that are there, and their columns too where *columns* says so."""
     if columns:
         overwrite_columns(job.session, job.place.ref, untag(rows), mark)
@@ -193,7 +193,7 @@ def replace_rows(job: Job, rows: DataFrame, mark: Mark, *, columns: bool) -> Non
 
 
 def write_difference(
-    job: Job, found: Found, changes: DataFrame, keys: Sequence[str], mark: Mark
+    job: DeriveJob, found: Found, changes: DataFrame, keys: Sequence[str], mark: Mark
 ) -> tuple[int, int]:
     """Stage what is different, and carry it out by one commit; return how many rows came, and went.
 

@@ -31,7 +31,7 @@ from mirrorlib.delta.key_property import (
 from mirrorlib.delta.properties import FEED_DAYS, feed_properties
 from mirrorlib.delta.sessions import configured, lend_session, read_conf
 from mirrorlib.delta.table import find_location, find_target, open_log
-from mirrorlib.derived.place import Place, find_place
+from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import ForeignWriteError, KeysError, SchemaError
 from mirrorlib.feed.keyed import read_keyed
 from mirrorlib.feed.owners import keeps_columns
@@ -63,7 +63,7 @@ class View:
 
     """
 
-    place: Place
+    place: TablePlace
     keys: Keys
     order: tuple[str, ...]
     retention: timedelta | None

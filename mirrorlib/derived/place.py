@@ -1,6 +1,6 @@
 """Address one table that is kept: for SQL and for writers, and where its lock and its state lie.
 
-In: a path or URL, or a name in a catalog. Out: `Place`. A word with a slash in it is a path, every other one a
+In: a path or URL, or a name in a catalog. Out: `TablePlace`. A word with a slash in it is a path, every other one a
 catalog's name.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class TablePlace:
     """Where one table lies.
 
     Attributes:
@@ -58,7 +58,9 @@ class Place:
             yield
 
 
-def find_place(spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None = None) -> Place:
+def find_place(
+    spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None = None
+) -> TablePlace:
     """Address a table, which need not be there.
 
     Raises:
@@ -72,7 +74,7 @@ def find_place(spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None
         root, name = _root_of(store.url.rstrip("/"))
         target = Target.of(root, catalog=None, state=state)
         ref = TableRef(name=name, sql=f"delta.{quote(path)}", path=path)
-        return Place(shown=shown, ref=ref, root=target, state=target.state)
+        return TablePlace(shown=shown, ref=ref, root=target, state=target.state)
     parts = split_dotted(shown)
     catalog = parts[-3] if len(parts) > 2 else spark.catalog.currentCatalog()  # noqa: PLR2004  # catalog.schema.table
     schema = parts[-2] if len(parts) > 1 else spark.catalog.currentDatabase()
@@ -80,7 +82,7 @@ def find_place(spark: SparkSession, table: PathOrUrl, *, state: PathOrUrl | None
     ref = TableRef(name=TableName(None, parts[-1]), sql=sql, path=None)
     folder = open_store(state).url if state is not None else ""
     target = Target(place=schema, catalog=catalog, state=folder)
-    return Place(shown=shown, ref=ref, root=target, state=folder)
+    return TablePlace(shown=shown, ref=ref, root=target, state=folder)
 
 
 def _root_of(url: str) -> tuple[str, TableName]:

@@ -20,7 +20,7 @@ from mirrorlib.store import Store, open_store
 from mirrorlib.tabular import Report
 
 if TYPE_CHECKING:
-    from mirrorlib.derived.place import Place
+    from mirrorlib.derived.place import TablePlace
 
 _FOLDER = "derived"
 _MEMBERS = {"address", "name", "sources", "keys", "losses", "how"}
@@ -110,7 +110,7 @@ class DeriveReport(Report):
         return [done, *self.changes, f"Its {what if self.keys else 'keys'}: {keys}.", *lost]
 
 
-def write_record(place: Place, report: DeriveReport) -> None:
+def write_record(place: TablePlace, report: DeriveReport) -> None:
     """Replace what is told of a derived table; nothing rests on it."""
     told = {"address": place.address, "table": str(place.ref.name), **asdict(report), "at": now()}
     file = f"{_FOLDER}/{place.ref.name.segment}.json"

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.sessions import lend_session
-from mirrorlib.derived.commit import carry_out, nothing_new, settle_keys
+from mirrorlib.derived.commit import commit_round, nothing_new, settle_keys
 from mirrorlib.derived.compute import MOVES
 from mirrorlib.derived.frames import Transform
-from mirrorlib.derived.job import Job, open_target
+from mirrorlib.derived.job import DeriveJob, open_target
 from mirrorlib.derived.place import find_place
 from mirrorlib.derived.report import DeriveReport
 from mirrorlib.derived.sources import (
@@ -90,7 +90,7 @@ def derive_table(
         opened = open_sources(spark, name, sources, place, state)  # as they are from here on
         for folder in dict.fromkeys(one.place.state for one in opened):
             open_state(open_store(folder))
-        job = Job(
+        job = DeriveJob(
             spark=spark,
             session=session,
             name=name,
@@ -105,7 +105,7 @@ def derive_table(
         return _bring_up_to_date(job)
 
 
-def _bring_up_to_date(job: Job) -> DeriveReport:
+def _bring_up_to_date(job: DeriveJob) -> DeriveReport:
     """Carry out the round that an earlier run has planned, if there is one, and the next, if something may be new."""
     streams = begun_streams(job.sources, job.place.address)
     target = open_target(job)
@@ -118,7 +118,7 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
         end_round(job.sources, planned, "void", 0, 0.0)
     elif planned is not None:
         try:
-            report = carry_out(job, planned, target)
+            report = commit_round(job, planned, target)
             target = open_target(job)
         except FeedExpiredError:  # its versions are gone: the newest ones take their place
             end_round(job.sources, planned, "void", 0, 0.0)
@@ -129,10 +129,10 @@ def _bring_up_to_date(job: Job) -> DeriveReport:
     if planned is None:
         return report or nothing_new(job, target)
     job.tell("plan", "after", planned)
-    return carry_out(job, planned, target)
+    return commit_round(job, planned, target)
 
 
-def _is_overtaken(job: Job, planned: Round) -> bool:
+def _is_overtaken(job: DeriveJob, planned: Round) -> bool:
     """Say whether a source was made anew, or put back, since a round was planned: its versions are others now."""
     return any(
         source.table_id != plan.table_id or source.table.commits.newest < plan.until

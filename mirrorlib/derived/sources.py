@@ -1,6 +1,6 @@
 """Open the tables that a derived table is made of, and settle together which versions it is made of next.
 
-In: tables as a caller names them. Out: `Source` values, and a `Round`: one window a source, all of one number.
+In: tables as a caller names them. Out: `SourceTable` values, and a `Round`: one window a source, all of one number.
 Each source has the derived table for a consumer, `derive:NAME`, so that everyone who asks for readers of its
 history sees it. Promise: windows are put there before anything is computed, so that a crash repeats them; a round
 has ended when each of its windows has.
@@ -14,12 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorlib.delta.address import FeedTable, find_feed_table
-from mirrorlib.derived.place import Place, find_place
+from mirrorlib.derived.place import TablePlace, find_place
 from mirrorlib.errors import JournalError, LandingZoneError
 from mirrorlib.feed.window import NOTHING
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import Done, Entry, Outcome, Plan, Stream, position_of, table_id_of
+from mirrorlib.journal.streams import (
+    Outcome,
+    Stream,
+    WindowDone,
+    WindowEntry,
+    WindowPlan,
+    position_of,
+    table_id_of,
+)
 from mirrorlib.store import PathOrUrl, open_store
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ MODE = "derive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceTable:
     """A table that a derived table is made of.
 
     Attributes:
@@ -40,7 +48,7 @@ class Source:
     """
 
     name: str
-    place: Place
+    place: TablePlace
     table: FeedTable
     registry: Registry
 
@@ -56,7 +64,7 @@ class Round:
     """One window of every source, in the order of the sources; a round has the name of the first one's stream."""
 
     streams: tuple[Stream, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[WindowPlan, ...]
 
     @property
     def number(self) -> int:
@@ -68,9 +76,9 @@ def open_sources(
     spark: SparkSession,
     name: str,
     sources: PathOrUrl | Sequence[PathOrUrl] | Mapping[str, PathOrUrl],
-    target: Place,
+    target: TablePlace,
     state: PathOrUrl | None,
-) -> tuple[Source, ...]:
+) -> tuple[SourceTable, ...]:
     """Open the sources.
 
     Raises:
@@ -105,11 +113,11 @@ def open_sources(
         seen |= {place.address: place.shown, kept: place.shown}
         found = find_feed_table(spark, place.address, shown=place.shown)
         registry = Registry(open_store(place.state), f"{CONSUMER}{name}", place.ref.name)
-        opened.append(Source(name=key, place=place, table=found, registry=registry))
+        opened.append(SourceTable(name=key, place=place, table=found, registry=registry))
     return tuple(opened)
 
 
-def check_state(place: Place) -> None:
+def check_state(place: TablePlace) -> None:
     """See that there is a folder to keep progress in.
 
     Raises:
@@ -121,7 +129,7 @@ def check_state(place: Place) -> None:
         raise LandingZoneError(msg, table=place.shown, next_step="Say where it lives, with state.")
 
 
-def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
+def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, ...]:
     """Return the ways through the sources; begin all of them anew where they do not go together.
 
     Raises:
@@ -146,7 +154,7 @@ def begun_streams(sources: Sequence[Source], target: str) -> tuple[Stream, ...]:
     )
 
 
-def _together(sources: Sequence[Source], streams: Sequence[Stream]) -> bool:
+def _together(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> bool:
     """Say whether all ways are in one round, or some are in the next one that is being planned."""
     entries = _entries(sources, streams)
     numbers = [entry.plan.number if entry else 0 for entry in entries]
@@ -159,11 +167,11 @@ def _together(sources: Sequence[Source], streams: Sequence[Stream]) -> bool:
     return min(numbers) == last - 1 and ended and all(entry.done is None for entry in begun)
 
 
-def _entries(sources: Sequence[Source], streams: Sequence[Stream]) -> list[Entry | None]:
+def _entries(sources: Sequence[SourceTable], streams: Sequence[Stream]) -> list[WindowEntry | None]:
     return [source.registry.newest(stream) for source, stream in zip(sources, streams, strict=True)]
 
 
-def pending_round(sources: Sequence[Source], streams: tuple[Stream, ...]) -> Round | None:
+def pending_round(sources: Sequence[SourceTable], streams: tuple[Stream, ...]) -> Round | None:
     """Return the round that was planned, in part at least, and has not ended; None when there is none."""
     entries = _entries(sources, streams)
     if all(entry is None or entry.done is not None for entry in entries):
@@ -173,7 +181,7 @@ def pending_round(sources: Sequence[Source], streams: tuple[Stream, ...]) -> Rou
 
 
 def next_round(
-    sources: Sequence[Source], streams: tuple[Stream, ...], *, wanted: bool
+    sources: Sequence[SourceTable], streams: tuple[Stream, ...], *, wanted: bool
 ) -> Round | None:
     """Plan a round up to the newest versions; None when no source has one that is new, unless it is *wanted*."""
     entries = _entries(sources, streams)
@@ -186,9 +194,9 @@ def next_round(
 
 
 def _round(
-    sources: Sequence[Source],
+    sources: Sequence[SourceTable],
     streams: tuple[Stream, ...],
-    entries: Sequence[Entry | None],
+    entries: Sequence[WindowEntry | None],
     number: int | None,
 ) -> Round:
     """Plan the next window of each source, but for those that have one of this number."""
@@ -201,10 +209,10 @@ def _round(
     return Round(streams=streams, plans=plans)
 
 
-def _planned(source: Source, stream: Stream, entry: Entry | None) -> Plan:
+def _planned(source: SourceTable, stream: Stream, entry: WindowEntry | None) -> WindowPlan:
     commits, position = source.table.commits, position_of(stream, entry)
     first = position is None or position == NOTHING
-    plan = Plan(
+    plan = WindowPlan(
         stream=stream.uuid,
         number=1 if entry is None else entry.plan.number + 1,
         attempt=new_attempt(),
@@ -221,9 +229,9 @@ def _planned(source: Source, stream: Stream, entry: Entry | None) -> Plan:
 
 
 def end_round(
-    sources: Sequence[Source], planned: Round, outcome: Outcome, rows: int, seconds: float
+    sources: Sequence[SourceTable], planned: Round, outcome: Outcome, rows: int, seconds: float
 ) -> None:
     """Write down of every window that it has ended."""
-    done = Done(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
+    done = WindowDone(outcome=outcome, rows=rows, seconds=seconds, finished_at=now())
     for source, stream in zip(sources, planned.streams, strict=True):
         source.registry.write_done(stream, planned.number, done)

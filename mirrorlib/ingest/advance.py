@@ -23,7 +23,7 @@ from mirrorlib.ingest.files.source_identity import (
     judge_changes,
     proof_of,
 )
-from mirrorlib.ingest.files.table_folder import Folder, FolderView, emptied_since
+from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, emptied_since
 from mirrorlib.ingest.next_batch import Next, bars_of, check_emptiness, open_next
 from mirrorlib.ingest.progress import Progress
 from mirrorlib.ingest.report import TableReport
@@ -33,7 +33,9 @@ from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
 
 
-def advance_table(work: Work, view: FolderView, opened: Folder, progress: Progress) -> TableReport:
+def advance_table(
+    work: Work, view: FolderView, opened: OpenedFolder, progress: Progress
+) -> TableReport:
     """Apply what the folder shows, as far as it goes.
 
     Raises:
@@ -60,7 +62,9 @@ def advance_table(work: Work, view: FolderView, opened: Folder, progress: Progre
     return _apply_batches(work, view, opened, progress)
 
 
-def _apply_batches(work: Work, view: FolderView, opened: Folder, progress: Progress) -> TableReport:
+def _apply_batches(
+    work: Work, view: FolderView, opened: OpenedFolder, progress: Progress
+) -> TableReport:
     entry = progress.entry
     bars = {} if work.options.retry else bars_of(entry)
     while True:
@@ -100,7 +104,7 @@ def _apply_batches(work: Work, view: FolderView, opened: Folder, progress: Progr
         opened = view.open()
 
 
-def _end_idle(progress: Progress, opened: Folder, coming: Next) -> TableReport:
+def _end_idle(progress: Progress, opened: OpenedFolder, coming: Next) -> TableReport:
     """End where nothing can be applied now; remember since when a young file, and an empty folder, are as they are."""
     young, watched, reason = coming.young, opened.watched, coming.reason
     if young is None:
@@ -117,7 +121,7 @@ def _end_idle(progress: Progress, opened: Folder, coming: Next) -> TableReport:
 
 
 def _draft_plan(
-    work: Work, entry: Entry | None, standing: Standing, opened: Folder, coming: Next
+    work: Work, entry: Entry | None, standing: Standing, opened: OpenedFolder, coming: Next
 ) -> Plan:
     known = _moment(seen_until(entry.plan)) if entry else ""
     previous: dict[str, object] | None = None

@@ -24,7 +24,7 @@ from mirrorlib.errors import (
 from mirrorlib.events import Observer, unobserved
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.files.source_identity import check_snapshots
-from mirrorlib.ingest.files.table_folder import Folder, policies_of
+from mirrorlib.ingest.files.table_folder import OpenedFolder, policies_of
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import SHOWS_NOTHING
 from mirrorlib.ingest.work import Work
@@ -81,7 +81,11 @@ def open_job(
 
 
 def open_work(
-    job: Job, spark: SparkSession, folder: TableFolder, opened: Folder, lives: tuple[Life, ...]
+    job: Job,
+    spark: SparkSession,
+    folder: TableFolder,
+    opened: OpenedFolder,
+    lives: tuple[Life, ...],
 ) -> Work:
     """Gather what one table's batches need; *spark* is a session that is lent to it alone."""
     ref = refer(job.target, folder.name)

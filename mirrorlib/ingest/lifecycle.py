@@ -17,7 +17,7 @@ from mirrorlib.delta.table import drop_table, find_table, refer
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.batch.evolve_table import refuse_others_table
 from mirrorlib.ingest.files.history import passed_files
-from mirrorlib.ingest.files.table_folder import Folder
+from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.job import Job, known_tables
 from mirrorlib.ingest.report import GONE
 from mirrorlib.journal.disk import Journal
@@ -66,7 +66,9 @@ def end_life(job: Job, name: TableName, *, write: bool = True) -> str | None:
     return DROPPED
 
 
-def lives_of(job: Job, name: TableName, opened: Folder, *, write: bool = True) -> tuple[Life, ...]:
+def lives_of(
+    job: Job, name: TableName, opened: OpenedFolder, *, write: bool = True
+) -> tuple[Life, ...]:
     """Return a table's lives for a runner; begin the first, or the one after its folder was gone.
 
     Without *write*, a life that would begin has no uuid.

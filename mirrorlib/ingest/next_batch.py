@@ -15,7 +15,7 @@ from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.batch.foreign_writes import Standing
 from mirrorlib.ingest.batch.open_batch import Prepared, prepare_files
 from mirrorlib.ingest.files.plan import Files, first_position, is_young, next_run, within
-from mirrorlib.ingest.files.table_folder import Folder
+from mirrorlib.ingest.files.table_folder import OpenedFolder
 from mirrorlib.ingest.report import State
 from mirrorlib.ingest.warn import warnings_of
 from mirrorlib.ingest.work import Work
@@ -79,7 +79,7 @@ def open_next(
     work: Work,
     entry: Entry | None,
     standing: Standing,
-    opened: Folder,
+    opened: OpenedFolder,
     position: Mapping[str, int],
     bars: dict[str, Bar],
     clock: dict[str, float],
@@ -126,7 +126,7 @@ def open_next(
 
 
 def choose_files(
-    opened: Folder, position: Mapping[str, int], bars: Mapping[str, Bar], settle: float
+    opened: OpenedFolder, position: Mapping[str, int], bars: Mapping[str, Bar], settle: float
 ) -> Next:
     """Choose all files that may be applied; a partition folder ends before a file that is barred.
 

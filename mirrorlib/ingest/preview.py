@@ -34,7 +34,7 @@ from mirrorlib.ingest.files.source_identity import (
     check_zone,
     judge_changes,
 )
-from mirrorlib.ingest.files.table_folder import Folder, FolderView
+from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.next_batch import bars_of, check_emptiness, open_next
@@ -158,7 +158,7 @@ def _plan_table(job: Job, folder: TableFolder) -> PlannedTable:
 
 
 def _look_ahead(
-    work: Work, view: FolderView, opened: Folder, planned: PlannedTable
+    work: Work, view: FolderView, opened: OpenedFolder, planned: PlannedTable
 ) -> PlannedTable:
     """Go through the batches that apply would make, each on the columns that the one before would leave."""
     lives = work.lives if work.life.uuid else ()
@@ -185,7 +185,7 @@ def _look_ahead(
 
 
 def _go_on(
-    work: Work, opened: Folder, entry: Entry | None, standing: Standing, planned: PlannedTable
+    work: Work, opened: OpenedFolder, entry: Entry | None, standing: Standing, planned: PlannedTable
 ) -> PlannedTable:
     """Go on to the batches that nobody has planned yet."""
     position = entry.position if entry else {}

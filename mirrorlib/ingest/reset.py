@@ -14,7 +14,7 @@ from mirrorlib.ingest.batch.take_over import check_key_columns
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import numbers_of, position_behind
 from mirrorlib.ingest.files.source import refuse_doubt
-from mirrorlib.ingest.files.table_folder import Folder, open_folder
+from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.journal.disk import STATE_FILE, Journal, check_owner
 from mirrorlib.journal.entries import Entry, Life
 from mirrorlib.landing.listing import TableFolder, see_folder
@@ -209,7 +209,11 @@ def _look_at_table(
 
 
 def _check_files(
-    zone: Store, folder: TableFolder, opened: Folder, metadata: TableMetadata, history: History
+    zone: Store,
+    folder: TableFolder,
+    opened: OpenedFolder,
+    metadata: TableMetadata,
+    history: History,
 ) -> None:
     """See that every file is either behind the new life's beginning or was appended; none is both, or neither.
 

@@ -28,7 +28,7 @@ from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_listed
-from mirrorlib.ingest.files.table_folder import Folder, FolderView
+from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.job import Job, find_tables, open_job, open_work
 from mirrorlib.ingest.lifecycle import end_life, lives_of
 from mirrorlib.ingest.options import (
@@ -263,7 +263,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
 
 def _open(
     job: Job, folder: TableFolder, journal: Journal, word: Mapping[str, Any], progress: Progress
-) -> tuple[FolderView, Folder]:
+) -> tuple[FolderView, OpenedFolder]:
     """Open a table's folder as the journal knows it now."""
     table = str(folder.name)
     job.observe(Event(table=table, step="list", when="before"))

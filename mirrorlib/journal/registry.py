@@ -26,7 +26,7 @@ from typing import Any
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
-from mirrorlib.journal.streams import Done, Entry, Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, refuse_uncarriable
 from mirrorlib.store import Store
 
@@ -74,15 +74,15 @@ class Registry:
         stream = Stream(consumer=self.consumer, table=self.table, **facts)
         return self._values.write_new(f"{self.folder}/streams/{ordinal:06d}.json", stream)
 
-    def newest(self, stream: Stream) -> Entry | None:
+    def newest(self, stream: Stream) -> WindowEntry | None:
         """Return the newest window of a stream; None before the first."""
         return self._plans(stream).newest()
 
-    def write_plan(self, stream: Stream, plan: Plan) -> Plan:
+    def write_plan(self, stream: Stream, plan: WindowPlan) -> WindowPlan:
         """Write a window unless its number has one; return the one that counts."""
         return self._plans(stream).write_plan(plan.number, plan)
 
-    def write_done(self, stream: Stream, number: int, done: Done) -> Done:
+    def write_done(self, stream: Stream, number: int, done: WindowDone) -> WindowDone:
         """Write an outcome unless the window has one; return the one that counts."""
         return self._plans(stream).write_done(number, done)
 
@@ -140,8 +140,10 @@ class Registry:
         """Remove what is left of the lease of a stream that was forgotten; a runner that takes it meanwhile is busy."""
         self.state.delete_folder(f"{self.folder}/{LEASE}")
 
-    def _plans(self, stream: Stream) -> PlanLog[Plan, Done, Entry]:
-        return PlanLog(self._values, f"{self.folder}/{stream.uuid}", Plan, Done, Entry)
+    def _plans(self, stream: Stream) -> PlanLog[WindowPlan, WindowDone, WindowEntry]:
+        return PlanLog(
+            self._values, f"{self.folder}/{stream.uuid}", WindowPlan, WindowDone, WindowEntry
+        )
 
 
 def registries(state: Store, consumer: str | None = None) -> list[Registry]:

@@ -63,7 +63,7 @@ class Stream(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(Value):
+class WindowPlan(Value):
     """One window: what is delivered as one, whole and once. Written before it is delivered, never changed.
 
     Attributes:
@@ -98,7 +98,7 @@ class Plan(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Value):
+class WindowDone(Value):
     """How a window ended, after how many seconds and when, ISO 8601, UTC.
 
     Attributes:
@@ -117,11 +117,11 @@ class Done(Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class WindowEntry:
     """The newest window of a stream, and how it ended once it has."""
 
-    plan: Plan
-    done: Done | None
+    plan: WindowPlan
+    done: WindowDone | None
 
     @property
     def position(self) -> int:
@@ -130,19 +130,19 @@ class Entry:
         return self.plan.until if delivered else self.plan.after
 
 
-def position_of(stream: Stream, entry: Entry | None) -> int | None:
+def position_of(stream: Stream, entry: WindowEntry | None) -> int | None:
     """Return the version that a stream goes on from; None when it begins with a snapshot."""
     return stream.start_at if entry is None else entry.position
 
 
-def version_given(stream: Stream, entry: Entry | None) -> int | None:
+def version_given(stream: Stream, entry: WindowEntry | None) -> int | None:
     """Return the last version that a stream was given; None while it has only a snapshot to come."""
     if entry is not None and entry.plan.kind == "snapshot" and entry.position == entry.plan.after:
         return None
     return position_of(stream, entry)
 
 
-def table_id_of(stream: Stream, entry: Entry | None) -> str:
+def table_id_of(stream: Stream, entry: WindowEntry | None) -> str:
     """Return the id that the Delta table had when a stream last looked at it."""
     return stream.table_id if entry is None else entry.plan.table_id
 

@@ -72,7 +72,7 @@ class FolderContent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class AppliedFiles:
     """What has been applied of a table whose files have no numbers.
 
     Attributes:
@@ -86,7 +86,7 @@ class Applied:
     count: int
 
 
-NOTHING_APPLIED = Applied(etags={}, newest=None, count=0)
+NOTHING_APPLIED = AppliedFiles(etags={}, newest=None, count=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +266,9 @@ def order_by_number(
     )
 
 
-def order_by_time(seen: FolderContent, endings: tuple[str, ...], applied: Applied) -> FolderListing:
+def order_by_time(
+    seen: FolderContent, endings: tuple[str, ...], applied: AppliedFiles
+) -> FolderListing:
     """Order files by when they were written, ties by name (LastUpdateTimeFileDetection).
 
     What has been applied stays so under its name, whatever is there now; what was written earlier

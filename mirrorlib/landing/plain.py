@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from mirrorlib.landing.delimited import Dialect
 from mirrorlib.landing.listing import (
-    Applied,
+    AppliedFiles,
     FolderContent,
     FolderListing,
     TableFolder,
@@ -58,7 +58,7 @@ def see_below(zone: Store, folder: TableFolder, seen: FolderContent) -> FolderCo
 
 
 def order_plain(
-    seen: FolderContent, applied: Applied, passed: Mapping[str, str], *, overwrites: bool
+    seen: FolderContent, applied: AppliedFiles, passed: Mapping[str, str], *, overwrites: bool
 ) -> tuple[FolderListing, tuple[StoredFile, ...]]:
     """Order the files that count, by when they were written, ties by name.
 

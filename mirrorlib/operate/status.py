@@ -18,7 +18,7 @@ from mirrorlib.ingest.files.incremental_listing import IncrementalListing, read_
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import first_position, next_run
 from mirrorlib.ingest.files.source import doubt_of
-from mirrorlib.ingest.files.table_folder import Folder, emptied_since, open_folder
+from mirrorlib.ingest.files.table_folder import OpenedFolder, emptied_since, open_folder
 from mirrorlib.ingest.options import Options
 from mirrorlib.ingest.report import (
     GONE,
@@ -213,7 +213,7 @@ def _without_folder(status: TableStatus, zone: Store) -> TableStatus:
 
 
 def _with_listing(
-    status: TableStatus, opened: Folder, position: Mapping[str, int], moment: datetime
+    status: TableStatus, opened: OpenedFolder, position: Mapping[str, int], moment: datetime
 ) -> TableStatus:
     """Compare the last word with what the zone shows now."""
     listing = opened.listing

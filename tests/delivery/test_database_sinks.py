@@ -43,7 +43,7 @@ from mirrorlib.errors import (
     TableBusyError,
     TableNameError,
 )
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.store import open_store
 from tables import newest_version
 
@@ -179,7 +179,7 @@ class Feed:
             "reset": False, "after": after, "until": self.until, "until_at": "", "table_id": "T",
             "keys": self.keys, "planned_at": "", **told,
         }  # fmt: skip
-        plan = Plan(**facts)
+        plan = WindowPlan(**facts)
         store = open_store(str(self.folder / "state"))
         folder = f"staged/{plan.attempt}"
         return Delivery(

@@ -21,7 +21,7 @@ from mirrorlib.commit.mark import Mark, overwrite_rows
 from mirrorlib.delivery.report import StreamReport
 from mirrorlib.delivery.run import export_tables
 from mirrorlib.delivery.sinks.delta import open_sink, rewrite, sink
-from mirrorlib.delivery.sinks.delta.work import Work
+from mirrorlib.delivery.sinks.delta.work import WindowWork
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.journal import registry
 from mirrorlib.journal.registry import Registry
@@ -686,16 +686,16 @@ def test_a_table_that_an_older_version_wrote_is_gone_on_with(
     """Its commits have a mark for each stream, and facts without the stream's place; so it goes on, and after a rewind."""
     source = Source(spark, tmp_path, "id bigint").run("INSERT INTO {t} VALUES (1)")
     copies = [Receiver(source, mode) for mode in MODES]
-    mark = Work.mark
+    mark = WindowWork.mark
 
-    def older(work: Work) -> Mark:
+    def older(work: WindowWork) -> Mark:
         told = dict(mark(work).facts)
         del told["epoch"], told["ordinal"]
         app = f"mirrorlib:export:{work.stream.uuid}:{work.stream.table}"
         return Mark(app_id=app, version=work.plan.number, facts=told)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Work, "mark", older)
+        patch.setattr(WindowWork, "mark", older)
         for copy in copies:
             copy.take()
         source.run("INSERT INTO {t} VALUES (2)")

@@ -32,7 +32,7 @@ from mirrorlib.errors import (
     TableBusyError,
     TableNameError,
 )
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.store import LocalStore, Store
 
 if TYPE_CHECKING:
@@ -168,7 +168,9 @@ class Windows:
         until = plan.get("until", max((version for version, *_ in rows), default=0))
         facts = {"kind": "changes", "reset": False, "after": until - 1, "until": until}
         facts |= {"table_id": "T", "until_at": "", "planned_at": "", "keys": ("id",)}
-        planned = Plan(stream=self.stream.uuid, number=self.number, attempt="a", **facts | plan)
+        planned = WindowPlan(
+            stream=self.stream.uuid, number=self.number, attempt="a", **facts | plan
+        )
         sink = sink or FilesSink(store or self.store)
         if asks and sink.position(self.stream) >= self.number:
             return -1

@@ -47,7 +47,7 @@ from mirrorlib.errors import (
     TableNameError,
 )
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import TableName, parse_name
 from mirrorlib.store import LocalStore, open_store
@@ -524,7 +524,7 @@ class Runner:
             delivery = Delivery(
                 spark=spark,
                 stream=stream,
-                plan=Plan(**plan),
+                plan=WindowPlan(**plan),
                 frame=spark.createDataFrame(rows, columns),
                 scratch=LocalStore(self._scratch),
                 folder="a",

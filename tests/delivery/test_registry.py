@@ -10,7 +10,7 @@ import pytest
 from mirrorlib.errors import JournalError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.registry import Registry
-from mirrorlib.journal.streams import Done, Entry, Plan
+from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 
@@ -38,14 +38,14 @@ def registry(tmp_path: Path) -> Registry:
 def delivered(registry: Registry) -> Stream:
     """Begin a stream and deliver one window."""
     stream = registry.begin(WANTED, 1)
-    plan = Plan(
+    plan = WindowPlan(
         stream=stream.uuid, number=1, attempt="a", kind="changes", reset=False, after=0, until=3,
         until_at=now(), table_id="t", keys=("id",), planned_at=now(),
     )  # fmt: skip
     assert plan == registry.write_plan(stream, plan)
-    done = Done(outcome="delivered", rows=2, seconds=0.5, finished_at=now(), given=1)
+    done = WindowDone(outcome="delivered", rows=2, seconds=0.5, finished_at=now(), given=1)
     assert done == registry.write_done(stream, 1, done)
-    assert Entry(plan=plan, done=done) == registry.newest(stream)
+    assert WindowEntry(plan=plan, done=done) == registry.newest(stream)
     return stream
 
 

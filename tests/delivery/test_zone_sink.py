@@ -27,8 +27,8 @@ from mirrorlib.delivery.sinks.zone.batch import Batch
 from mirrorlib.delivery.sinks.zone.changes import COUNT, change_rows, check_whole
 from mirrorlib.delta.sessions import lend_session
 from mirrorlib.errors import LandingZoneError, MarkerError, SchemaError, TableBusyError
-from mirrorlib.journal.streams import Plan, Stream
-from mirrorlib.landing.publish.claims import Place
+from mirrorlib.journal.streams import Stream, WindowPlan
+from mirrorlib.landing.publish.claims import FileSequence
 from mirrorlib.store import LocalStore, Store
 from oracle import ChangeFile, Row, Rows, assert_same_rows, multiset, replay
 from publishing import memory_store
@@ -292,7 +292,9 @@ class Windows:
         until = plan.get("until", max(versions, default=0))
         facts = {"kind": "changes", "reset": False, "after": until - 1, "until": until}
         facts |= {"table_id": "T", "until_at": "", "planned_at": "", "keys": self.keys}
-        planned = Plan(stream=self.stream.uuid, number=self.number, attempt="a", **facts | plan)
+        planned = WindowPlan(
+            stream=self.stream.uuid, number=self.number, attempt="a", **facts | plan
+        )
         sink = sink or ZoneSink(self.zone)
         if sink.position(self.stream) >= self.number:
             return -1
@@ -427,7 +429,7 @@ def test_what_was_noted_is_not_written_over_by_a_late_runner(
 ) -> None:
     """Of the same window, which another runner has folded since, or of another window."""
     monkeypatch.setattr(known, "_MOST_FILES", 1)
-    zone, place = memory_store(), Place(table=TABLE, folder=FOLDER)
+    zone, place = memory_store(), FileSequence(table=TABLE, folder=FOLDER)
     table = mirrorlib.LandingZoneWriter(zone).table(TABLE, keys=["id"])
     facts: dict[str, Any] = {"consumer": "lake", "table": TABLE, "stream": "one", "table_id": "T"}
     facts |= {"began_at": "2026-01-01", "keys": ("id",)}

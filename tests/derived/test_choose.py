@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlib.delta.sessions import configured
 from mirrorlib.derived.frames import Framed
-from mirrorlib.derived.strategy.choose import How, Shape, choose, shape_of
+from mirrorlib.derived.strategy.choose import How, PlanShape, choose, shape_of
 from mirrorlib.keys.declare import key_by
 from mirrorlib.keys.tags import MARKER, read_tags, tag_columns
 from mirrorlib.keys.value import Keys
@@ -19,7 +19,7 @@ from mirrorlib.keys.value import Keys
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorlib.derived.sources import Source
+    from mirrorlib.derived.sources import SourceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def framed_rows(rows: DataFrame, *keys: str) -> Framed:
     found = read_tags(frame.schema)[0].declared.id
     place = SimpleNamespace(shown=rows.columns[0])
     return Framed(
-        source=cast("Source", SimpleNamespace(place=place, name="")),
+        source=cast("SourceTable", SimpleNamespace(place=place, name="")),
         frame=frame,
         marker=f"{MARKER}{found}",
         key_columns=keys,
@@ -56,7 +56,7 @@ def framed_rows(rows: DataFrame, *keys: str) -> Framed:
     )
 
 
-def shaped(spark: SparkSession, transform: Transform) -> tuple[Shape, list[Framed]]:
+def shaped(spark: SparkSession, transform: Transform) -> tuple[PlanShape, list[Framed]]:
     """Look at what is made of a table of (c, i) and one of (n)."""
     from pyspark.sql import functions as f
 
@@ -82,7 +82,7 @@ def chosen(spark: SparkSession, transform: Transform, changed: int = 0) -> Chose
     return chosen_of(*shaped(spark, transform), changed)
 
 
-def chosen_of(shape: Shape, sources: list[Framed], changed: int) -> Chosen:
+def chosen_of(shape: PlanShape, sources: list[Framed], changed: int) -> Chosen:
     """Choose, and name the keys that it goes by."""
     how, why = choose(shape, sources, [changed])
     columns = () if how == "full" else tuple(shape.reaches[changed].columns.items())

@@ -17,7 +17,7 @@ import mirrorlib
 from derived.lakes import Lake
 from mirrorlib.cli.main import main
 from mirrorlib.delta.sessions import configured
-from mirrorlib.derived.place import Place
+from mirrorlib.derived.place import TablePlace
 from mirrorlib.journal import leases as lease
 from mirrorlib.journal.leases import hold_stream
 from mirrorlib.journal.registry import Registry
@@ -563,7 +563,7 @@ def test_a_runner_that_was_taken_for_dead_changes_nothing(
     """It stood still before its commit until its lease had run out, and another went on: on an object store no lock helps."""
     lake.derive(["orders"], large)
     lake.run("UPDATE {orders} SET amount = 11 WHERE id = 1")
-    monkeypatch.setattr(Place, "hold", lambda *_: nullcontext())
+    monkeypatch.setattr(TablePlace, "hold", lambda *_: nullcontext())
     others: list[DeriveReport] = []
 
     def stand_still(event: Event) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import mirrorlib
-from mirrorlib.ingest.files.table_folder import Folder, open_folder
+from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.ingest.next_batch import choose_files
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name, sequence_name
@@ -28,7 +28,7 @@ def orders(zone: ZoneWriter) -> TableWriter:
     return table
 
 
-def opened(zone: ZoneWriter) -> Folder:
+def opened(zone: ZoneWriter) -> OpenedFolder:
     """Open the table's folder."""
     folder = TableFolder(name=parse_name("orders"), path="orders")
     return open_folder(open_store(str(zone)), folder)

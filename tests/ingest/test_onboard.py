@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirrorlib.ingest.files.table_folder import Folder, open_folder
+from mirrorlib.ingest.files.table_folder import OpenedFolder, open_folder
 from mirrorlib.landing.listing import TableFolder
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
@@ -24,7 +24,7 @@ def table(zone: ZoneWriter, **metadata: Any) -> TableWriter:
     return zone.table("orders", keys=["id"], metadata=metadata)
 
 
-def opened(zone: ZoneWriter) -> Folder:
+def opened(zone: ZoneWriter) -> OpenedFolder:
     """Open the table's folder."""
     name = parse_name("orders")
     return open_folder(open_store(str(zone)), TableFolder(name=name, path=name.folder))
@@ -98,7 +98,7 @@ def test_a_plain_folder_s_folders_are_all_read(zone: ZoneWriter) -> None:
 COLUMNS = {"SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int32"}]}}
 
 
-def text(zone: ZoneWriter, name: str, **metadata: Any) -> Folder:
+def text(zone: ZoneWriter, name: str, **metadata: Any) -> OpenedFolder:
     """Open a table folder with one file of text."""
     (table(zone, **metadata).folder / name).write_text("id\r\n1\r\n")
     return opened(zone)

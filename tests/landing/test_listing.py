@@ -10,7 +10,7 @@ import pytest
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.landing.listing import (
     NOTHING_APPLIED,
-    Applied,
+    AppliedFiles,
     FolderListing,
     TableFolder,
     list_tables,
@@ -296,7 +296,9 @@ def test_replacing_a_file_changes_its_identity(root: Path) -> None:
 # Files without numbers
 
 
-def by_time(root: Path, folder: TableFolder, applied: Applied = NOTHING_APPLIED) -> FolderListing:
+def by_time(
+    root: Path, folder: TableFolder, applied: AppliedFiles = NOTHING_APPLIED
+) -> FolderListing:
     """List a folder's Parquet files by when they were written."""
     return order_by_time(see_folder(open_store(str(root)), folder), (".parquet",), applied)
 
@@ -342,7 +344,7 @@ def test_an_applied_file_is_known_by_its_name(root: Path) -> None:
         write(root, name, second)
     seen = see_folder(open_store(str(root)), folder).files
     etags = {file.name: file.etag for file in seen} | {"gone.parquet": "e"}
-    applied = Applied(etags=etags, newest=max(file.modified for file in seen), count=3)
+    applied = AppliedFiles(etags=etags, newest=max(file.modified for file in seen), count=3)
     write(root, "other.parquet", 9)
     write(root, "late.parquet", 1)
     write(root, "new.parquet", 8)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.landing.listing import Applied, FolderContent, FolderListing, TableFolder, see_folder
+from mirrorlib.landing.listing import (
+    AppliedFiles,
+    FolderContent,
+    FolderListing,
+    TableFolder,
+    see_folder,
+)
 from mirrorlib.landing.plain import kind_of, order_plain, see_below
 from mirrorlib.names import TableName
 from mirrorlib.store import LocalStore, StoredFile
@@ -37,7 +43,7 @@ def order(
     files: list[StoredFile], applied: dict[str, str], passed: dict[str, str], *, overwrites: bool
 ) -> tuple[FolderListing, list[str]]:
     """Order files; what was applied was written at second 5."""
-    history = Applied(etags=applied, newest=datetime.fromtimestamp(5, UTC), count=len(applied))
+    history = AppliedFiles(etags=applied, newest=datetime.fromtimestamp(5, UTC), count=len(applied))
     seen = FolderContent(metadata=None, files=tuple(files))
     listing, left = order_plain(seen, history, passed, overwrites=overwrites)
     return listing, [file.name for file in left]
@@ -66,7 +72,9 @@ def test_files_at_every_level_come_in_the_order_of_writing(tmp_path: Path) -> No
     store = LocalStore(tmp_path)
     seen = see_below(store, FOLDER, see_folder(store, FOLDER))
 
-    listing, _ = order_plain(seen, Applied(etags={}, newest=None, count=0), {}, overwrites=False)
+    listing, _ = order_plain(
+        seen, AppliedFiles(etags={}, newest=None, count=0), {}, overwrites=False
+    )
 
     assert [
         "LOAD00000002.csv",
@@ -90,7 +98,9 @@ def test_linked_folders_are_named_and_not_followed(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
 
     seen = see_below(store, FOLDER, see_folder(store, FOLDER))
-    listing, _ = order_plain(seen, Applied(etags={}, newest=None, count=0), {}, overwrites=False)
+    listing, _ = order_plain(
+        seen, AppliedFiles(etags={}, newest=None, count=0), {}, overwrites=False
+    )
 
     assert ["deep/a.json"] == names(listing)
     assert ("loop", "deep/far") == listing.foreign

@@ -1,6 +1,6 @@
 """Look at what a transformation does, and choose how little of it has to be done again.
 
-In: what a transformation gives on its whole sources. Out: `Shape`, what it is, with a `Reach` for each source: by
+In: what a transformation gives on its whole sources. Out: `PlanShape`, what it is, with a `Reach` for each source: by
 which key columns it works on that, so that rows of one key make rows of that key alone; and the choice: row by row
 from the changes, the keys that they affect, or all of it and why. Only what the analyzed plan shows is relied on: a
 function of a user's, a value of the moment, a read of something else, and an operator that is not known each mean all
@@ -60,7 +60,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class PlanShape:
     """What a transformation does, as far as its plan shows.
 
     Attributes:
@@ -77,7 +77,7 @@ class Shape:
     moves: str = ""
 
 
-def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
+def shape_of(result: DataFrame, framed: Sequence[Framed]) -> PlanShape:
     """Look at a transformation's result."""
     names, marks = result.columns, [one.marker for one in framed]
     try:
@@ -86,7 +86,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         nodes = list(walk(root, marks=marks))
         above = [node for node in nodes if not is_mark(node, marks)]
         moves = motion_of(above)
-        return Shape(
+        return PlanShape(
             fingerprint=hash_plan(result, root, marks),
             reaches=tuple(_reach(root, one, nodes, outputs) for one in framed),
             why=moves or trouble_of(result, root, above) or _hidden(nodes, framed),
@@ -94,7 +94,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> Shape:
         )
     except UnreadablePlanError as exc:
         why = f"its plan cannot be relied on: {exc}"
-        return Shape(fingerprint="", why=why, moves=why)
+        return PlanShape(fingerprint="", why=why, moves=why)
 
 
 def fingerprint_of(result: DataFrame, framed: Sequence[Framed]) -> str:
@@ -106,7 +106,7 @@ def fingerprint_of(result: DataFrame, framed: Sequence[Framed]) -> str:
         return ""
 
 
-def choose(shape: Shape, framed: Sequence[Framed], changed: Sequence[int]) -> tuple[How, str]:
+def choose(shape: PlanShape, framed: Sequence[Framed], changed: Sequence[int]) -> tuple[How, str]:
     """Choose how to bring a table up to date, of whose sources some have changed, and say why all of it is done."""
     if shape.why:
         return "full", shape.why

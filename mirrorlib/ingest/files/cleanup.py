@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from mirrorlib.errors import MirrorError
 from mirrorlib.ingest.files.plan import changed_files, placed_files
 from mirrorlib.ingest.files.source_identity import goes_on
-from mirrorlib.ingest.files.table_folder import Folder, FolderView
+from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder
 from mirrorlib.ingest.options import RETENTION, Cleanup
 from mirrorlib.journal.entries import Entry
 from mirrorlib.store import Store, StoredFile
@@ -60,7 +60,7 @@ def clean_folder(work: Work, view: FolderView, entry: Entry | None) -> None:
         _LOG.info("%s: %d applied files were moved to %s", folder.name, moved, place)
 
 
-def _finished(opened: Folder, entry: Entry) -> Iterator[StoredFile]:
+def _finished(opened: OpenedFolder, entry: Entry) -> Iterator[StoredFile]:
     """Give the applied files, but for those that have changed since and the newest of each partition folder."""
     listing, position = opened.listing, entry.position
     changed = {*listing.changed, *changed_files(listing, entry.plan, position)}

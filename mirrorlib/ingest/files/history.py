@@ -1,6 +1,6 @@
 """Remember which files of a table have been applied, where names have no numbers that would tell.
 
-In: a table's journal. Out: `Applied`. The truth is the chain of plans, without those that were
+In: a table's journal. Out: `AppliedFiles`. The truth is the chain of plans, without those that were
 voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
 costs the same however long a mirror lives (design §4, Position). A file of a plain folder is its whole
 path: under another root it is another file, unless somebody has said that the files have moved. A life
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.plan import Watched
-from mirrorlib.landing.listing import Applied
+from mirrorlib.landing.listing import AppliedFiles
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
 
@@ -96,7 +96,7 @@ class History:
         life = self._present()
         return life, self._journal.newest(life) if life else None
 
-    def applied(self) -> Applied:
+    def applied(self) -> AppliedFiles:
         """Read on to the newest batch."""
         life, newest = self.newest()
         if life is not None and life != self._life:
@@ -111,7 +111,7 @@ class History:
         files = self._here()
         etags = {name: etag for name, (etag, _) in files.items()}
         latest = max((modified for _, modified in files.values()), default=None)
-        return Applied(etags=etags, newest=latest, count=self._count)
+        return AppliedFiles(etags=etags, newest=latest, count=self._count)
 
     def moves(self) -> bool:
         """Say whether files of a plain folder are taken for those that are here only because a caller says so."""

@@ -14,7 +14,7 @@ from mirrorlib.errors import FileChangedError, JournalError, MetadataError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.files.kept import applied_entries
 from mirrorlib.ingest.files.plan import changed_files, passed_over, placed_files, seen_until
-from mirrorlib.ingest.files.table_folder import Folder, FolderView, policies_of
+from mirrorlib.ingest.files.table_folder import FolderView, OpenedFolder, policies_of
 from mirrorlib.ingest.rows.decode import count_rows
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile
 from mirrorlib.landing.footer import same_kind
@@ -149,7 +149,7 @@ def is_same_key(old: Iterable[str], new: Iterable[str]) -> bool:
     return first == second
 
 
-def goes_on(work: Work, opened: Folder) -> bool:
+def goes_on(work: Work, opened: OpenedFolder) -> bool:
     """Say whether a folder's metadata still means what the run has begun with."""
     if opened.metadata is None:
         return False
@@ -158,7 +158,7 @@ def goes_on(work: Work, opened: Folder) -> bool:
     return policies_of(opened.metadata, opened.dialect, work.options) == mine
 
 
-def check_policies(work: Work, opened: Folder, entry: Entry | None) -> None:
+def check_policies(work: Work, opened: OpenedFolder, entry: Entry | None) -> None:
     """See that what was applied means the same under the policies of now.
 
     Keys cannot change once declared, but for their order; they may be declared later (landing-zone format). A
@@ -213,7 +213,7 @@ def check_snapshots(metadata: TableMetadata, table: str) -> None:
         raise MetadataError(msg, table=table, next_step=step)
 
 
-def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str, ...]:
+def changed_since(work: Work, opened: OpenedFolder, entry: Entry | None) -> tuple[str, ...]:
     """Name the files that are no longer what was applied from this zone; of the newest batch by what they hold."""
     if entry is None or not entry.position or entry.plan.zone != work.source.zone.url:
         return ()
@@ -228,7 +228,7 @@ def changed_since(work: Work, opened: Folder, entry: Entry | None) -> tuple[str,
     return (*differing, *_replaced(work, opened, entry))
 
 
-def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
+def _replaced(work: Work, opened: OpenedFolder, entry: Entry) -> Iterator[str]:
     """Name the files that came to their places later, and are not what the plan that has applied them says."""
     waiting = {file.name: file for file in placed_files(opened.listing, entry.plan, entry.position)}
     batch = entry.plan.batch
@@ -247,7 +247,9 @@ def _replaced(work: Work, opened: Folder, entry: Entry) -> Iterator[str]:
                 yield planned.name
 
 
-def judge_changes(work: Work, opened: Folder, entry: Entry | None, changed: Collection[str]) -> str:
+def judge_changes(
+    work: Work, opened: OpenedFolder, entry: Entry | None, changed: Collection[str]
+) -> str:
     """Show what looks as if the source had started over, given the files that have changed; "" when nothing does.
 
     A re-upload beside a cleaner looks the same, so the owner decides.

@@ -1,6 +1,6 @@
 """Open one table folder: its listing, its metadata, and the policies that follow from both.
 
-In: a table folder. Out: `Folder`, or the reason why the table waits. Metadata is read leniently;
+In: a table folder. Out: `OpenedFolder`, or the reason why the table waits. Metadata is read leniently;
 what was repaired is told.
 """
 
@@ -55,7 +55,7 @@ _UNHEEDED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class OpenedFolder:
     """A table folder at one moment.
 
     Attributes:
@@ -114,7 +114,7 @@ class FolderView:
     options: Options
     incremental: IncrementalListing | None = None
 
-    def open(self, *, full: bool = False) -> Folder:
+    def open(self, *, full: bool = False) -> OpenedFolder:
         """Open it as it is now, by a *full* listing where that is asked for; see `open_folder`."""
         incremental = None if full else self.incremental
         return open_folder(
@@ -129,7 +129,7 @@ def open_folder(
     *,
     incremental: IncrementalListing | None = None,
     options: Options | None = None,
-) -> Folder:
+) -> OpenedFolder:
     """List a table folder and read its metadata.
 
     Without *history*, files without numbers are all new; without *incremental*, the listing is full; without
@@ -156,7 +156,7 @@ def open_folder(
                 see_below(zone, folder, seen), history, listed_at, overwrites=overwrites
             )
         listing = order_by_number(seen, table)
-        return Folder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
+        return OpenedFolder(listing=listing, metadata=None, warnings=(), listed_at=listed_at)
     metadata = parse_metadata(data, table)
     if metadata.partitioned and short is None:
         seen = see_partitions(zone, folder, seen)
@@ -173,7 +173,7 @@ def open_folder(
         shown = tuple(dict.fromkeys((*incremental.warnings, *shown)))
     unheeded = metadata.conditional_update and options and not options.conditional_updates
     text = metadata.file_format == "delimited"
-    return Folder(
+    return OpenedFolder(
         listing=listing,
         metadata=metadata,
         dialect=dialect_of(metadata, table=table) if text else None,
@@ -205,9 +205,9 @@ def _takes_plain(history: History, options: Options | None) -> bool:
 
 def _open_plain(
     seen: FolderContent, history: History, listed_at: str, *, overwrites: bool
-) -> Folder:
+) -> OpenedFolder:
     listing, left = order_plain(seen, history.applied(), history.passed(), overwrites=overwrites)
-    return Folder(
+    return OpenedFolder(
         listing=listing,
         metadata=PLAIN_METADATA,
         dialect=PLAIN_DIALECT,

@@ -37,7 +37,7 @@ from mirrorlib.landing.publish.claims import (
     Call,
     Claim,
     Content,
-    Place,
+    FileSequence,
     largest_number,
     read_claim,
     write_claim,
@@ -51,7 +51,7 @@ _ABANDONED = timedelta(days=7)  # content without a claim for so long has no wri
 
 
 def publish_next(
-    zone: Store, place: Place, call: Call, content: Content, *, after: int | None = None
+    zone: Store, place: FileSequence, call: Call, content: Content, *, after: int | None = None
 ) -> PublishedFile:
     """Publish content under the next sequence number.
 
@@ -88,7 +88,7 @@ def publish_next(
     return _landed(place, fulfilled(zone, place, found), repeated=True)
 
 
-def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> PublishedFile:
+def publish_timed(zone: Store, place: FileSequence, call: Call, content: Content) -> PublishedFile:
     """Publish content under a name of its own, for a table whose files are ordered by time.
 
     Raises:
@@ -103,7 +103,7 @@ def publish_timed(zone: Store, place: Place, call: Call, content: Content) -> Pu
     return _landed(place, fulfilled(zone, place, found), repeated=True)
 
 
-def newest_number(zone: Store, place: Place) -> int:
+def newest_number(zone: Store, place: FileSequence) -> int:
     """Find the last number that is taken, by a file or a claim; 0 when none is.
 
     Files are listed first: readers move them away, and keep the newest.
@@ -114,7 +114,7 @@ def newest_number(zone: Store, place: Place) -> int:
     return max(visible, largest_number(zone, place.state("claims")))
 
 
-def newest_claim(zone: Store, place: Place, number: int) -> tuple[int, Claim | None]:
+def newest_claim(zone: Store, place: FileSequence, number: int) -> tuple[int, Claim | None]:
     """Find the last number that is taken, and its claim where it has one.
 
     *number* is one that was taken, and not long ago: claims above it are looked for one by one.
@@ -125,18 +125,18 @@ def newest_claim(zone: Store, place: Place, number: int) -> tuple[int, Claim | N
     return number, newest
 
 
-def _fulfil_newest(zone: Store, place: Place, number: int) -> int:
+def _fulfil_newest(zone: Store, place: FileSequence, number: int) -> int:
     """See to it that the newest claim is fulfilled; return its number."""
     number, newest = newest_claim(zone, place, number)
     return number if newest is None else fulfilled(zone, place, newest).number or number
 
 
-def fulfilled(zone: Store, place: Place, claim: Claim) -> Claim:
+def fulfilled(zone: Store, place: FileSequence, claim: Claim) -> Claim:
     """See to it that a claim is fulfilled, whose writer may be at work this moment, or dead."""
     return claim if zone.stat(claim.staged) is None else _fulfil(zone, place, claim)
 
 
-def _fulfil(zone: Store, place: Place, claim: Claim, data: bytes | None = None) -> Claim:
+def _fulfil(zone: Store, place: FileSequence, claim: Claim, data: bytes | None = None) -> Claim:
     """Make a claim's content visible, which is *data* when it is at hand; return the claim under which it is.
 
     Several may do this for one claim at once: each step is done once, by whoever comes first.
@@ -160,7 +160,7 @@ def _fulfil(zone: Store, place: Place, claim: Claim, data: bytes | None = None) 
     return claim
 
 
-def _moved_on(zone: Store, place: Place, claim: Claim) -> Claim:
+def _moved_on(zone: Store, place: FileSequence, claim: Claim) -> Claim:
     """Claim the next number: a program that knows no claims has put a file under ours."""
     if claim.number is None:
         msg = "the new file's name is taken"
@@ -178,7 +178,7 @@ def _numbered(claim: Claim, number: int) -> Claim:
     return replace(claim, number=number, ordinal=number, file=sequence_name(number, extension))
 
 
-def _staged(zone: Store, place: Place, call: Call, content: Content) -> Claim:
+def _staged(zone: Store, place: FileSequence, call: Call, content: Content) -> Claim:
     """Stage content, under a claim without a number that nobody has made yet."""
     attempt = secrets.token_hex(16)
     claim = Claim(
@@ -200,7 +200,7 @@ def _staged(zone: Store, place: Place, call: Call, content: Content) -> Claim:
     return claim
 
 
-def _find(zone: Store, place: Place, call: Call) -> Claim | None:
+def _find(zone: Store, place: FileSequence, call: Call) -> Claim | None:
     """Find the claim of a batch that was published, or begun; of several the last, see `_moved_on`."""
     newest = largest_number(zone, place.state("batches", call.key))
     found = read_claim(zone, place.record(call.key, newest)) if newest else None
@@ -213,7 +213,7 @@ def _find(zone: Store, place: Place, call: Call) -> Claim | None:
     return found
 
 
-def _landed(place: Place, claim: Claim, *, repeated: bool = False) -> PublishedFile:
+def _landed(place: FileSequence, claim: Claim, *, repeated: bool = False) -> PublishedFile:
     LOG.info("%s: published %s/%s, %d rows", place.table, place.files, claim.file, claim.rows)
     return PublishedFile(
         file=f"{place.partition}/{claim.file}".removeprefix("/"),
@@ -225,7 +225,7 @@ def _landed(place: Place, claim: Claim, *, repeated: bool = False) -> PublishedF
     )
 
 
-def _verify(zone: Store, place: Place, claim: Claim) -> None:
+def _verify(zone: Store, place: FileSequence, claim: Claim) -> None:
     """Look at what is visible now: its size, and its footer, or all of it where there is none."""
     path = f"{place.files}/{claim.file}"
     there = zone.stat(path)
@@ -253,7 +253,7 @@ def _is_whole(zone: Store, path: str, claim: Claim) -> bool:
         return bool(open_parquet(file).metadata.num_rows == claim.rows)
 
 
-def _sweep(zone: Store, place: Place) -> None:
+def _sweep(zone: Store, place: FileSequence) -> None:
     """Remove what writers left that died before they had a number. The newest claim is fulfilled now."""
     listed = zone.list_folder(place.state("staged"))
     for file in listed.files if listed else ():

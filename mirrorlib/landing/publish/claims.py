@@ -33,7 +33,7 @@ from mirrorlib.version import VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FileSequence:
     """One sequence of files: a table folder, or one partition folder of it.
 
     Attributes:

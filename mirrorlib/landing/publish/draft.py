@@ -18,7 +18,7 @@ from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
 from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
-from mirrorlib.landing.publish.claims import Content, Place
+from mirrorlib.landing.publish.claims import Content, FileSequence
 from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
 from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
 from mirrorlib.landing.publish.rows import (
@@ -58,7 +58,7 @@ class Draft:
 
     metadata: TableMetadata
     known: KnownSchema
-    contents: tuple[tuple[Place, Content], ...]
+    contents: tuple[tuple[FileSequence, Content], ...]
     notes: tuple[str, ...]
 
 
@@ -122,7 +122,7 @@ def make_draft(
     default = UPSERT if metadata.upsert_default else INSERT
     contents = [
         (
-            Place(table=table, folder=folder, partition=partition),
+            FileSequence(table=table, folder=folder, partition=partition),
             Content(
                 data=encode_rows(part, file_format),
                 extension=file_format,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _GROWS = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}
 
@@ -28,7 +28,7 @@ def log_columns(delivery: Delivery) -> StructType:
     return delivery.frame.schema
 
 
-def append_window(work: Work) -> int | None:
+def append_window(work: WindowWork) -> int | None:
     """Append a window; new columns come with it, and the commit tells how many rows it took."""
     from pyspark.sql import functions as f
 
@@ -43,7 +43,7 @@ def append_window(work: Work) -> int | None:
     return None
 
 
-def snapshot_time(work: Work) -> DataFrame:
+def snapshot_time(work: WindowWork) -> DataFrame:
     """Give one row: when a snapshot's version was committed, as its rows have it, or its log where there are none."""
     from pyspark.sql import functions as f
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _HELD = "_mirror_held"
 
@@ -44,7 +44,7 @@ def copy_columns(delivery: Delivery) -> StructType:
     return delivery.frame.select(*map(quote, delivery.columns)).schema
 
 
-def keep_copy(work: Work) -> int | None:
+def keep_copy(work: WindowWork) -> int | None:
     """Bring a copy to the end of a window; return how many rows that took, None where the commit tells."""
     if work.plan.kind == "snapshot":
         _replace(work)
@@ -53,7 +53,7 @@ def keep_copy(work: Work) -> int | None:
     return _merge_keys(work) if work.delivery.keys else _merge_counts(work)
 
 
-def _replace(work: Work) -> None:
+def _replace(work: WindowWork) -> None:
     """Let a snapshot take the place of rows and columns."""
     from pyspark.sql import functions as f
 
@@ -67,12 +67,12 @@ def _replace(work: Work) -> None:
     overwrite_columns(work.spark, work.ref, rows, work.mark())
 
 
-def _check_unique(work: Work, rows: DataFrame) -> None:
+def _check_unique(work: WindowWork, rows: DataFrame) -> None:
     if rows.groupBy(*map(quote, work.delivery.keys)).count().where("count > 1").limit(1).collect():
         raise twice(work, work.delivery.keys)
 
 
-def _merge_keys(work: Work) -> int:
+def _merge_keys(work: WindowWork) -> int:
     """Give each key that a window tells of its last state."""
     from pyspark.sql import types as t
 
@@ -93,7 +93,7 @@ def _merge_keys(work: Work) -> int:
     return staged.rows
 
 
-def _merge_counts(work: Work) -> int:
+def _merge_counts(work: WindowWork) -> int:
     """Let every row occur as often as before, and as often more or less as a window tells.
 
     Equal rows go together, and those that stay come again.

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 
 
-def collect_changes(work: Work) -> pa.Table | None:
+def collect_changes(work: WindowWork) -> pa.Table | None:
     """Take the rows of a window of changes, when they are few."""
     told, frame = work.delivery.told_rows, work.delivery.frame
     if work.delivery.few is not None:
@@ -83,7 +83,7 @@ def key_values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[object, ...]]:
 
 
 def stage_rows(
-    work: Work, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
+    work: WindowWork, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
 ) -> Staged:
     """Compute a frame with `OP`, of the values *ops*, and stage it under a name of this delivery's own.
 
@@ -95,6 +95,8 @@ def stage_rows(
     return stage_frame(work.spark, work.delivery.scratch, path, frame, keys, ops)
 
 
-def stage_table(work: Work, rows: pa.Table, schema: StructType, keys: Sequence[str]) -> Staged:
+def stage_table(
+    work: WindowWork, rows: pa.Table, schema: StructType, keys: Sequence[str]
+) -> Staged:
     """Make few rows a part of the plan."""
     return staged_table(frame_of(work.spark, rows, schema), rows, keys)

@@ -31,7 +31,7 @@ from mirrorlib.landing.columns import OURS
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 
 def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
@@ -50,7 +50,7 @@ def check_columns(delivery: Delivery, *reserved: str, comparable: bool) -> None:
             raise SchemaError(msg, table=table, column=field.name, found=kind, next_step=step)
 
 
-def fit_columns(work: Work) -> Work:
+def fit_columns(work: WindowWork) -> WindowWork:
     """Make a window's target hold the wanted columns; refuse what does not widen, and what may stand for others now."""
     wanted = {fold_name(field.name): field for field in work.wanted.fields}
     has = {fold_name(field.name): field for field in work.schema.fields}
@@ -85,12 +85,12 @@ def _is_same(old: StructField, new: StructField) -> bool:
     return is_same(old.dataType, new.dataType)
 
 
-def _copy_values(work: Work) -> str:
+def _copy_values(work: WindowWork) -> str:
     return f"Let a snapshot copy its values: {snapshot_command(work.stream.consumer)}"
 
 
 def _check_renamed(
-    work: Work, wanted: Mapping[str, StructField], new: Sequence[str], gone: Sequence[str]
+    work: WindowWork, wanted: Mapping[str, StructField], new: Sequence[str], gone: Sequence[str]
 ) -> None:
     """Refuse what may be a column under a new name: the rows that have not changed would lack its values."""
     before = set((work.last.facts or {}).get("dropped", ()))
@@ -103,7 +103,7 @@ def _check_renamed(
 
 
 def _change_types(
-    work: Work, pairs: Sequence[tuple[StructField, StructField]]
+    work: WindowWork, pairs: Sequence[tuple[StructField, StructField]]
 ) -> list[StructField]:
     """Widen columns; return those that get more fields."""
     wider, rewritten, nested = [], [], []
@@ -124,7 +124,7 @@ def _change_types(
     return nested
 
 
-def _rewrite(work: Work, columns: Columns) -> None:
+def _rewrite(work: WindowWork, columns: Columns) -> None:
     """Write the target's rows again with other types; where that cannot be, a snapshot may set a copy right."""
     old, new = work.schema[columns[0].name], columns[0].sql_type
     if work.found.bytes > REWRITE_LIMIT:
@@ -136,7 +136,7 @@ def _rewrite(work: Work, columns: Columns) -> None:
     overwrite_columns(work.spark, work.ref, rows, _mark_apart(work, REWRITE))
 
 
-def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorError:
+def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> MirrorError:
     msg = "the source's column is of a type that the target's does not widen to"
     found = f"{old.dataType.simpleString()} in the target, {new} now" + (f": {why}" if why else "")
     step = "Give the consumer another address, or remove the table and let it begin with a snapshot"
@@ -147,7 +147,7 @@ def _misfit(work: Work, old: StructField, new: str, why: str = "") -> MirrorErro
     return kind(msg, table=work.stream.table, column=old.name, found=found, next_step=step)
 
 
-def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
+def _add_columns(work: WindowWork, fields: Sequence[StructField]) -> None:
     """Add columns, and fields of columns, by an append of no rows: in the log mode the window's own commit does it."""
     from pyspark.sql import types as t
 
@@ -164,7 +164,7 @@ def _add_columns(work: Work, fields: Sequence[StructField]) -> None:
         writer.save(work.ref.path)
 
 
-def _mark_apart(work: Work, outcome: str) -> Mark:
+def _mark_apart(work: WindowWork, outcome: str) -> Mark:
     """Return the mark of a commit that is no window's."""
     facts = {"consumer": work.stream.consumer, "table": work.stream.table, "outcome": outcome}
     return Mark(app_id="", version=0, facts=facts)

@@ -25,13 +25,15 @@ from mirrorlib.journal.streams import snapshot_command
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 NET = "_mirror_net"
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
 
-def merge_rows(work: Work, staged: Staged, keys: Sequence[str], *, check: bool = False) -> None:
+def merge_rows(
+    work: WindowWork, staged: Staged, keys: Sequence[str], *, check: bool = False
+) -> None:
     """Delete, update and insert staged rows in one commit; `ADD` rows match nothing, the others by *keys*.
 
     Where *check* says so, rows have `FRESH`, and fail the commit where they meet one.
@@ -61,7 +63,7 @@ def merge_rows(work: Work, staged: Staged, keys: Sequence[str], *, check: bool =
         raise
 
 
-def twice(work: Work, keys: Sequence[str]) -> SchemaError:
+def twice(work: WindowWork, keys: Sequence[str]) -> SchemaError:
     """Say that a key does not tell the source's rows apart."""
     msg = "a key occurs more than once in the source, so a copy by key cannot hold its rows"
     step = (
@@ -71,13 +73,13 @@ def twice(work: Work, keys: Sequence[str]) -> SchemaError:
     return SchemaError(msg, table=work.stream.table, column=", ".join(keys), next_step=step)
 
 
-def new_rows(work: Work) -> DataFrame:
+def new_rows(work: WindowWork) -> DataFrame:
     """Return a window's rows without the versions that the target has: a rewound stream brings them again."""
     return work.frame.where(f"{VERSION} > {work.upto:d}") if work.overlaps else work.frame
 
 
 def stage_counts(
-    work: Work, rows: DataFrame, columns: Sequence[str], by: Sequence[str]
+    work: WindowWork, rows: DataFrame, columns: Sequence[str], by: Sequence[str]
 ) -> tuple[Staged, DataFrame | None]:
     """Count how often each row of a feed comes or goes, and stage those that do not cancel out.
 
@@ -111,7 +113,7 @@ def rows_like(rows: DataFrame, wanted: DataFrame, columns: Sequence[str]) -> Dat
     return rows.join(few, reduce(lambda one, other: one & other, equal), "left_semi")
 
 
-def unlike(work: Work) -> ForeignWriteError:
+def unlike(work: WindowWork) -> ForeignWriteError:
     """Say that the target lacks rows that the source has removed."""
     msg = "the target lacks rows that the source has removed, so it is not what the changes began with"
     return ForeignWriteError(msg, table=work.stream.table, next_step=work.set_right)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 CONSUMER, SOURCE, MODE = "mirrorlib.consumer", "mirrorlib.source", "mirrorlib.mode"
 
@@ -59,7 +59,7 @@ def create_table(
         raise LandingZoneError(msg, table=stream.table, found=found, next_step=step) from exc
 
 
-def changed_keys(work: Work) -> Keys | None:
+def changed_keys(work: WindowWork) -> Keys | None:
     """Return the keys that a window goes by where the table's property says others, None where it says these."""
     names = () if work.mode == "changes" else work.delivery.keys
     keys = _keys_in(work.mode, tuple(work.spelled(name) for name in names))
@@ -89,7 +89,7 @@ def check_owner(found: Found, stream: Stream, mode: str) -> None:
             raise ForeignWriteError(msg, table=stream.table, found=owner, next_step=step)
 
 
-def check_untouched(work: Work) -> None:
+def check_untouched(work: WindowWork) -> None:
     """See that a window of changes goes on where the table ends; of a log only that it was not removed."""
     reason, found = _discontinuity(work) if work.plan.kind == "changes" else ("", None)
     if reason:
@@ -97,7 +97,7 @@ def check_untouched(work: Work) -> None:
         raise ForeignWriteError(reason, table=table, found=found, next_step=step)
 
 
-def _discontinuity(work: Work) -> tuple[str, str | None]:
+def _discontinuity(work: WindowWork) -> tuple[str, str | None]:
     last, stream, plan, facts = work.last, work.stream, work.plan, work.last.facts
     is_log = work.mode == "changes"
     if last.foreign is not None and not is_log:

@@ -29,7 +29,7 @@ from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
@@ -41,7 +41,7 @@ _HARMLESS = {
 }  # fmt: skip
 
 
-def rewrite_copy(work: Work, folded: pa.Table) -> bool:
+def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     """Bring a small copy to the end of a window, folded by `fold_collected`; say whether that was done."""
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
     if len(columns) < len(work.schema.fields):
@@ -69,7 +69,7 @@ def rewrite_copy(work: Work, folded: pa.Table) -> bool:
     return True
 
 
-def _read_copy(work: Work, columns: Columns) -> pa.Table | None:
+def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:
     """Read the copy's rows, where they are few and nothing but rows."""
     if work.ref.path is None or work.found.bytes > _MOST_BYTES or work.found.has_feed:
         return None
@@ -108,7 +108,7 @@ def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
     ]
 
 
-def _as_copied(work: Work, folded: pa.Table, columns: Columns) -> pa.Table | None:
+def _as_copied(work: WindowWork, folded: pa.Table, columns: Columns) -> pa.Table | None:
     """Give the rows that are put into the copy as it has them; None where they are of other types."""
     puts = folded.filter(pa.array([op == PUT for op in folded.column(OP).to_pylist()], pa.bool_()))
     given = {fold_name(name): puts.column(name) for name in work.delivery.columns}

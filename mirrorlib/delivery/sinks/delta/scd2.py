@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from mirrorlib.delivery.sinks.delta.work import Work
+    from mirrorlib.delivery.sinks.delta.work import WindowWork
 
 VALID_FROM, VALID_TO, IS_CURRENT = "valid_from", "valid_to", "is_current"
 _FROM, _TO, _WAS, _AT = "_mirror_from", "_mirror_to", "_mirror_was", "_mirror_at"
@@ -50,7 +50,7 @@ def history_columns(delivery: Delivery) -> StructType:
     return _opened(delivery.frame, delivery.columns).schema
 
 
-def keep_history(work: Work) -> int | None:
+def keep_history(work: WindowWork) -> int | None:
     """Bring a history to the end of a window; return how many rows that took, None where the commit tells."""
     by = work.delivery.keys or work.delivery.columns
     work = fit_columns(work)
@@ -83,11 +83,11 @@ def _opened(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     )
 
 
-def _open_rows(work: Work) -> DataFrame:
+def _open_rows(work: WindowWork) -> DataFrame:
     return read_table(work.spark, work.ref).where(quote(IS_CURRENT))
 
 
-def _difference(work: Work) -> DataFrame:
+def _difference(work: WindowWork) -> DataFrame:
     """Return a snapshot as changes of what is open: all of that goes, and all of the snapshot comes."""
     from pyspark.sql import functions as f
 
@@ -99,7 +99,7 @@ def _difference(work: Work) -> DataFrame:
     return work.frame.unionByName(goes.crossJoin(f.broadcast(snapshot_time(work))))
 
 
-def _events(counted: DataFrame, work: Work) -> DataFrame:
+def _events(counted: DataFrame, work: WindowWork) -> DataFrame:
     """Give a row for each time that a row comes or goes."""
     from pyspark.sql import functions as f
 
@@ -115,7 +115,7 @@ def _events(counted: DataFrame, work: Work) -> DataFrame:
     )
 
 
-def _held(rows: DataFrame, work: Work) -> DataFrame:
+def _held(rows: DataFrame, work: WindowWork) -> DataFrame:
     """Give the rows that are open before the window."""
     from pyspark.sql import functions as f
 
@@ -129,7 +129,7 @@ def _held(rows: DataFrame, work: Work) -> DataFrame:
     )
 
 
-def _ops_of_states(events: DataFrame, work: Work, by: Sequence[str]) -> DataFrame:
+def _ops_of_states(events: DataFrame, work: WindowWork, by: Sequence[str]) -> DataFrame:
     """Pair the n-th opening of a row with its n-th closing, and tell what a commit has to do.
 
     Where an open row of a key is closed, all open rows of the key go, and those that stay come again:

@@ -25,7 +25,7 @@ from mirrorlib.delivery.sinks.delta.owned import (
     create_table,
 )
 from mirrorlib.delivery.sinks.delta.scd2 import history_columns, keep_history
-from mirrorlib.delivery.sinks.delta.work import Work, open_place
+from mirrorlib.delivery.sinks.delta.work import WindowWork, open_place
 from mirrorlib.delta.key_property import keep_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
@@ -119,7 +119,7 @@ class DeltaSink:
             step = "Run again when the target is quieter."
             raise MirrorError(msg, table=delivery.stream.table, next_step=step) from failure
 
-    def _work(self, delivery: Delivery, wanted: StructType) -> Work:
+    def _work(self, delivery: Delivery, wanted: StructType) -> WindowWork:
         """Look at the target, which is made when there is none."""
         spark, stream = delivery.spark, delivery.stream
         ref = refer(self._target, parse_name(stream.table))  # a catalog has one for all schemas
@@ -134,7 +134,7 @@ class DeltaSink:
         found, schema = target
         check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
-        return Work(
+        return WindowWork(
             delivery=delivery,
             mode=self._mode,
             wanted=wanted,
@@ -156,7 +156,7 @@ def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:
     return lock_table(spark, target, state, name, lambda: False)
 
 
-def _is_overtaken(work: Work, exc: Exception) -> bool:
+def _is_overtaken(work: WindowWork, exc: Exception) -> bool:
     """Say whether somebody else's commit explains a failure: any one explains Delta's, another runner's window ours."""
     log = open_log(work.spark, work.ref, work.found.location)
     if isinstance(exc, MirrorError):
@@ -164,7 +164,7 @@ def _is_overtaken(work: Work, exc: Exception) -> bool:
     return log.newest(work.last.newest) != work.last.newest
 
 
-def _written(work: Work) -> LastCommit | None:
+def _written(work: WindowWork) -> LastCommit | None:
     """Return the target's log once it has the window, see `prove_window`."""
     number, stream = work.plan.number, work.stream
     return prove_window(
@@ -178,7 +178,7 @@ def _written(work: Work) -> LastCommit | None:
     )
 
 
-def _is_there(work: Work) -> bool:
+def _is_there(work: WindowWork) -> bool:
     """Say whether the target has the window; refuse one of an earlier stream than has written to it."""
     facts, stream = work.last.facts, work.stream
     if work.last.window_of(stream.uuid) >= work.plan.number:

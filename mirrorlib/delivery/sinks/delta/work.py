@@ -1,6 +1,6 @@
 """One window on its way into one target table: what its writers need to know, and what its commit says.
 
-In: a `Delivery` and what was found at its target. Out: `Work`, frozen.
+In: a `Delivery` and what was found at its target. Out: `WindowWork`, frozen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.identifiers import find_name
-from mirrorlib.journal.streams import Plan, Stream, snapshot_command
+from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SCHEMA = re.compile(rf"{_PART}\.{_PART}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WindowWork:
     """A window and its target."""
 
     delivery: Delivery
@@ -49,7 +49,7 @@ class Work:
         return self.delivery.spark
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> WindowPlan:
         """Return the window's plan."""
         return self.delivery.plan
 

@@ -22,7 +22,7 @@ from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.disjoint_targets import check_no_table
 from mirrorlib.errors import JournalError, LandingZoneError, TableBusyError
 from mirrorlib.journal.plan_log import FORMAT, json_bytes
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.names import parse_name, parse_visible
 from mirrorlib.store import Store
 
@@ -45,7 +45,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """One window: what it is, and its files.
 
     Attributes:
@@ -134,11 +134,11 @@ class Receiver:
         newest = self._read(f"{self._manifest}/newest.json") or {}
         return int(newest["number"]) if newest.get("stream") == stream.uuid else 0
 
-    def entry(self, window: str) -> Entry | None:
+    def entry(self, window: str) -> ManifestEntry | None:
         """Return a window that is here."""
         return self._entry(f"{self._manifest}/{window}.json")
 
-    def claim(self, window: str) -> Entry | None:
+    def claim(self, window: str) -> ManifestEntry | None:
         """Return the attempt at a window that counts."""
         return self._entry(self._claim(window))
 
@@ -146,15 +146,15 @@ class Receiver:
         """Return the folder of an attempt at a window."""
         return f"{self._staging}/{window}/{attempt}"
 
-    def write_claim(self, entry: Entry) -> None:
+    def write_claim(self, entry: ManifestEntry) -> None:
         """Let an attempt count unless another one does."""
         self.store.put_new(self._claim(entry.window), entry.to_json(staged=True))
 
-    def write_entry(self, entry: Entry) -> None:
+    def write_entry(self, entry: ManifestEntry) -> None:
         """Say that a window is here."""
         self.store.put_new(f"{self._manifest}/{entry.window}.json", entry.to_json(staged=False))
 
-    def tidy(self, entry: Entry) -> None:
+    def tidy(self, entry: ManifestEntry) -> None:
         """Say that a window is the last one, and remove what attempts at it and former ones have left."""
         said = {name: getattr(entry, name) for name in ("stream", "number", "window")}
         self.store.put(f"{self._manifest}/newest.json", json_bytes({"format": FORMAT, **said}))
@@ -184,13 +184,15 @@ class Receiver:
             step = "Somebody emptied it: rewind the consumer to a snapshot."
             raise LandingZoneError(msg, table=self.table, next_step=step)
 
-    def _entry(self, path: str) -> Entry | None:
+    def _entry(self, path: str) -> ManifestEntry | None:
         value = self._read(path)
         if value is None:
             return None
         try:
             files = tuple(File(**file) for file in value["files"])
-            return Entry(**{name: value[name] for name in Entry.__slots__} | {"files": files})
+            return ManifestEntry(
+                **{name: value[name] for name in ManifestEntry.__slots__} | {"files": files}
+            )
         except (KeyError, TypeError) as exc:
             raise self._unreadable(path) from exc
 
@@ -214,7 +216,7 @@ class Receiver:
         return JournalError(msg, table=self.table, next_step=step)
 
 
-def window_name(ordinal: int, plan: Plan) -> str:
+def window_name(ordinal: int, plan: WindowPlan) -> str:
     """Name a window: 20 digits that sort as windows were delivered, and what it is unless it is changes."""
     mark = "" if plan.kind == "changes" else "-reset" if plan.reset else "-snapshot"
     return f"{ordinal:06d}{plan.number:014d}{mark}"

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.files.manifest import Entry, File, Receiver, window_name
+from mirrorlib.delivery.sinks.files.manifest import File, ManifestEntry, Receiver, window_name
 from mirrorlib.delivery.sinks.files.parts import FileFormat, check_types, write_parts
 from mirrorlib.errors import LandingZoneError, StoreError
 from mirrorlib.journal.entries import new_attempt, now
@@ -70,7 +70,7 @@ class FilesSink:
         receiver.tidy(entry)
         return entry.rows
 
-    def _finish(self, receiver: Receiver, window: str, delivery: Delivery) -> Entry:
+    def _finish(self, receiver: Receiver, window: str, delivery: Delivery) -> ManifestEntry:
         """Make an attempt unless one counts already, and carry out the one that does."""
         claim = receiver.claim(window) or self._attempt(receiver, window, delivery)
         if (there := receiver.entry(window)) is not None:
@@ -81,7 +81,7 @@ class FilesSink:
         receiver.write_entry(claim)
         return claim
 
-    def _attempt(self, receiver: Receiver, window: str, delivery: Delivery) -> Entry:
+    def _attempt(self, receiver: Receiver, window: str, delivery: Delivery) -> ManifestEntry:
         """Write a window's files where nobody looks; return the claim that counts, this one or another's."""
         folder = receiver.staged(window, new_attempt())
         parts, rows = write_parts(delivery, self._store, folder, self._format)
@@ -90,7 +90,7 @@ class FilesSink:
         names = [f"{window}.part-{number:05d}-of-{count:05d}" for number in range(1, count + 1)]
         names = [window] if count == 1 else names
         stream, plan = delivery.stream, delivery.plan
-        claim = Entry(
+        claim = ManifestEntry(
             window=window,
             table=stream.table,
             consumer=stream.consumer,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.errors import SchemaError
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 
 if TYPE_CHECKING:
     from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
@@ -61,7 +61,7 @@ class UnfitError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseTable:
     """Where a table lies: its schema, None where databases have none, and its name."""
 
     schema: str | None
@@ -102,7 +102,7 @@ class Record:
 class Held:
     """What the database has of a table."""
 
-    place: Place  # where
+    place: DatabaseTable  # where
     columns: Sequence[tuple[str, str]] | None  # names and types; None when there is no such table
     record: Record | None  # what is known of it; None when it is not ours
     number: int  # the last window of the stream; 0 when the stream is not known
@@ -129,7 +129,7 @@ def make_books(session: Session) -> None:
             session.run(f"ALTER TABLE {TABLES} ADD COLUMN {name} {kind}")
 
 
-def read_held(session: Session, place: Place, stream: Stream) -> Held:
+def read_held(session: Session, place: DatabaseTable, stream: Stream) -> Held:
     """Look what the database has of a table."""
     columns = session.columns(place)
     record = None if columns is None else _read_record(session, place)
@@ -145,7 +145,7 @@ def position(session: Session, stream: Stream) -> int:
     return int(found[0][0]) if found else 0
 
 
-def _read_record(session: Session, place: Place) -> Record | None:
+def _read_record(session: Session, place: DatabaseTable) -> Record | None:
     names = list(Record().values())
     found = session.run(
         f"SELECT {', '.join(names)} FROM {TABLES} WHERE name = {session.mark}",  # noqa: S608  # constants
@@ -159,7 +159,7 @@ def _read_record(session: Session, place: Place) -> Record | None:
     )
 
 
-def hold_row(session: Session, place: Place) -> None:
+def hold_row(session: Session, place: DatabaseTable) -> None:
     """See that there is a row to lock: one that says nothing, where the table has none."""
     values = {"name": place.sql, **Record().values(), "updated_at": now()}
     marks = ", ".join([session.mark] * len(values))
@@ -169,7 +169,7 @@ def hold_row(session: Session, place: Place) -> None:
     )
 
 
-def write_record(session: Session, place: Place, record: Record, plan: Plan) -> None:
+def write_record(session: Session, place: DatabaseTable, record: Record, plan: WindowPlan) -> None:
     """Write down what the table has now, and that the stream has come so far."""
     hold_row(session, place)
     values = {**record.values(), "updated_at": now()}

@@ -1,6 +1,6 @@
 """Settle what a table has to be in the database, and refuse what it cannot be, before anything is written.
 
-In: a delivery's frame and plan, and what the database has. Out: `Shape`. Nothing here touches the database.
+In: a delivery's frame and plan, and what the database has. Out: `TableLayout`. Nothing here touches the database.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mirrorlib.errors import (
 from mirrorlib.journal.streams import Stream
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.database import Held, Place, Session
+    from mirrorlib.delivery.sinks.jdbc.database import DatabaseTable, Held, Session
 
 _LONGEST_TYPE = 200  # of a type in an error
 _BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"
@@ -33,7 +33,7 @@ _OF_ITS_OWN = "Let each target have a consumer, and a schema or a database, of i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class DatabaseColumn:
     """A column of the source, and of its copy."""
 
     source: str  # its name in the source
@@ -44,15 +44,17 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TableLayout:
     """What a window finds and makes."""
 
-    place: Place
-    columns: tuple[Column, ...]  # its columns that the source has, in the source's order
+    place: DatabaseTable
+    columns: tuple[DatabaseColumn, ...]  # its columns that the source has, in the source's order
     make: bool  # there is no such table yet
-    add: tuple[Column, ...]  # columns that it lacks
-    widen: tuple[Column, ...]  # columns that need a wider type
-    clear: tuple[Column, ...] = ()  # columns that come again after the source had dropped them
+    add: tuple[DatabaseColumn, ...]  # columns that it lacks
+    widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
+    clear: tuple[
+        DatabaseColumn, ...
+    ] = ()  # columns that come again after the source had dropped them
     # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False
     # And a row that is gone at the source was in the table: it began with a snapshot.
@@ -71,7 +73,7 @@ class Shape:
         return {column.name: column.kind for column in self.columns}
 
 
-def read_columns(delivery: Delivery) -> list[Column]:
+def read_columns(delivery: Delivery) -> list[DatabaseColumn]:
     """Read a delivery's columns; refuse types that no database has, or that cannot be a key."""
     table, keys = delivery.stream.table, delivery.keys
     columns = []
@@ -83,7 +85,9 @@ def read_columns(delivery: Delivery) -> list[Column]:
             found = field.dataType.simpleString().partition("<")[0]
             raise SchemaError(msg, table=table, column=field.name, found=found, next_step=step)
         nested = form_of(field.dataType) if kind == JSON else ""
-        column = Column(source=field.name, name=field.name, kind=kind, nested=nested, key=key)
+        column = DatabaseColumn(
+            source=field.name, name=field.name, kind=kind, nested=nested, key=key
+        )
         columns.append(column)
     if not columns:
         msg = "the table has no columns"
@@ -91,7 +95,9 @@ def read_columns(delivery: Delivery) -> list[Column]:
     return columns
 
 
-def settle(session: Session, held: Held, columns: Sequence[Column], delivery: Delivery) -> Shape:
+def settle(
+    session: Session, held: Held, columns: Sequence[DatabaseColumn], delivery: Delivery
+) -> TableLayout:
     """Settle what a window makes of the table that the database has.
 
     Raises:
@@ -125,7 +131,9 @@ def settle(session: Session, held: Held, columns: Sequence[Column], delivery: De
     return shape
 
 
-def _fitted(session: Session, held: Held, columns: Sequence[Column], delivery: Delivery) -> Shape:
+def _fitted(
+    session: Session, held: Held, columns: Sequence[DatabaseColumn], delivery: Delivery
+) -> TableLayout:
     """Fit the source's columns to the table's: spelled as there, of the wider of both types."""
     types = dict(held.columns or ())
     spelled = {name.lower(): name for name in types} | {name: name for name in types}
@@ -148,7 +156,7 @@ def _fitted(session: Session, held: Held, columns: Sequence[Column], delivery: D
                 raise SchemaError(msg, table=table, column=name, found=there, next_step=_DROP)
         fitted.append(found)
     stream, plan = delivery.stream, delivery.plan
-    return Shape(
+    return TableLayout(
         place=held.place,
         columns=tuple(fitted),
         make=held.columns is None,
@@ -170,7 +178,7 @@ def _fitted(session: Session, held: Held, columns: Sequence[Column], delivery: D
     )
 
 
-def _continued(shape: Shape, old: Record, delivery: Delivery) -> Shape:
+def _continued(shape: TableLayout, old: Record, delivery: Delivery) -> TableLayout:
     """Say how changes go on from what the table has; refuse what may be a renamed column: its values never came.
 
     A table without keys takes only what it has not: nothing tells a row that comes again from an equal one.
@@ -199,7 +207,7 @@ def _continued(shape: Shape, old: Record, delivery: Delivery) -> Shape:
     )
 
 
-def _check_nested(shape: Shape, old: Record, table: str) -> None:
+def _check_nested(shape: TableLayout, old: Record, table: str) -> None:
     """See that nested columns look as they did: rows that no change tells of would keep the old form."""
     for name, nested in shape.record.nested.items():
         was = old.nested.get(name, nested) if name in old.columns else nested

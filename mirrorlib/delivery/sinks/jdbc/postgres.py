@@ -16,7 +16,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     OURS,
     STAGE,
     TABLES,
-    Place,
+    DatabaseTable,
     UnfitError,
     duplicate_key,
     has_books,
@@ -49,7 +49,7 @@ except ImportError as exc:
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mirrorlib.delivery.sinks.jdbc.stage import Staged
+from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 from mirrorlib.names import TableName
 
 _LONGEST_NAME = 63  # bytes; the server would cut the rest off without a word
@@ -193,7 +193,7 @@ class PostgresSession:
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         self._connection = connection
 
-    def place(self, table: TableName) -> Place:
+    def place(self, table: TableName) -> DatabaseTable:
         """Put a table into the schema of its name; without one into the first of the search path."""
         schema = table.schema or self.run("SELECT current_schema()")[0][0]
         if schema is None:
@@ -208,7 +208,7 @@ class PostgresSession:
         if reason:
             step = "Rename it at the source."
             raise TableNameError(reason, table=printable(str(table)), next_step=step)
-        return Place(str(schema), table.table)
+        return DatabaseTable(str(schema), table.table)
 
     def check_column(self, name: str) -> str | None:
         """Say why PostgreSQL cannot have a column of this name, or would cut it short; None when it can."""
@@ -216,7 +216,7 @@ class PostgresSession:
             return "PostgreSQL has a system column of this name"
         return _refused(name)
 
-    def prepare(self, place: Place) -> None:
+    def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables, and the table's schema; one runner at a time, as IF NOT EXISTS waits for nobody."""
         known = self.run("SELECT 1 FROM pg_namespace WHERE nspname = %s", str(place.schema))
         if not (known and has_books(self)):
@@ -227,7 +227,7 @@ class PostgresSession:
                 self.run(f"CREATE SCHEMA IF NOT EXISTS {quote(str(place.schema))}")
         self._connection.commit()
 
-    def begin(self, place: Place) -> None:
+    def begin(self, place: DatabaseTable) -> None:
         """Begin a transaction; lock the table's row among our own, against others who deliver."""
         self.run(_SETTINGS)
         hold_row(self, place)
@@ -238,7 +238,7 @@ class PostgresSession:
         found = self._connection.execute(statement.encode(), values or None)
         return found.fetchall() if found.description else []
 
-    def columns(self, place: Place) -> Sequence[tuple[str, str]] | None:
+    def columns(self, place: DatabaseTable) -> Sequence[tuple[str, str]] | None:
         """Return names and types of what has the name, a view too, in order; None when nothing has."""
         found = self.run(
             "SELECT a.attname, format_type(a.atttypid, a.atttypmod)"
@@ -249,7 +249,7 @@ class PostgresSession:
         )  # fmt: skip
         return [(name, kind) for name, kind in found if name is not None] if found else None
 
-    def fill(self, name: str, kinds: Mapping[str, str], staged: Staged) -> int:
+    def fill(self, name: str, kinds: Mapping[str, str], staged: StagedWindow) -> int:
         """COPY the lines as they are into a table, by name for SQL; return how many there were."""
         statement = f"COPY {name} ({quoted(kinds)}) FROM STDIN".encode()
         with self._connection.cursor() as cursor:
@@ -260,14 +260,14 @@ class PostgresSession:
         self.run(f"ANALYZE {name}")  # for whoever plans the statements that read it
         return rows
 
-    def widen(self, place: Place, wider: Mapping[str, str]) -> None:
+    def widen(self, place: DatabaseTable, wider: Mapping[str, str]) -> None:
         """Give columns wider kinds; the session's zone makes moments of dates in UTC."""
         changes = ", ".join(
             f"ALTER COLUMN {quote(name)} TYPE {_TYPES.of(kind)}" for name, kind in wider.items()
         )
         self.run(f"ALTER TABLE {place.sql} {changes}")
 
-    def take_out(self, place: Place, columns: Sequence[str]) -> int:
+    def take_out(self, place: DatabaseTable, columns: Sequence[str]) -> int:
         """Take out as many of each row as the stage lists as gone; return how many the table had.
 
         Rows are compared as values of their own: NULL equals NULL then, and the server can hash or sort them.

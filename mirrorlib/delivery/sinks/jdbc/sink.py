@@ -34,8 +34,8 @@ from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
     from mirrorlib.delivery.sinks.jdbc.database import Database, Held, Session
-    from mirrorlib.delivery.sinks.jdbc.layout import Shape
-    from mirrorlib.delivery.sinks.jdbc.stage import Staged
+    from mirrorlib.delivery.sinks.jdbc.layout import TableLayout
+    from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class DatabaseSink:
         _LOG.info("%s: window %d, %d rows, committed", table, delivery.plan.number, staged.rows)
         return staged.rows
 
-    def _settle(self, delivery: Delivery) -> tuple[Held, Shape]:
+    def _settle(self, delivery: Delivery) -> tuple[Held, TableLayout]:
         stream, plan = delivery.stream, delivery.plan
         columns = read_columns(delivery)
         with self._database.session(stream.table, plan.keys) as session:
@@ -110,7 +110,9 @@ class DatabaseSink:
                 raise _overtaken(stream)
             return held, settle(session, held, columns, delivery)
 
-    def _apply(self, delivery: Delivery, held: Held, shape: Shape, staged: Staged) -> None:
+    def _apply(
+        self, delivery: Delivery, held: Held, shape: TableLayout, staged: StagedWindow
+    ) -> None:
         stream, plan = delivery.stream, delivery.plan
         with self._database.session(stream.table, shape.keys) as session:
             session.begin(held.place)
@@ -129,7 +131,7 @@ def _overtaken(stream: Stream) -> TableBusyError:
     return TableBusyError(msg, table=stream.table)
 
 
-def _replace_rows(session: Session, shape: Shape, staged: Staged, table: str) -> None:
+def _replace_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
     """Let the staged rows take the place of all others. DELETE, as TRUNCATE shows older readers an empty table."""
     if not shape.make:
         session.run(f"DELETE FROM {shape.place.sql}")  # noqa: S608  # quoted
@@ -137,7 +139,7 @@ def _replace_rows(session: Session, shape: Shape, staged: Staged, table: str) ->
     staged.check(session.fill(shape.place.sql, shape.kinds, staged), table)
 
 
-def _change_rows(session: Session, shape: Shape, staged: Staged, table: str) -> None:
+def _change_rows(session: Session, shape: TableLayout, staged: StagedWindow, table: str) -> None:
     """Apply staged changes. The stage's columns are numbered, so that they clash with nothing."""
     place, staged_names = shape.place.sql, [f"c{n}" for n in range(len(shape.columns))]
     kinds = {**MARKS, **dict(zip(staged_names, shape.kinds.values(), strict=True))}
@@ -169,7 +171,7 @@ def _change_rows(session: Session, shape: Shape, staged: Staged, table: str) -> 
     )
 
 
-def _check_keys(session: Session, shape: Shape, keys: Mapping[str, str], table: str) -> None:
+def _check_keys(session: Session, shape: TableLayout, keys: Mapping[str, str], table: str) -> None:
     """See that no key is NULL or occurs twice, in the window or, as far as that can be told, in the table."""
     nulls = ", ".join(f"count(*) - count({name})" for name in keys.values())
     found = session.run(f"SELECT max(copies), {nulls} FROM {STAGE}")[0]  # noqa: S608  # numbered
@@ -188,7 +190,7 @@ def _check_keys(session: Session, shape: Shape, keys: Mapping[str, str], table: 
         raise duplicate_key(table, keys)
 
 
-def _grow(session: Session, shape: Shape) -> None:
+def _grow(session: Session, shape: TableLayout) -> None:
     """Make the table, or what it lacks."""
     place = shape.place.sql
     if shape.make:

@@ -21,7 +21,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     BEGIN_ANEW,
     OURS,
     STAGE,
-    Place,
+    DatabaseTable,
     UnfitError,
     duplicate_key,
     has_books,
@@ -32,7 +32,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     refused_row,
 )
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, Types, decimal_of
-from mirrorlib.delivery.sinks.jdbc.stage import Staged
+from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
 from mirrorlib.errors import (
     LandingZoneError,
     MirrorError,
@@ -120,27 +120,27 @@ class SqliteSession:
         self._connection = connection
         self._wait = wait
 
-    def place(self, table: TableName) -> Place:
+    def place(self, table: TableName) -> DatabaseTable:
         """Put the schema's name before the table's."""
         name = table.table if table.schema is None else f"{table.schema}_{table.table}"
         if name.lower() in OURS or name.lower().startswith("sqlite_") or not name or "\0" in name:
             msg = "SQLite cannot have a table of this name, or it is one of our own tables"
             step = "Rename it at the source."
             raise TableNameError(msg, table=printable(str(table)), next_step=step)
-        return Place(None, name)
+        return DatabaseTable(None, name)
 
     def check_column(self, name: str) -> str | None:
         """Say why SQLite cannot have a column of this name; None when it can."""
         return "SQLite takes no name with a character NUL" if "\0" in name or not name else None
 
-    def prepare(self, place: Place) -> None:
+    def prepare(self, place: DatabaseTable) -> None:
         """Make our own tables."""
         if not has_books(self):
             self.begin(place)
             make_books(self)
             self.run("COMMIT")
 
-    def begin(self, place: Place) -> None:
+    def begin(self, place: DatabaseTable) -> None:
         """Begin as the one who writes."""
         del place
         self._wait()
@@ -150,11 +150,11 @@ class SqliteSession:
         """Run a statement."""
         return self._connection.execute(statement, values).fetchall()
 
-    def columns(self, place: Place) -> Sequence[tuple[str, str]] | None:
+    def columns(self, place: DatabaseTable) -> Sequence[tuple[str, str]] | None:
         """Return names and types of what has the name, a view too, in order; None when nothing has."""
         return self.run("SELECT name, type FROM pragma_table_info(?)", place.table) or None
 
-    def fill(self, name: str, kinds: Mapping[str, str], staged: Staged) -> int:
+    def fill(self, name: str, kinds: Mapping[str, str], staged: StagedWindow) -> int:
         """Insert the lines, read back as values, one after another."""
         readers = [_reader(kind) for kind in kinds.values()]
         marks = ", ".join("?" * len(kinds))
@@ -168,7 +168,7 @@ class SqliteSession:
             raise UnfitError(msg) from None  # it quotes the text
         return max(done.rowcount, 0)
 
-    def widen(self, place: Place, wider: Mapping[str, str]) -> None:
+    def widen(self, place: DatabaseTable, wider: Mapping[str, str]) -> None:
         """Make the table anew, as SQLite changes no types; its indexes and triggers too."""
         self._check_plain(place)
         types = dict(self.columns(place) or ())
@@ -198,7 +198,7 @@ class SqliteSession:
         for (statement,) in made:
             self.run(statement)
 
-    def _check_plain(self, place: Place) -> None:
+    def _check_plain(self, place: DatabaseTable) -> None:
         """See that a table's columns have nothing but names and types, as ours."""
         found = self.run(
             "SELECT name FROM pragma_table_xinfo(?) WHERE hidden > 0 OR dflt_value IS NOT NULL",
@@ -209,7 +209,7 @@ class SqliteSession:
             step = f"It has a default or is computed: drop it, or {BEGIN_ANEW}"
             raise SchemaError(msg, table=place.table, column=found[0][0], next_step=step)
 
-    def take_out(self, place: Place, columns: Sequence[str]) -> int:
+    def take_out(self, place: DatabaseTable, columns: Sequence[str]) -> int:
         """Take out as many of each row as the stage lists as gone; `IS` holds NULL for equal to NULL."""
         taken = {name.lower() for name, _ in self.columns(place) or ()}
         row_id = next((name for name in _ROW_IDS if name not in taken), None)

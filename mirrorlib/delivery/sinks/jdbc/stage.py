@@ -1,6 +1,6 @@
 r"""Bring what of a window counts from Spark to where a database's client can read it: files of lines.
 
-In: the delivery's frame. Out: `Staged`.
+In: the delivery's frame. Out: `StagedWindow`.
 
 - A snapshot's line is a row's values.
 - Of changes, the last state of each key counts: the line is what to do, how often the key was there at once, where
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from mirrorlib.delivery.sinks.jdbc.layout import Column, Shape
+    from mirrorlib.delivery.sinks.jdbc.layout import DatabaseColumn, TableLayout
 
 # What to do. As the window tells it, what is NEW or has PASSED was not there before: it came, and is there or gone.
 GONE, PUT, NEW, PASSED = -1, 1, 2, -2
@@ -48,7 +48,7 @@ _PIECE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class StagedWindow:
     """Rows of a window as files of lines: in a folder of a store, as many rows as Spark has written."""
 
     store: Store
@@ -80,7 +80,7 @@ class Staged:
             raise StoreError(msg, table=table, found=found, next_step="Try again.")
 
 
-def stage_lines(delivery: Delivery, frame: DataFrame, shape: Shape) -> Staged:
+def stage_lines(delivery: Delivery, frame: DataFrame, shape: TableLayout) -> StagedWindow:
     """Write what counts of a frame into a folder of this call's own: a former attempt may have left some."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -96,10 +96,10 @@ def stage_lines(delivery: Delivery, frame: DataFrame, shape: Shape) -> Staged:
     counted = lines.observe(seen, f.count(f.lit(1)).alias("rows"))
     writer = counted.write.option("compression", "none").option("lineSep", "\n")
     writer.text(delivery.scratch.uri(folder))
-    return Staged(store=delivery.scratch, folder=folder, rows=int(seen.get.get("rows") or 0))
+    return StagedWindow(store=delivery.scratch, folder=folder, rows=int(seen.get.get("rows") or 0))
 
 
-def _keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+def _keyed_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     """Write the last state of each key; one shuffle by key."""
     from pyspark.sql import functions as f
 
@@ -112,7 +112,7 @@ def _keyed_lines(frame: DataFrame, shape: Shape) -> DataFrame:
     return rows.select(_joined([op, copies, _line(shape.columns)]))
 
 
-def _counted_lines(frame: DataFrame, shape: Shape) -> DataFrame:
+def _counted_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     """Write which rows came, each as often as it did, and which went, with how often."""
     from pyspark.sql import functions as f
 
@@ -125,7 +125,7 @@ def _counted_lines(frame: DataFrame, shape: Shape) -> DataFrame:
     return each.select(_joined([op, copies, f.col("line")]))
 
 
-def find_unfit(frame: DataFrame, shape: Shape) -> str | None:
+def find_unfit(frame: DataFrame, shape: TableLayout) -> str | None:
     """Find a column that holds what PostgreSQL has not; None when it is not one of the known cases."""
     from pyspark.sql import functions as f
 
@@ -137,7 +137,7 @@ def find_unfit(frame: DataFrame, shape: Shape) -> str | None:
     return next((name for name, found in zip(known, row, strict=True) if found), None)
 
 
-def _unfit(column: Column) -> SparkColumn | None:
+def _unfit(column: DatabaseColumn) -> SparkColumn | None:
     from pyspark.sql import functions as f
 
     value = f.col(quote(column.source))
@@ -150,7 +150,7 @@ def _unfit(column: Column) -> SparkColumn | None:
     return None
 
 
-def _line(columns: Sequence[Column]) -> SparkColumn:
+def _line(columns: Sequence[DatabaseColumn]) -> SparkColumn:
     from pyspark.sql import functions as f
 
     return _joined([f.coalesce(_text(column), f.lit("\\N")) for column in columns])
@@ -162,7 +162,7 @@ def _joined(values: Sequence[SparkColumn]) -> SparkColumn:
     return f.concat_ws("\t", *(value.cast("string") for value in values)).alias("value")
 
 
-def _text(column: Column) -> SparkColumn:
+def _text(column: DatabaseColumn) -> SparkColumn:
     """Write a value as text that reads back as the same value."""
     from pyspark.sql import functions as f
 

@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from mirrorlib.delivery.sink import comes_after
 from mirrorlib.delivery.sinks.kafka.cluster import Cluster, client_conf
 from mirrorlib.delivery.sinks.kafka.trouble import Scene, translated
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -58,7 +58,7 @@ class _Record:
     began_at: str = ""
 
 
-def position_record(stream: Stream, plan: Plan, topic: str, turn: int) -> tuple[bytes, bytes]:
+def position_record(stream: Stream, plan: WindowPlan, topic: str, turn: int) -> tuple[bytes, bytes]:
     """Write a window's number, and whose it is, as key and value of a message."""
     record = {
         "window": plan.number,

@@ -16,7 +16,7 @@ from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import LandingZoneError, TableBusyError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.journal.streams import snapshot_command
-from mirrorlib.landing.publish.claims import Claim, Place
+from mirrorlib.landing.publish.claims import Claim, FileSequence
 
 ANEW = (
     "Delete the table's folder there, let its readers see that it is gone, and rewind the consumer to a snapshot; "
@@ -89,7 +89,7 @@ def read_batch(claim: Claim | None) -> Batch | None:
         return None
 
 
-def check_follows(number: int, last: Batch | None, place: Place, delivery: Delivery) -> None:
+def check_follows(number: int, last: Batch | None, place: FileSequence, delivery: Delivery) -> None:
     """See that a window may follow on the newest change file of the table's folder, or be the first.
 
     Raises:
@@ -121,7 +121,7 @@ def check_follows(number: int, last: Batch | None, place: Place, delivery: Deliv
         raise _misplaced(place, what, ANEW)
 
 
-def _check_changes(last: Batch, place: Place, delivery: Delivery) -> None:
+def _check_changes(last: Batch, place: FileSequence, delivery: Delivery) -> None:
     """See that changes follow on what is there, all of it or a part that they repeat."""
     stream, plan = delivery.stream, delivery.plan
     step = f"Rewind the consumer to version {last.until}, or to a snapshot."
@@ -169,7 +169,7 @@ def is_passed(last: Batch | None, delivery: Delivery) -> bool:
 
 
 def _misplaced(
-    place: Place, what: str, step: str, found: str | int | None = None
+    place: FileSequence, what: str, step: str, found: str | int | None = None
 ) -> LandingZoneError:
     msg = f"the landing zone's folder {place.folder} {what}"
     return LandingZoneError(msg, table=place.table, found=found, next_step=step)

@@ -26,7 +26,7 @@ from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
 from mirrorlib.landing.parquet import open_parquet
-from mirrorlib.landing.publish.claims import Place, read_claim
+from mirrorlib.landing.publish.claims import FileSequence, read_claim
 from mirrorlib.landing.publish.rows import DELETE, MARKER_COLUMN
 from mirrorlib.store import Store, StoredFile
 
@@ -44,7 +44,7 @@ _MOST_FILES = 64  # then they are folded to one
 class KnownKeys:
     """The keys that readers of one table may hold, for one window."""
 
-    def __init__(self, zone: Store, place: Place, keys: Sequence[str], batch: Batch) -> None:
+    def __init__(self, zone: Store, place: FileSequence, keys: Sequence[str], batch: Batch) -> None:
         """Take the table's folder and its key columns, and the window that is under way."""
         self._zone = zone
         self._place = place

@@ -57,11 +57,11 @@ from mirrorlib.errors import (
 )
 from mirrorlib.feed.net import VERSION
 from mirrorlib.journal.entries import new_attempt
-from mirrorlib.journal.streams import Plan, Stream
+from mirrorlib.journal.streams import Stream, WindowPlan
 from mirrorlib.landing.columns import MARKER
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.allocate import fulfilled, newest_claim, newest_number
-from mirrorlib.landing.publish.claims import Claim, Place
+from mirrorlib.landing.publish.claims import Claim, FileSequence
 from mirrorlib.landing.publish.table import LandingTable
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.names import parse_name
@@ -153,14 +153,14 @@ class ZoneSink:
             known.tidy(number + 1, replaces=not changes)
         return published.rows
 
-    def _table(self, stream: Stream, plan: Plan) -> LandingTable:
+    def _table(self, stream: Stream, plan: WindowPlan) -> LandingTable:
         known = (stream.table, plan.keys)
         if known not in self._tables:
             check_no_table(self._zone, parse_name(stream.table).folder, stream.table)
             self._tables[known] = self._writer.table(stream.table, keys=plan.keys)
         return self._tables[known]
 
-    def _newest(self, place: Place) -> tuple[int, Claim | None, Batch | None]:
+    def _newest(self, place: FileSequence) -> tuple[int, Claim | None, Batch | None]:
         """Find the newest change file: its number, 0 for none, its writer's claim, and which of our windows it is."""
         known = self._numbers.get(place.table, 0)
         number, claim = newest_claim(self._zone, place, known) if known else (0, None)
@@ -185,8 +185,8 @@ def open_sink(address: str, mode: str) -> ZoneSink:
     return ZoneSink(open_store(address))
 
 
-def _place(stream: Stream) -> Place:
-    return Place(table=stream.table, folder=parse_name(stream.table).folder)
+def _place(stream: Stream) -> FileSequence:
+    return FileSequence(table=stream.table, folder=parse_name(stream.table).folder)
 
 
 def _collect(delivery: Delivery) -> pa.Table:
