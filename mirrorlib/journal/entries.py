@@ -168,7 +168,7 @@ class Done(Value):
         outcome: applied, or void: an empty commit has taken the plan's place.
         columns: the table's columns after it, (name, Spark type).
         table_bytes: the table's size after it, roughly: it decides only how the next commit is run.
-        kind: append, matched-only, merge, overwrite or empty.
+        kind: adopt, append, matched-only, merge, overwrite or empty.
         rows: change rows by marker name.
         cause: what voided it, or an earlier batch: file, etag, error and reason; and `others`, which voided still
             earlier ones and lie ahead too.

@@ -35,7 +35,7 @@ class Applied:
         life: which life of the table folder it belongs to, 1 for the first.
         batch: its number in that life.
         outcome: applied or void.
-        kind: append, matched-only, merge, overwrite or empty.
+        kind: adopt, append, matched-only, merge, overwrite or empty.
         files: how many change files.
         bytes: their size.
         first_file: the first of them.

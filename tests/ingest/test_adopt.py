@@ -19,6 +19,7 @@ from mirrorlib.ingest.batch.protocol import carry_out
 from mirrorlib.ingest.report import TableReport
 from mirrors import Mirror, at
 from oracle import Row
+from zones import damage_pages
 
 pytestmark = pytest.mark.slow
 MORE: list[Row] = [{"id": 100, "v": "more"}, {"id": 70, "v": "new"}]
@@ -182,6 +183,17 @@ def test_a_file_that_is_replaced_while_it_is_copied_does_not_count(mirror: Mirro
     assert "void" == mirror.outcome(3)["outcome"], report
     mirror.assert_current()
     mirror.assert_feed()
+
+
+def test_a_damaged_page_is_found_before_its_file_counts(mirror: Mirror) -> None:
+    """Behind a good footer; the file before it is taken."""
+    mirror.publish(MORE)
+    damage_pages(mirror.publish(MORE))
+
+    mirror.assert_failed("ChangeFileError", mirror.file_name(4))
+
+    assert ("void", "applied") == (mirror.outcome(3)["outcome"], mirror.outcome(4)["outcome"])
+    mirror.assert_holds(3)
 
 
 def test_a_commit_of_somebody_else_is_never_passed_over(mirror: Mirror) -> None:
