@@ -9,12 +9,14 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import BinaryIO, Literal, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, cast
 
 from obstore.exceptions import BaseError, NotSupportedError
-from typing_extensions import Buffer
 
 from mirrorlib.errors import StoreError, first_line
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}  # by file system
 _LONGEST = 400  # characters: what was asked of whom, how often, and the answer
