@@ -142,8 +142,6 @@ class LocalStore(Store):
         with translated("write", new):
             new.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self._inside(source), new)
-            with new.open("rb+") as file:
-                os.fsync(file.fileno())
         return True
 
     def delete(self, path: str) -> None:

@@ -130,7 +130,7 @@ class Store(Protocol):
         """Give a file another name, replacing what is there; a crash in between leaves both, never neither."""
 
     def copy(self, source: str, target: str) -> bool:
-        """Let the store itself copy a file, to the disk; False where it cannot."""
+        """Let the store itself copy a file; False where it cannot. On a disk it is as safe as what Spark writes."""
 
     def delete(self, path: str) -> None:
         """Remove the file; nothing happens when there is none."""
