@@ -121,6 +121,7 @@ def constrained(mirror: Mirror) -> None:
     mirror.table.file([{"id": 70, "v": "x"}], number=3)
 
 
+@pytest.mark.thorough("narrow", "constrained")
 @pytest.mark.parametrize("publish", [narrow, marked, packed, constrained])
 def test_what_does_not_fit_is_read(mirror: Mirror, publish: Callable[[Mirror], None]) -> None:
     """By Spark, as ever; the table holds the row all the same."""
@@ -157,6 +158,7 @@ def test_a_name_that_needs_column_mapping_is_read(fresh: Mirror) -> None:
 STEPS = [("stage", "before"), ("stage", "after"), ("commit", "before"), ("commit", "after")]
 
 
+@pytest.mark.thorough("stage-*", "commit-before-*", "done-*")
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
 @pytest.mark.parametrize("step", [*STEPS, ("done", "before")], ids="-".join)
 def test_a_run_that_dies_anywhere_has_one_effect(
@@ -207,6 +209,7 @@ def test_a_commit_of_somebody_else_is_never_passed_over(mirror: Mirror) -> None:
     assert [] == [path.name for path in mirror.path.glob("3-*.parquet")]
 
 
+@pytest.mark.thorough
 def test_a_harmless_commit_only_costs_another_try(mirror: Mirror) -> None:
     """As OPTIMIZE and properties are."""
     mirror.publish(MORE)
