@@ -34,9 +34,8 @@ RETRIES: RetryConfig = {
     },
 }
 
-_IN_BUCKETS = frozenset(
-    {"s3", "s3a", "gs", "abfs", "abfss"}
-)  # schemes whose URLs name a bucket, then a path
+# Schemes whose URLs name a bucket, then a path.
+_IN_BUCKETS = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
 _LARGEST_COPY = 5 << 30  # bytes: S3 copies no larger object by one request
 _LENT_FOR = timedelta(minutes=1)  # until a lent token is asked for again; who lends it keeps it
 _lenders: list[Callable[[], str]] = []

@@ -26,7 +26,7 @@ from mirrorlib.journal.disk import Journal, open_state
 from mirrorlib.landing.poll import Anchor, Onward, see_next
 from mirrorlib.names import parse_name, sequence_name
 from mirrorlib.platform.session import connectors_for
-from mirrorlib.store import ObjectStore, Store, open_store
+from mirrorlib.store import ObjectStore, Store, copy_file, open_store
 from oracle import ChangeFile, assert_same_rows, multiset, replay, replay_feed, state_at
 from polls import FOLDER, counting
 from promises import check_promises
@@ -142,6 +142,19 @@ def place(request: pytest.FixtureRequest) -> str:
 def test_the_store_keeps_every_promise(place: str) -> None:
     """Put-if-absent is the server's own."""
     check_promises(open_store(f"{place}/somewhere"))
+
+
+def test_a_store_copies_between_two_places_of_its_own(place: str, tmp_path: Path) -> None:
+    """As files come from a zone into a table; another store's file is not its own."""
+    zone, table = open_store(f"{place}/zone"), open_store(f"{place}/table")
+    zone.put("a/one", b"content")
+
+    assert copy_file(zone, "a/one", table, "b/copy")
+    assert b"content" == table.read("b/copy")
+    assert b"content" == zone.read("a/one")
+    if "://" in place:
+        assert not copy_file(zone, "a/one", open_store(tmp_path), "copy")
+        assert not copy_file(open_store(tmp_path), "a/one", zone, "copy")
 
 
 @pytest.mark.thorough
