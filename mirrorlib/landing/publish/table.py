@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
 from mirrorlib.identifiers import find_name
+from mirrorlib.landing.columns import check_names
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -191,7 +192,10 @@ class LandingTable:
     def _take(self, data: object, marker: int | str | None) -> pa.Table:
         known = self._refresh().known
         types = {column.name: column.type for column in known.columns} if known else {}
-        return take_rows(data, marker, table=self._name, types=types)
+        rows = take_rows(data, marker, table=self._name, types=types)
+        names = [name for name in rows.column_names if name != MARKER_COLUMN]
+        check_names(names, table=self._name, file="the data")
+        return rows
 
     def _refresh(self) -> FolderState:
         """Look at what the table folder shows."""

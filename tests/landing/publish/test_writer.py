@@ -430,6 +430,18 @@ def test_a_key_cannot_change_from_one_partition_to_another(store: Store) -> None
     assert 2 == table.change_keys(old, pa.table({"id": [3], "v": ["a"]})).number
 
 
+def test_a_key_that_is_given_twice_is_refused(store: Store) -> None:
+    """By deletes and changed keys as by rows: nobody can tell which of the two is meant."""
+    table = LandingZoneWriter(store).table(TABLE, keys=["id"])
+    table.write(pa.table({"id": [1], "v": ["x"]}))
+    twice = pa.table([[1], [2]], names=["id", "ID"])
+
+    for call in (lambda: table.delete(twice), lambda: table.change_keys(twice, twice)):
+        with pytest.raises(SchemaError, match="ID"):
+            call()
+    assert 1 == len(published(store))
+
+
 def test_deletes_need_keys(store: Store) -> None:
     """Without them no row could be found."""
     with pytest.raises(MarkerError, match="the table has none"):
