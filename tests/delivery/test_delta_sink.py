@@ -846,7 +846,9 @@ def test_renamed_and_changed_columns_are_refused(spark: SparkSession, tmp_path: 
     side_by_side(Receiver.take, receivers)
     source.run("ALTER TABLE {t} RENAME COLUMN a TO c", "UPDATE {t} SET c = 5 WHERE id = 1")
     for receiver in (copy, history):
-        assert "column c: a column has come as another has gone" in receiver.fail()
+        told = receiver.fail()
+        assert "one may have been renamed" in told
+        assert "gone: a; new: c" in told
         receiver.rewind(None)
         receiver.take()
     log.take()
