@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import METADATA, Mark, as_metadata, overwrite_rows
 from mirrorlib.delta.log import REWRITE
-from mirrorlib.delta.properties import FEED, PAUSED, to_sql
+from mirrorlib.delta.properties import FEED, PAUSED, set_properties
 from mirrorlib.delta.sessions import configured
 from mirrorlib.delta.table import Found, TableRef, find_table, read_table
 from mirrorlib.version import VERSION
@@ -60,7 +60,7 @@ def _is_paused(found: Found) -> bool:
 
 
 def _switch(spark: SparkSession, ref: TableRef, *, on: bool) -> None:
-    properties = to_sql({FEED: str(on).lower(), PAUSED: str(not on).lower()})
+    properties = {FEED: str(on).lower(), PAUSED: str(not on).lower()}
     facts = {"outcome": REWRITE, "mirrorlib": VERSION}
     with configured(spark, {METADATA: as_metadata(facts)}):
-        spark.sql(f"ALTER TABLE {ref.sql} SET TBLPROPERTIES ({properties})")
+        set_properties(spark, ref.sql, properties)

@@ -35,7 +35,7 @@ from mirrorlib.delta.key_property import (
     stored_keys,
 )
 from mirrorlib.delta.log import REWRITE, TRANSACTION_RETENTION
-from mirrorlib.delta.properties import LIFE_PROPERTY, READERS_PROPERTY, VECTORS, to_sql
+from mirrorlib.delta.properties import LIFE_PROPERTY, READERS_PROPERTY, VECTORS, set_properties
 from mirrorlib.delta.table import Found, find_table
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.ingest.batch.foreign_writes import Standing, life_is_over
@@ -228,8 +228,8 @@ def heed_readers(work: Work, standing: Standing, asked: Readers | None) -> Work:
 
     """
     if check_readers(work, standing, asked):
-        properties = to_sql(readers_property(asked or standing.readers))
-        work.spark.sql(f"ALTER TABLE {work.ref.sql} SET TBLPROPERTIES ({properties})")
+        properties = readers_property(asked or standing.readers)
+        set_properties(work.spark, work.ref.sql, properties)
     return planned_for(work, standing, asked)
 
 
