@@ -6,7 +6,6 @@ import gzip
 import logging
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -176,14 +175,15 @@ def test_rows_of_a_parquet_file_are_bounded(zone: ZoneWriter) -> None:
 
 def checked(zone: ZoneWriter, *, memory: int, deep: bool = False) -> str:
     """Check a zone in a process of so much memory; give what it says."""
-    program = "from mirrorlib.cli.main import main; main()"
+    # The process sets its limit itself: a function between fork and exec would run beside gRPC's threads.
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_DATA, ({memory}, {memory}))"
+    program = f"{limit}; from mirrorlib.cli.main import main; main()"
     words = [sys.executable, "-c", program, "check", str(zone), *(["--deep"] if deep else [])]
     done = subprocess.run(
         words,
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory)),
         env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
     )
     return done.stdout + done.stderr
