@@ -1,7 +1,7 @@
-"""Write one batch as one Delta commit that carries its own position.
+"""Write rows as one Delta commit that carries its own position.
 
-In: staged changes and a `Mark`. Out: nothing; what became of it is read from the log (see
-`protocol.py`), because a repeat is skipped by Delta without a word. Promise: whatever happens, the
+In: rows and a `Mark`. Out: nothing; what became of it is read from the log (`protocol.py`),
+because a repeat is skipped by Delta without a word. Promise: whatever happens, the
 commit is there as a whole or not at all, and at most once for its (application id, version).
 Sources: Delta idempotent writes (`txnAppId`, `txnVersion`), design §9 for the kinds.
 """

@@ -7,15 +7,15 @@ In: a `Target` and a table's name. Out: `TableRef` (how SQL, writers and the log
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.log import LOG, FileLog, HistoryLog, TableLog, read_checksum
 from mirrorlib.delta.properties import FEED, MAPPING, READERS_PROPERTY, VECTORS
-from mirrorlib.errors import LandingZoneError, StoreError
+from mirrorlib.errors import ForeignWriteError, LandingZoneError, StoreError
 from mirrorlib.identifiers import quote
 from mirrorlib.names import TableName
 from mirrorlib.store import open_store
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.journal.entries import Readers
+
+_Looked = TypeVar("_Looked")  # what a look at a table tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,15 @@ def find_target(spark: SparkSession, ref: TableRef) -> tuple[Found, StructType] 
         location=ref.path,
     )
     return found, schema
+
+
+def find_made(find: Callable[[], _Looked | None], table: str) -> _Looked:
+    """Look at a table that was made a moment ago; `ForeignWriteError` where somebody has removed it since."""
+    looked = find()
+    if looked is None:
+        msg = "the table is gone as soon as it was made"
+        raise ForeignWriteError(msg, table=table, next_step="Run again.")
+    return looked
 
 
 def find_location(spark: SparkSession, ref: TableRef) -> str | None:

@@ -1,7 +1,7 @@
 """Carry out a round: one commit that says which it is, the keys that hold then, and its last word.
 
-In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there once or not at all; keys that it makes
-untrue are taken back before it, and the others told behind it.
+In: a `DeriveJob` and a round. Out: `DeriveReport`. Promise: the commit is there once or not at all
+(`commit/protocol.py`); keys that it makes untrue are taken back before it, and the others told behind it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import time
 from typing import Any
 
 from mirrorlib.commit.difference import difference
-from mirrorlib.commit.last_commit import prove_window, read_last_commit
+from mirrorlib.commit.last_commit import prove_window
 from mirrorlib.commit.mark import Mark, mark_nothing
+from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delta.ddl import add_columns
 from mirrorlib.delta.key_property import KEYS_PROPERTY, ON, keep_keys, keys_property, stored_keys
+from mirrorlib.delta.log import TableLog
 from mirrorlib.delta.table import Found, open_log
 from mirrorlib.derived.compute import MOVES, Computed, compute
 from mirrorlib.derived.job import (
@@ -22,12 +24,13 @@ from mirrorlib.derived.job import (
     DeriveJob,
     added_columns,
     make_derived,
+    open_target,
     replace_rows,
     write_difference,
 )
 from mirrorlib.derived.report import DeriveReport, SourceReport, write_record
 from mirrorlib.derived.sources import Round, SourceTable, end_round
-from mirrorlib.errors import MirrorError, TableBusyError
+from mirrorlib.errors import TableBusyError
 from mirrorlib.keys.value import Keys
 
 _LOG = logging.getLogger(__name__)
@@ -35,70 +38,60 @@ _KEYS = "keys"  # in what a commit says: the property that belongs to it
 
 
 def commit_round(job: DeriveJob, planned: Round, target: DerivedTarget) -> DeriveReport:
-    """Compute a round, commit it, and write down that it is done."""
-    computed = compute(job, planned, target)
-    keys = computed.keys.keys
-    job.lease.check()
-    job.tell("commit", "before", planned)
-    table = target.found or make_derived(job, computed.result.schema, keys)
-    differ = table.properties.get(KEYS_PROPERTY) != keys_property(keys).get(KEYS_PROPERTY)
-    if differ:  # until the commit it would not be true
-        keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
-    written = _write(job, planned, target, computed, table)
-    last = prove_window(
-        open_log(job.session, job.place.ref, table.location),
-        planned.streams[0].uuid,
-        planned.number,
-        target.last,
-        what=f"round {planned.number}",
-        table=job.place.shown,
-        next_step="Remove the table; the next run makes it anew.",
-    )
-    if last is None:
-        msg = "another runner has gone on with the derived table"
-        raise TableBusyError(msg, table=job.place.shown, next_step="Run again.")
-    added, removed = written or (last.rows, 0)
-    job.tell("commit", "after", planned, added + removed)
-    if differ:
-        keep_keys(job.session, job.place.ref.sql, {}, keys)
-    report = DeriveReport(
-        name=job.name,
-        target=job.place.shown,
-        how=computed.how,
-        why=computed.why,
-        sources=tuple(
-            _source_report(source, plan.after, plan.until, changed=changed)
-            for source, plan, changed in zip(
-                job.sources, planned.plans, computed.changed, strict=True
-            )
-        ),
-        added=added,
-        removed=removed,
-        version=last.version,
-        keys=keys,
-        losses=computed.keys.steps,
-        changes=tuple(f"The column {name} was added." for name in computed.added or ()),
-        seconds=round(time.perf_counter() - job.began, 3),
-    )
+    """Compute a round for a target as it was found, commit it, and write down that it is done."""
+    committer = _RoundCommitter(job, planned, target)
+    report = commit_plan(committer, f"round {planned.number}", job.place.shown)
     job.tell("done", "before", planned)
     write_record(job.place, report)
-    end_round(job.sources, planned, "delivered", added + removed, report.seconds)
+    rows = report.added + report.removed
+    end_round(job.sources, planned, "delivered", rows, report.seconds)
     job.tell("done", "after", planned)
-    _LOG.info("%s: %s, version %d", job.name, computed.how, last.version)
+    _LOG.info("%s: %s, version %d", job.name, report.how, report.version)
     return report
 
 
-def _write(
-    job: DeriveJob, planned: Round, target: DerivedTarget, computed: Computed, table: Found
-) -> tuple[int, int] | None:
-    """Write a round by one commit; return how many rows came and went, None where the commit itself tells."""
-    mark = _mark(job, planned, target, computed)
-    try:
+class _RoundCommitter(Committer[DerivedTarget, DeriveReport]):
+    """A round on its way."""
+
+    def __init__(self, job: DeriveJob, planned: Round, target: DerivedTarget) -> None:
+        self.job = job
+        self.planned = planned
+        self.target: DerivedTarget | None = target  # as it was found, for the first look
+        self.differ = False  # the table's keys will be others
+
+    def look(self) -> tuple[DerivedTarget, None]:
+        target, self.target = self.target or open_target(self.job), None
+        if target.last.window_of(self.planned.streams[0].uuid) >= self.planned.number:
+            raise self._busy()
+        return target, None
+
+    def _busy(self) -> TableBusyError:
+        msg = "another runner has gone on with the derived table"
+        return TableBusyError(msg, table=self.job.place.shown, next_step="Run again.")
+
+    def write(self, seen: DerivedTarget) -> None:
+        job = self.job
+        self.computed = computed = compute(job, self.planned, seen)
+        keys = computed.keys.keys
+        job.lease.check()
+        job.tell("commit", "before", self.planned)
+        table = seen.found or make_derived(job, computed.result.schema, keys)
+        said = table.properties.get(KEYS_PROPERTY)
+        self.differ = said != keys_property(keys).get(KEYS_PROPERTY)
+        if self.differ:  # until the commit it would not be true
+            keep_keys(job.session, job.place.ref.sql, table.properties, Keys())
+        self.written = self._write(seen, computed, table)
+
+    def _write(
+        self, seen: DerivedTarget, computed: Computed, table: Found
+    ) -> tuple[int, int] | None:
+        """Write one commit; return how many rows came and went, None where the commit itself tells."""
+        job, mark = self.job, _mark(self.job, self.planned, seen, computed)
         if computed.how == "nothing new":
             mark_nothing(job.session, job.place.ref, mark)
             return 0, 0
-        if target.found is None or computed.old is None:
-            other = target.found is not None and added_columns(target, computed.new) != ()
+        if seen.found is None or computed.old is None:
+            other = seen.found is not None and added_columns(seen, computed.new) != ()
             replace_rows(job, computed.new, mark, columns=other)
             return None
         if computed.added:
@@ -106,17 +99,55 @@ def _write(
             add_columns(job.session, job.place.ref, fields, table)
         keys, kept = computed.keys.keys, stored_keys(table.properties)
         same = kept is not None and kept.unique and kept.primary == keys.primary
-        by = keys.primary if keys.unique and same and target.pure else ()
-        changes = difference(computed.old, computed.new, by)
-        return write_difference(job, table, changes, by, mark)
-    except MirrorError:
-        raise
-    except Exception as exc:
-        now = read_last_commit(open_log(job.session, job.place.ref, table.location))
-        if now.foreign is None and now.version == target.last.version:
-            raise
-        msg = "another commit came while the derived table was written"
-        raise TableBusyError(msg, table=job.place.shown, next_step="Run again.") from exc
+        by = keys.primary if keys.unique and same and seen.pure else ()
+        return write_difference(job, table, difference(computed.old, computed.new, by), by, mark)
+
+    def has_moved(self, seen: DerivedTarget) -> bool:
+        return self._log(seen).newest(seen.last.newest) not in {seen.last.newest, None}
+
+    def prove(self, seen: DerivedTarget) -> DeriveReport:
+        job, planned = self.job, self.planned
+        last = prove_window(
+            self._log(seen),
+            planned.streams[0].uuid,
+            planned.number,
+            seen.last,
+            what=f"round {planned.number}",
+            table=job.place.shown,
+            next_step="Remove the table; the next run makes it anew.",
+        )
+        if last is None:
+            raise self._busy()
+        added, removed = self.written or (last.rows, 0)
+        job.tell("commit", "after", planned, added + removed)
+        if self.differ:
+            keep_keys(job.session, job.place.ref.sql, {}, self.computed.keys.keys)
+        return self._report(last.version, added, removed)
+
+    def _log(self, seen: DerivedTarget) -> TableLog:
+        location = None if seen.found is None else seen.found.location
+        return open_log(self.job.session, self.job.place.ref, location)
+
+    def _report(self, version: int, added: int, removed: int) -> DeriveReport:
+        job, computed = self.job, self.computed
+        windows = zip(job.sources, self.planned.plans, computed.changed, strict=True)
+        return DeriveReport(
+            name=job.name,
+            target=job.place.shown,
+            how=computed.how,
+            why=computed.why,
+            sources=tuple(
+                _source_report(source, plan.after, plan.until, changed=changed)
+                for source, plan, changed in windows
+            ),
+            added=added,
+            removed=removed,
+            version=version,
+            keys=computed.keys.keys,
+            losses=computed.keys.steps,
+            changes=tuple(f"The column {name} was added." for name in computed.added or ()),
+            seconds=round(time.perf_counter() - job.began, 3),
+        )
 
 
 def _mark(job: DeriveJob, planned: Round, target: DerivedTarget, computed: Computed) -> Mark:

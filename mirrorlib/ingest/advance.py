@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from mirrorlib.delta.key_property import CLAIMED
+from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.evolve_table import heed_readers
 from mirrorlib.ingest.batch.foreign_writes import Standing, stand
-from mirrorlib.ingest.batch.protocol import carry_out
 from mirrorlib.ingest.files.kept import newest_entry
 from mirrorlib.ingest.files.plan import Watched, position_after, seen_until
 from mirrorlib.ingest.files.source import refuse_doubt

@@ -19,10 +19,10 @@ from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.table import find_table
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import SnapshotError, StoreError
+from mirrorlib.ingest.batch.commit import end_pending
 from mirrorlib.ingest.batch.evolve_table import check_readers, planned_for, refuse_others_table
 from mirrorlib.ingest.batch.foreign_writes import Standing, read_verified, stand
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.batch.protocol import end_pending
 from mirrorlib.ingest.batch.snapshot import tell_snapshot
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.kept import newest_entry

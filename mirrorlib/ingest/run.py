@@ -1,7 +1,7 @@
 """Run: bring every table of a landing zone up to date, side by side, each for itself.
 
 In: a session, a zone, a target, options. Out: `ApplyReport`. Promise: exactly once per change file
-(see `protocol.py`); a table that cannot go on says why and stops alone; batches that were committed
+(`commit/protocol.py`); a table that cannot go on says why and stops alone; batches that were committed
 before it stopped stay.
 """
 

@@ -358,7 +358,7 @@ def test_interrupted_anywhere_each_window_counts_once(
         patch.setattr(sink, "create_table", crash_after(sink.create_table))
         side_by_side(crash, receivers)
     with monkeypatch.context() as patch:
-        patch.setattr(sink, "_written", crash_after(sink._written))
+        patch.setattr(sink, "prove_window", crash_after(sink.prove_window))
         side_by_side(crash, receivers)
         side_by_side(Receiver.take, receivers)  # it is known to be there
         source.run("INSERT INTO {t} VALUES (2, 'b')", "UPDATE {t} SET v = 'c' WHERE id = 1")

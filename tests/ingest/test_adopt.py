@@ -15,7 +15,7 @@ import pytest
 
 import mirrorlib
 from mirrorlib.errors import TableBusyError
-from mirrorlib.ingest.batch.protocol import carry_out
+from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.report import TableReport
 from mirrors import Mirror, at
 from oracle import Row

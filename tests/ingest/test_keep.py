@@ -15,7 +15,7 @@ import pytest
 import mirrorlib
 from mirrorlib.cli.main import main
 from mirrorlib.errors import JournalError, MirrorError
-from mirrorlib.ingest.batch.protocol import carry_out
+from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.files.history import History
 from mirrorlib.ingest.files.table_folder import open_folder
 from mirrorlib.ingest.job import open_job, open_work

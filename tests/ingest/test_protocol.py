@@ -21,8 +21,8 @@ import pytest
 
 import mirrorlib
 from mirrorlib.errors import TableBusyError
+from mirrorlib.ingest.batch.commit import carry_out
 from mirrorlib.ingest.batch.open_batch import prepare_again
-from mirrorlib.ingest.batch.protocol import carry_out
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.store import LocalStore
 from mirrors import KEYS, Killed, Mirror, at

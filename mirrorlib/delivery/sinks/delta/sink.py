@@ -1,8 +1,7 @@
 """Receive windows: find or make the target, see that it is as it was left, write one commit, prove it.
 
 In: a `Delivery`. Out: how many rows it took. Promise: a window's commit is there once, as a whole, or not
-at all. What is there is read from the target's own log before and after each commit, since Delta skips
-a mark that it knows without a word.
+at all (`commit/protocol.py`).
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from mirrorlib.commit.last_commit import LastCommit, prove_window, read_last_commit
+from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
+from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, log_columns
 from mirrorlib.delivery.sinks.delta.current import copy_columns, keep_copy
@@ -30,21 +29,17 @@ from mirrorlib.delta.key_property import keep_keys
 from mirrorlib.delta.lock import lock_table
 from mirrorlib.delta.log import FileLog
 from mirrorlib.delta.sessions import SMALL_COMMIT, configured, is_small
-from mirrorlib.delta.table import find_target, open_log, refer
-from mirrorlib.errors import ForeignWriteError, MirrorError, StoreError, TableBusyError
+from mirrorlib.delta.table import find_made, find_target, open_log, refer
+from mirrorlib.errors import StoreError, TableBusyError
 from mirrorlib.journal.streams import Stream
 from mirrorlib.keys.value import Keys
 from mirrorlib.names import parse_name
 from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
 _LOG = logging.getLogger(__name__)
 # Few rows are taken by Arrow, which is Spark 4: the Delta of Spark 3.5 has to skip, or reads no deletion vectors.
 _SMALL = {**SMALL_COMMIT, "spark.databricks.delta.stats.skipping": "false"}
-_TRIES = 5  # of one window against writers that commit in between
 # What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
 # gives how many rows that took, None where the commit tells.
 _MODES = {
@@ -83,66 +78,84 @@ class DeltaSink:
             OutcomeUnknownError: Delta took the window for one that it knows, and it is not there.
 
         """
-        columns, write = _MODES[self._mode]
-        wanted = columns(delivery)
+        committer = _WindowCommitter(self._target, self._mode, delivery)
         with _hold(self._target, delivery):
-            failure: Exception | None = None
-            for _ in range(_TRIES):
-                work = self._work(delivery, wanted)
-                table, number = work.stream.table, work.plan.number
-                if _is_there(work):
-                    return 0
-                check_untouched(work)
-                keys = changed_keys(work)
-                if keys is not None:  # nothing is said of keys until the window is there
-                    keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
-                try:
-                    if self._mode != "changes":
-                        work = replace(work, few=collect_changes(work))
-                    small = work.few is not None and is_small(len(work.few), work.found.bytes)
-                    with configured(work.spark, {}, _SMALL if small else {}):
-                        rows = write(work)
-                except Exception as exc:
-                    if not _is_overtaken(work, exc):
-                        raise
-                    _LOG.info("%s: window %d met another commit", table, number)
-                    failure = exc
-                    continue
-                if (last := _written(work)) is not None:
-                    if keys is not None:
-                        keep_keys(work.spark, work.ref.sql, {}, keys)
-                    rows = last.rows if rows is None else rows
-                    facts = (table, number, last.version, rows)
-                    _LOG.info("%s: window %d written as version %d, %d rows", *facts)
-                    return rows
-            msg = f"window {delivery.plan.number} met other commits {_TRIES} times"
-            step = "Run again when the target is quieter."
-            raise MirrorError(msg, table=delivery.stream.table, next_step=step) from failure
+            return commit_plan(committer, f"window {delivery.plan.number}", delivery.stream.table)
 
-    def _work(self, delivery: Delivery, wanted: StructType) -> WindowWork:
-        """Look at the target, which is made when there is none."""
+
+class _WindowCommitter(Committer[WindowWork, int]):
+    """A window on its way; what has ended it is how many rows it took."""
+
+    def __init__(self, target: Target, mode: str, delivery: Delivery) -> None:
+        columns, self._write = _MODES[mode]
+        self._mode = mode
+        self._delivery = delivery
+        self._wanted = columns(delivery)
+        self._ref = refer(
+            target, parse_name(delivery.stream.table)
+        )  # a catalog has one for all schemas
+        self._rows: int | None = None  # None where the commit tells
+
+    def look(self) -> tuple[WindowWork, int | None]:
+        """See the target, which is made when there is none."""
+        delivery, ref = self._delivery, self._ref
         spark, stream = delivery.spark, delivery.stream
-        ref = refer(self._target, parse_name(stream.table))  # a catalog has one for all schemas
         target = find_target(spark, ref)
         if target is None:
             keys = delivery.keys if self._mode != "changes" else ()
-            create_table(spark, ref, wanted, stream, self._mode, keys)
-            target = find_target(spark, ref)
-        if target is None:
-            msg = "the target is gone as soon as it was made"
-            raise ForeignWriteError(msg, table=stream.table, next_step="Try again.")
+            create_table(spark, ref, self._wanted, stream, self._mode, keys)
+            target = find_made(lambda: find_target(spark, ref), stream.table)
         found, schema = target
         check_owner(found, stream, self._mode)
         resume_feed(spark, ref, found)
-        return WindowWork(
+        work = WindowWork(
             delivery=delivery,
             mode=self._mode,
-            wanted=wanted,
+            wanted=self._wanted,
             ref=ref,
             found=found,
             schema=schema,
             last=read_last_commit(open_log(spark, ref, found.location)),
         )
+        if _is_there(work):
+            return work, 0
+        check_untouched(work)
+        return work, None
+
+    def write(self, seen: WindowWork) -> None:
+        work = seen
+        if changed_keys(work) is not None:  # nothing is said of keys until the window is there
+            keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
+        if self._mode != "changes":
+            work = replace(work, few=collect_changes(work))
+        small = work.few is not None and is_small(len(work.few), work.found.bytes)
+        with configured(work.spark, {}, _SMALL if small else {}):
+            self._rows = self._write(work)
+
+    def has_moved(self, seen: WindowWork) -> bool:
+        log = open_log(seen.spark, seen.ref, seen.found.location)
+        return log.newest(seen.last.newest) != seen.last.newest
+
+    def prove(self, seen: WindowWork) -> int | None:
+        number, stream = seen.plan.number, seen.stream
+        last = prove_window(
+            open_log(seen.spark, seen.ref, seen.found.location),
+            stream.uuid,
+            number,
+            seen.last,
+            what=f"window {number}",
+            table=stream.table,
+            next_step=seen.set_right,
+        )
+        if last is None:
+            return None
+        keys = changed_keys(seen)
+        if keys is not None:
+            keep_keys(seen.spark, seen.ref.sql, {}, keys)
+        rows = last.rows if self._rows is None else self._rows
+        facts = (stream.table, number, last.version, rows)
+        _LOG.info("%s: window %d written as version %d, %d rows", *facts)
+        return rows
 
 
 def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:
@@ -154,28 +167,6 @@ def _hold(target: Target, delivery: Delivery) -> AbstractContextManager[None]:
     name, spark = parse_name(delivery.stream.table), delivery.spark
     state = open_store(target.state) if target.state else delivery.scratch
     return lock_table(spark, target, state, name, lambda: False)
-
-
-def _is_overtaken(work: WindowWork, exc: Exception) -> bool:
-    """Say whether somebody else's commit explains a failure: any one explains Delta's, another runner's window ours."""
-    log = open_log(work.spark, work.ref, work.found.location)
-    if isinstance(exc, MirrorError):
-        return read_last_commit(log).version != work.last.version
-    return log.newest(work.last.newest) != work.last.newest
-
-
-def _written(work: WindowWork) -> LastCommit | None:
-    """Return the target's log once it has the window, see `prove_window`."""
-    number, stream = work.plan.number, work.stream
-    return prove_window(
-        open_log(work.spark, work.ref, work.found.location),
-        stream.uuid,
-        number,
-        work.last,
-        what=f"window {number}",
-        table=stream.table,
-        next_step=work.set_right,
-    )
 
 
 def _is_there(work: WindowWork) -> bool:

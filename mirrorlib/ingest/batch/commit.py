@@ -1,9 +1,7 @@
-"""The commit protocol of one table: plan, guard, commit, outcome, done; and void where a plan cannot be carried out.
+"""Carry out a batch: its table made ready, one commit, and what became of it written down; void where a file is broken.
 
-In: a `Work` (one table's journal, life, source and session). Out: `Done` values. Promise: each
-batch takes effect exactly once, whoever runs, whatever dies when (design §4). The chain of plans is
-the truth; Delta's transaction marks make a repeat a no-op; an outcome is never guessed: it is read
-from the commit that names (life, batch).
+In: a plan of the journal. Out: `Done`. Promise: each batch takes effect exactly once, whoever runs, whatever dies when
+(`commit/protocol.py`, design §4). The chain of plans is the truth.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from typing import Any
 from mirrorlib.commit.mark import mark_nothing, overwrite_rows
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.pause import overwrite_columns, resume_feed
+from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.commit.staged import ADD, CHANGE, DROP
 from mirrorlib.delta.columns import spelled_keys, to_columns
 from mirrorlib.delta.ddl import create_mirror
@@ -43,7 +42,6 @@ from mirrorlib.ingest.work import Attempt, Work
 from mirrorlib.journal.entries import Done, Entry, Plan, new_attempt
 
 _LOG = logging.getLogger(__name__)
-_TRIES = 5  # of one batch against writers that commit in between
 # The column of a table that was made only to hold a void.
 _PLACEHOLDER_COLUMN = ("_mirror_void", "boolean")
 
@@ -64,10 +62,11 @@ def carry_out(
 
     """
     attempt = Attempt(work=work, plan=plan, clock=clock, table_bytes=table_bytes)
+    committer = _BatchCommitter(attempt, prepared)
     small = prepared is not None and prepared.small and is_small(plan.rows, table_bytes)
     with configured(work.spark, {}, SMALL_COMMIT if small else {}):
-        ended, prepared = _end(attempt, prepared)
-        done = outcome_of(attempt, ended, prepared)
+        ended = commit_plan(committer, f"batch {plan.batch}", work.table)
+        done = outcome_of(attempt, ended, committer.prepared)
         with attempt.step("done", counted=True):
             done = work.journal.write_done(work.life, plan.batch, done)
     size = (len(plan.files), plan.rows)
@@ -76,39 +75,58 @@ def carry_out(
     return done
 
 
-def _end(attempt: Attempt, prepared: Prepared | None) -> tuple[Commit, Prepared | None]:
-    """Return the commit that has ended a plan, and the batch unless another commit may have changed its columns."""
-    work, plan = attempt.work, attempt.plan
-    failure: Exception | None = None
-    for _ in range(_TRIES):
-        with attempt.step("guard"):
-            seen, ended = find_outcome(attempt)
+class _BatchCommitter(Committer[int | None, Commit]):
+    """A batch on its way; *prepared* for the table as it is, unless that has moved since the plan."""
+
+    def __init__(self, attempt: Attempt, prepared: Prepared | None) -> None:
+        self.attempt = attempt
+        self.prepared = prepared
+
+    def look(self) -> tuple[int | None, Commit | None]:
+        with self.attempt.step("guard"):
+            version, ended = find_outcome(self.attempt)
+        if version != self.attempt.plan.table_version:
+            self.prepared = None
+        return version, ended
+
+    def write(self, seen: int | None) -> None:
+        del seen
+        _commit(self.attempt, self.prepared or _take_up(self.attempt))
+
+    def has_moved(self, seen: int | None) -> bool:
+        return self.attempt.work.log.newest(at_least=-1 if seen is None else seen) != seen
+
+    def void(self, failure: Exception) -> None:
+        """Let an empty commit take the plan's place: from then on no slow runner can carry it out."""
+        work, plan = self.attempt.work, self.attempt.plan
+        fault: MirrorError | None = None
+        if isinstance(failure, FAULTS):
+            fault = failure
+        elif isinstance(failure, MirrorError):
+            raise failure
+        else:
+            fault = find_damage(self.attempt.source, plan)
+        if fault is None:
+            _LOG.error("%s: batch %d failed", work.table, plan.batch, exc_info=failure)
+            raise spark_failed(work, plan, failure) from failure
+        if work.journal.entry(work.life, plan.batch).done is None:
+            with self.attempt.step("void"):
+                _commit_void(self.attempt, fault)
+
+    def prove(self, seen: int | None) -> Commit:
+        """Find the commit, ours or another runner's; Delta skips ours where it has a later mark."""
+        del seen
+        work, plan = self.attempt.work, self.attempt.plan
+        _, ended = find_outcome(self.attempt)
+        if ended is None and not plan.before:
+            _, ended = find_outcome(self.attempt, anew=True)
         if ended is not None:
-            return ended, prepared
-        damage: MirrorError | None = None
-        try:
-            ready = prepared if prepared is not None else _take_up(attempt)
-            _commit(attempt, ready)
-        except FAULTS as fault:
-            damage = fault
-        except MirrorError:
-            raise
-        except Exception as exc:
-            failure = exc
-            stale = prepared is not None and seen != plan.table_version
-            if stale or _met_another(attempt, seen):
-                prepared = None
-                continue
-            damage = find_damage(attempt.source, plan)
-            if damage is None:
-                _LOG.exception("%s: batch %d failed", work.table, plan.batch)
-                raise spark_failed(work, plan, exc) from exc
-        if damage is not None and not _void(attempt, damage, seen):
-            continue
-        return _committed(attempt), prepared
-    msg = f"batch {plan.batch} met other commits {_TRIES} times"
-    step = "Run again when the table is quieter."
-    raise MirrorError(msg, table=work.table, next_step=step) from failure
+            return ended
+        if work.journal.lives()[-1].uuid != work.life.uuid:
+            raise life_is_over(work)
+        msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
+        step = f"Start the table over: mirrorlib reset TARGET {work.table}"
+        raise OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
 def _take_up(attempt: Attempt) -> Prepared:
@@ -118,21 +136,6 @@ def _take_up(attempt: Attempt) -> Prepared:
     if found is not None:
         resume_feed(work.spark, work.ref, found)
     return prepare_again(attempt)
-
-
-def _committed(attempt: Attempt) -> Commit:
-    """Find the commit that has ended a plan, ours or another runner's; Delta skips ours where it has a later mark."""
-    work, plan = attempt.work, attempt.plan
-    _, ended = find_outcome(attempt)
-    if ended is None and not plan.before:
-        _, ended = find_outcome(attempt, anew=True)
-    if ended is not None:
-        return ended
-    if work.journal.lives()[-1].uuid != work.life.uuid:
-        raise life_is_over(work)
-    msg = f"Delta skipped batch {plan.batch} as already recorded, but no commit names it"
-    step = f"Start the table over: mirrorlib reset TARGET {work.table}"
-    raise OutcomeUnknownError(msg, table=work.table, next_step=step)
 
 
 def _commit(attempt: Attempt, prepared: Prepared) -> None:
@@ -192,42 +195,18 @@ def _kind(ops: frozenset[int]) -> Kind:
     return "matched-only" if ops <= {DROP, CHANGE} else "merge"
 
 
-def _met_another(attempt: Attempt, seen: int | None) -> bool:
-    """Say whether somebody has committed since version *seen*, which makes a failure a conflict."""
-    work = attempt.work
-    if work.log.newest(at_least=-1 if seen is None else seen) == seen:
-        return False
-    _LOG.info("%s: batch %d met another commit and is tried again", work.table, attempt.plan.batch)
-    return True
-
-
-def _void(attempt: Attempt, fault: MirrorError, seen: int | None) -> bool:
-    """Let an empty commit take the plan's place: from then on no slow runner can carry it out.
-
-    Returns:
-        False when it met another commit, and has to be tried again.
-
-    """
+def _commit_void(attempt: Attempt, fault: MirrorError) -> None:
     work, plan = attempt.work, attempt.plan
-    if work.journal.entry(work.life, plan.batch).done is not None:
-        return True
-    with attempt.step("void"):
-        found = find_table(work.spark, work.ref)
-        if found is not None:
-            refuse_table(work, found)
-            resume_feed(work.spark, work.ref, found)
-        else:
-            columns = to_columns([_PLACEHOLDER_COLUMN])
-            more = readers_property(plan.policies.readers)
-            create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
-        facts = {"outcome": "void", "cause": cause_of_void(plan, fault)}
-        try:
-            mark_nothing(work.spark, work.ref, attempt.mark(facts))
-        except Exception:
-            if not _met_another(attempt, seen):
-                raise
-            return False
-    return True
+    found = find_table(work.spark, work.ref)
+    if found is not None:
+        refuse_table(work, found)
+        resume_feed(work.spark, work.ref, found)
+    else:
+        columns = to_columns([_PLACEHOLDER_COLUMN])
+        more = readers_property(plan.policies.readers)
+        create_mirror(work.spark, work.ref, columns, (), work.life.uuid, more)
+    facts = {"outcome": "void", "cause": cause_of_void(plan, fault)}
+    mark_nothing(work.spark, work.ref, attempt.mark(facts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,82 @@
+"""Carry out one plan by one commit, whoever else is at it: look, write, prove; void where it cannot be carried out.
+
+In: a `Committer`: a batch of change files, a window of a feed, a round of a derived table. Out: what its commit tells.
+Promise: the plan has one effect, or none. Its commit has a mark that Delta takes once, and skips later without a word;
+so what became of it is read from the table's log before and after, never guessed (design §4). A failure is
+told only where nobody has committed since the look: another commit explains any failure, and everything is seen anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from mirrorlib.errors import MirrorError
+
+_LOG = logging.getLogger(__name__)
+_TRIES = 5  # against writers that commit in between
+Seen = TypeVar("Seen")  # the table, as it was looked at
+Ended = TypeVar("Ended")  # what a plan's commit tells
+
+
+class Committer(ABC, Generic[Seen, Ended]):
+    """One plan on its way into one table."""
+
+    @abstractmethod
+    def look(self) -> tuple[Seen, Ended | None]:
+        """See the table as it is, and what has ended the plan already; refuse one that may not be written to."""
+
+    @abstractmethod
+    def write(self, seen: Seen) -> None:
+        """Write the plan by one commit that has its mark; what makes way for it may be commits of their own."""
+
+    def void(self, failure: Exception) -> None:
+        """Raise why the plan cannot be carried out, or write a commit with its mark that takes its place."""
+        raise failure
+
+    @abstractmethod
+    def has_moved(self, seen: Seen) -> bool:
+        """Say whether anybody has committed to the table since it was seen."""
+
+    @abstractmethod
+    def prove(self, seen: Seen) -> Ended | None:
+        """Find what has ended the plan; None where Delta skipped it, and a look tells why."""
+
+
+def commit_plan(committer: Committer[Seen, Ended], what: str, table: str) -> Ended:
+    """Carry out a plan, which people call *what*, "batch 3" of a *table*.
+
+    Raises:
+        MirrorError: it cannot be carried out, by what the committer says; or others have committed each time.
+
+    """
+    failure: Exception | None = None
+    for _ in range(_TRIES):
+        seen, ended = committer.look()
+        if ended is not None:
+            return ended
+        try:
+            _write_or_void(committer, seen)
+        except Exception as exc:
+            if not committer.has_moved(seen):
+                raise
+            _LOG.info("%s: %s met another commit and is tried again", table, what)
+            failure = exc
+            continue
+        ended = committer.prove(seen)
+        if ended is not None:
+            return ended
+    if isinstance(failure, MirrorError):
+        raise failure
+    msg, step = f"{what} met other commits {_TRIES} times", "Run again when the table is quieter."
+    raise MirrorError(msg, table=table, next_step=step) from failure
+
+
+def _write_or_void(committer: Committer[Seen, Ended], seen: Seen) -> None:
+    try:
+        committer.write(seen)
+    except Exception as exc:
+        if committer.has_moved(seen):
+            raise
+        committer.void(exc)
