@@ -321,8 +321,8 @@ class Crash(BaseException):
 def crash_after(call: Callable[..., object]) -> Callable[..., NoReturn]:
     """Make a call the last thing that happens."""
 
-    def crash(*arguments: object) -> NoReturn:
-        call(*arguments)
+    def crash(*arguments: object, **named: object) -> NoReturn:
+        call(*arguments, **named)
         raise Crash
 
     return crash
