@@ -1,12 +1,15 @@
 """Advance one table: batch after batch until nothing is left to apply or something stands in the way.
 
-In: a `Work` and its folder. Out: a `TableReport`. The loop is: list, open, plan, carry out; every
-round starts from the journal.
+In: a `Work`, its folder, and a `Course`: `apply` carries batches out, `plan` foresees them. Out: what the course tells.
+The loop is one for both, so what is foreseen is what happens: list, judge, stand, open, take.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Generic, TypeVar
 
 from mirrorlib.delta.key_property import CLAIMED
 from mirrorlib.ingest.batch.commit import carry_out
@@ -31,93 +34,152 @@ from mirrorlib.ingest.work import Work
 from mirrorlib.journal.entries import Entry, Plan, PlannedFile, new_attempt
 
 CHANGED = "_metadata.json has changed while the table was applied. The next run goes by it."
+Told = TypeVar("Told")
 
 
-def advance_table(
-    work: Work, view: FolderView, opened: OpenedFolder, progress: Progress
-) -> TableReport:
-    """Apply what the folder shows, as far as it goes.
+class Course(ABC, Generic[Told]):
+    """What becomes of one table's batches; *proven* is what an earlier run has seen of the zone, see `check_zone`."""
+
+    view: FolderView
+    proven: str | None = None
+
+    @abstractmethod
+    def warn(self, *warnings: str) -> None:
+        """Note warnings, each once."""
+
+    @abstractmethod
+    def begin(
+        self, work: Work, entry: Entry | None, opened: OpenedFolder
+    ) -> tuple[Entry | None, OpenedFolder]:
+        """End the plan of a runner that was stopped in the middle; return the newest batch, and the folder since."""
+
+    @abstractmethod
+    def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
+        """See what the next batch stands on, behind which files, and whom the table is for from now on."""
+
+    @abstractmethod
+    def take(
+        self,
+        work: Work,
+        entry: Entry | None,
+        standing: Standing,
+        opened: OpenedFolder,
+        coming: Next,
+    ) -> tuple[Entry | None, OpenedFolder]:
+        """Let a batch that was opened come; return the newest one, and the folder since."""
+
+    @abstractmethod
+    def end(self, opened: OpenedFolder, coming: Next) -> Told:
+        """End where nothing can be applied now."""
+
+
+def advance_table(work: Work, opened: OpenedFolder, course: Course[Told]) -> Told:
+    """Go from batch to batch, as far as the folder goes.
 
     Raises:
-        MirrorError: the table cannot go on; what was applied before stays, and *progress* knows it.
+        MirrorError: the table cannot go on; what came before stays, and the course knows it.
 
     """
-    entry = progress.entry = newest_entry(work.journal, work.lives, opened.metadata)
-    pending = entry is not None and entry.done is None
-    if entry is not None and pending:
-        # Else another zone's files would void its plan.
-        progress.warn(*check_zone(work, view, entry, progress.proven))
-        entry = progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
+    view = course.view
+    entry = newest_entry(work.journal, work.lives if work.life.uuid else (), opened.metadata)
+    # Else a pending plan's files would not be found, or another zone's would void it.
+    course.warn(*check_zone(work, view, entry, course.proven))
+    entry, opened = course.begin(work, entry, opened)
     refuse_doubt(work.table, entry)
-    if pending or work.source.policies.by_time:
-        # What was listed before the journal was read may be applied by now.
-        opened = view.open(full=pending)
-        if not goes_on(work, opened):
-            return progress.end("behind", CHANGED)
-    progress.warn(*check_zone(work, view, entry, progress.proven))
-    if view.history.moves():
-        view.history.keep_move()
-    progress.proven = proof_of(work, entry)
-    check_policies(work, opened, entry)
-    return _apply_batches(work, view, opened, progress)
-
-
-def _apply_batches(
-    work: Work, view: FolderView, opened: OpenedFolder, progress: Progress
-) -> TableReport:
-    entry = progress.entry
     bars = {} if work.options.retry else bars_of(entry)
-    while True:
-        # Every listing is looked at before the next plan: from then on, what it has shown counts as known.
-        if not goes_on(work, opened):
-            return progress.end("behind", CHANGED)
+    # Every listing is judged before the next plan: from then on, what it has shown counts as known.
+    while goes_on(work, opened):
+        check_policies(work, opened, entry)
         changed = changed_since(work, opened, entry)
         told = [
             f"{n} was applied and has been changed since; it is not read again" for n in changed
         ]
-        progress.warn(*told)
+        course.warn(*told)
         if view.incremental is not None:
             view.incremental.keep(*told)
         evidence = judge_changes(work, opened, entry, changed)
         if evidence:
-            return progress.end("blocked", evidence)
-        standing = stand(work, entry, progress.verified)
-        progress.verified = standing.verified
-        work = heed_readers(work, standing, work.options.readers)
-        clock: dict[str, float] = {}
-        coming = open_next(work, entry, standing, opened, progress.applied, bars, clock)
-        progress.warn(*coming.warnings)
+            return course.end(opened, Next(state="blocked", reason=evidence))
+        work, standing, position = course.stand(work, entry)
+        coming = open_next(work, entry, standing, opened, position, bars)
+        course.warn(*coming.warnings)
         if coming.prepared is None:
-            return _end_idle(progress, opened, coming)
+            return course.end(opened, coming)
         check_emptiness(work, coming, coming.prepared)
+        entry, opened = course.take(work, entry, standing, opened, coming)
+        refuse_doubt(work.table, entry)
+        if entry is not None and entry.done is not None and entry.done.outcome == "void":
+            bars |= bars_of(entry)
+    return course.end(opened, Next(state="behind", reason=CHANGED))
+
+
+class Applying(Course[TableReport]):
+    """Carry batches out, and keep count of them."""
+
+    def __init__(self, view: FolderView, progress: Progress) -> None:
+        """Take how the folder is looked into, and what is known about the table."""
+        self.view = view
+        self.proven = progress.proven
+        self._progress = progress
+
+    def warn(self, *warnings: str) -> None:
+        """Tell them in the report."""
+        self._progress.warn(*warnings)
+
+    def begin(
+        self, work: Work, entry: Entry | None, opened: OpenedFolder
+    ) -> tuple[Entry | None, OpenedFolder]:
+        """Carry a pending plan out; list again what was listed before the journal was read, and may be applied now."""
+        self._progress.entry = entry
+        pending = entry is not None and entry.done is None
+        if entry is not None and pending:
+            entry = self._progress.add(entry.plan, carry_out(work, entry.plan, None, {}))
+        if self.view.history.moves():
+            self.view.history.keep_move()
+        self._progress.proven = proof_of(work, entry)
+        again = pending or work.source.policies.by_time
+        return entry, self.view.open(full=pending) if again else opened
+
+    def stand(self, work: Work, entry: Entry | None) -> tuple[Work, Standing, Mapping[str, int]]:
+        """See that nobody else has written, and let the table remember whom it is for."""
+        standing = stand(work, entry, self._progress.verified)
+        self._progress.verified = standing.verified
+        work = heed_readers(work, standing, work.options.readers)
+        return work, standing, self._progress.applied
+
+    def take(
+        self,
+        work: Work,
+        entry: Entry | None,
+        standing: Standing,
+        opened: OpenedFolder,
+        coming: Next,
+    ) -> tuple[Entry | None, OpenedFolder]:
+        """Plan it and carry it out."""
         drafted = _draft_plan(work, entry, standing, opened, coming)
+        clock = dict(coming.seconds)
         with work.step("plan", clock, drafted, len(drafted.files), drafted.rows):
             plan = work.journal.write_plan(work.life, drafted)
         # Of a plan that another runner has written first, the files are opened again.
         prepared = coming.prepared if plan.attempt == drafted.attempt else None
-        entry = progress.add(plan, carry_out(work, plan, prepared, clock, standing.bytes))
-        refuse_doubt(work.table, entry)
-        if entry.done is not None and entry.done.outcome == "void":
-            bars |= bars_of(entry)
+        entry = self._progress.add(plan, carry_out(work, plan, prepared, clock, standing.bytes))
         if work.source.policies.by_time:
-            view.history.compact()
-        opened = view.open()
+            self.view.history.compact()
+        return entry, self.view.open()
 
-
-def _end_idle(progress: Progress, opened: OpenedFolder, coming: Next) -> TableReport:
-    """End where nothing can be applied now; remember since when a young file, and an empty folder, are as they are."""
-    young, watched, reason = coming.young, opened.watched, coming.reason
-    if young is None:
-        watched = None
-    elif watched is None or (watched.file, watched.etag) != (young.name, young.etag):
-        watched = Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
-    progress.watched = watched
-    if coming.state == "current" and opened.emptied:
-        progress.emptied = progress.emptied or opened.listed_at
-        reason = emptied_since(progress.emptied)
-    else:
-        progress.emptied = None
-    return progress.end(coming.state, reason, file=coming.file, error=coming.error)
+    def end(self, opened: OpenedFolder, coming: Next) -> TableReport:
+        """Remember since when a young file, and an empty folder, are as they are."""
+        progress, young, watched = self._progress, coming.young, opened.watched
+        if young is None:
+            watched = None
+        elif watched is None or (watched.file, watched.etag) != (young.name, young.etag):
+            watched = Watched(file=young.name, etag=young.etag, seen_at=opened.listed_at)
+        progress.watched = watched
+        progress.emptied = (progress.emptied or opened.listed_at) if opened.emptied else None
+        reason = coming.reason
+        if coming.state == "current" and progress.emptied:
+            reason = emptied_since(progress.emptied)
+        return progress.end(coming.state, reason, file=coming.file, error=coming.error)
 
 
 def _draft_plan(

@@ -8,7 +8,7 @@ partition folder; the other folders go on.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mirrorlib.delta.columns import find_key_column
 from mirrorlib.errors import MirrorError
@@ -42,11 +42,12 @@ class Next:
         reason: why it is not current; *file* is what it is about, *error* the class of what is wrong with that.
         young: the first file that may still be an upload under way.
         warnings: of the files that were opened.
+        seconds: that this took, by step.
 
     """
 
-    position: Mapping[str, int]
-    files: Files
+    position: Mapping[str, int] = field(default_factory=dict)
+    files: Files = ()
     prepared: Prepared | None = None
     replaces: bool = False
     state: State = "current"
@@ -55,6 +56,7 @@ class Next:
     error: str | None = None
     young: StoredFile | None = None
     warnings: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,6 @@ def open_next(
     opened: OpenedFolder,
     position: Mapping[str, int],
     bars: dict[str, Bar],
-    clock: dict[str, float],
 ) -> Next:
     """Open the next batch; files that cannot be applied are added to *bars*, and what is before them is taken.
 
@@ -95,6 +96,7 @@ def open_next(
     position = position or first_position(opened.listing, work.life.start_at)
     suspects = {cause["file"] for cause in _causes(entry)}
     warnings: list[str] = []
+    clock: dict[str, float] = {}
     while True:
         coming = choose_files(opened, position, bars, options.settle)
         coming = replace(coming, replaces=replaces, warnings=tuple(warnings))
@@ -118,7 +120,7 @@ def open_next(
             if untyped or replaces or not prepared.landed:
                 continue
         if not untyped:
-            return replace(coming, prepared=prepared)
+            return replace(coming, prepared=prepared, seconds=clock)
         if coming.state == "failed":
             return coming
         name = files[0][1].name

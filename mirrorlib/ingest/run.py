@@ -22,7 +22,7 @@ from mirrorlib.delta.sessions import lend_session
 from mirrorlib.delta.trouble import as_mirror_error
 from mirrorlib.errors import MirrorError
 from mirrorlib.events import Event, Observer
-from mirrorlib.ingest.advance import advance_table
+from mirrorlib.ingest.advance import Applying, advance_table
 from mirrorlib.ingest.batch.foreign_writes import read_verified
 from mirrorlib.ingest.batch.take_over import take_over
 from mirrorlib.ingest.files.cleanup import clean_folder
@@ -254,7 +254,7 @@ def _advance(job: Job, folder: TableFolder, journal: Journal, progress: Progress
             if opened.waits_for:
                 return progress.end("waiting", opened.waits_for)
             work = open_work(job, spark, folder, opened, lives)
-        report = advance_table(work, view, opened, progress)
+        report = advance_table(work, opened, Applying(view, progress))
         if view.incremental is not None:
             progress.listed = view.incremental.result(progress.entry)
         clean_folder(work, view, progress.entry)
@@ -278,5 +278,5 @@ def _open(
     opened = view.open()
     job.observe(Event(table=table, step="list", when="after", files=opened.listing.count))
     progress.listing = "incremental" if opened.partial else "full"
-    progress.warnings = list(dict.fromkeys(opened.warnings))
+    progress.warn(*opened.warnings)
     return view, opened
