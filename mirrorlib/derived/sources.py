@@ -119,12 +119,7 @@ def open_sources(
 def find_place_with_state(
     spark: SparkSession, table: PathOrUrl, state: PathOrUrl | None
 ) -> TablePlace:
-    """Address a table, and see that there is a folder to keep progress in.
-
-    Raises:
-        LandingZoneError: it cannot be addressed, or is a catalog's, which has no such folder.
-
-    """
+    """Address a table; `LandingZoneError` where it cannot be, or has no folder to keep progress in, as a catalog's."""
     place = find_place(spark, table, state=state)
     if not place.state:
         msg = "a catalog's schema has no folder for the progress of derived tables"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from mirrorlib.errors import printable
 from mirrorlib.landing.check.rules import ERRORS, NOTES, WARNINGS
@@ -165,6 +165,7 @@ class CheckReport(Report):
 
     """
 
+    columns: ClassVar = ("table", "files", "errors", "warnings", "notes")
     landing_zone: str
     strict: bool
     deep: bool
@@ -185,10 +186,6 @@ class CheckReport(Report):
         """Return the report as JSON-ready values; the shape is a contract, see docs/check.md."""
         counts = {f"{severity}s": self.count(severity) for severity in SEVERITIES}
         return {"ok": self.ok, **counts, **asdict(self)}
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "files", "errors", "warnings", "notes")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
