@@ -133,7 +133,7 @@ def list_log(table: Store) -> LogFiles:
     found = LogFiles({}, {})
     for file in sorted(listed.files, key=lambda file: file.name) if listed else ():
         number, _, rest = file.name.partition(".")
-        if len(number) == _DIGITS and number.isdigit():
+        if len(number) == _DIGITS and number.isdecimal():
             if rest == "json":
                 found.versions[int(number)] = file
             elif rest.startswith("checkpoint."):
