@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mirrorlib.feed.keyed import key_statements, read_table
     from mirrorlib.feed.read import read_feed
     from mirrorlib.feed.stream import stream_feed
+    from mirrorlib.ingest.options import Options
     from mirrorlib.ingest.preview import plan_zone as plan
     from mirrorlib.ingest.report import ApplyReport, BatchReport, PlanReport, TableReport
     from mirrorlib.ingest.reset import reset_table as reset
@@ -119,6 +120,7 @@ __all__ = [
     "MarkerError",
     "MetadataError",
     "MirrorError",
+    "Options",
     "OutcomeUnknownError",
     "Overview",
     "ParameterError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from mirrorlib.tabular import Report, duration
 
@@ -43,6 +43,7 @@ class StreamReport:
 class ExportReport(Report):
     """What was delivered of every table."""
 
+    columns: ClassVar = ("table", "state", "windows", "rows", "version", "of", "seconds")
     consumer: str
     to: str
     tables: tuple[StreamReport, ...]
@@ -52,10 +53,6 @@ class ExportReport(Report):
     def ok(self) -> bool:
         """Say whether every table could go on."""
         return all(table.state in {"current", "behind"} for table in self.tables)
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("table", "state", "windows", "rows", "version", "of", "seconds")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
@@ -127,6 +124,7 @@ class ConsumerStatus:
 class ConsumersReport(Report):
     """How far every consumer of a target has come."""
 
+    columns: ClassVar = ("consumer", "table", "health", "version", "behind", "rows", "lag", "to")
     target: str
     streams: tuple[ConsumerStatus, ...]
 
@@ -136,10 +134,6 @@ class ConsumersReport(Report):
         return all(
             stream.health not in {"failed", "expiring", "expired"} for stream in self.streams
         )
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("consumer", "table", "health", "version", "behind", "rows", "lag", "to")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a stream."""

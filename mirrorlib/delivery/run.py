@@ -59,7 +59,7 @@ def export_tables(
     observe: Observer | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> ExportReport:
-    """Deliver what changed in tables since the consumer was last given something.
+    """Deliver what changed in tables since the consumer was last given something; one that cannot go on raises nothing.
 
     Args:
         spark: any Spark with Delta; each table in flight gets a session of its own from it.
@@ -72,8 +72,7 @@ def export_tables(
         net: fold each window to its net changes.
         start: what a new consumer is given first: all rows ("snapshot"), only what comes ("now"), or what
             came after a version.
-        on_expired: when changes that were not read are gone: stop ("fail"), or reset the receiver with a
-            "snapshot".
+        on_expired: when changes that were not read are gone: stop ("fail"), or reset the receiver with a "snapshot".
         keys: key columns by table, or those of every table; `()` is none. By default what the mirror goes by, and of
             other tables the key that their property names, if it tells rows apart; for Kafka, the partition key.
         catalog: a Spark catalog.
@@ -83,9 +82,6 @@ def export_tables(
         observe: told before and after each step, from several threads.
         stop: asked between windows; True ends the run after those in flight.
 
-    Returns:
-        what became of every table; a table that cannot go on raises nothing.
-
     Raises:
         LandingZoneError: the consumer's name, the receiver's URL or another word cannot be used.
         StoreError: the target cannot be listed.
@@ -93,17 +89,9 @@ def export_tables(
 
     """
     began = time.perf_counter()
-    check_name(consumer)
-    _check_words(start, on_expired, max_versions=max_versions, parallelism=parallelism)
-    tables = [tables] if isinstance(tables, str) else tables
-    if isinstance(to, str):
-        check_disjoint(to, os.fspath(target) if catalog is None else None)
-        sink, chosen = open_sink(to, mode)
-        check_net(chosen, net=net)
-        shown = shown_url(to)
-    else:
-        sink, chosen, shown = to, mode or "", type(to).__qualname__
+    _check_words(consumer, start, on_expired, max_versions=max_versions, parallelism=parallelism)
     place = Target.of(target, catalog=catalog, state=state)
+    sink, shown, mode = _receiver(to, mode, place, net=net)
     run = Run(
         spark=spark,
         target=place,
@@ -111,7 +99,7 @@ def export_tables(
         consumer=consumer,
         sink=sink,
         to=shown,
-        mode=chosen,
+        mode=mode,
         net=net,
         start=start,
         on_expired=on_expired,
@@ -120,13 +108,31 @@ def export_tables(
         observe=observe or unobserved,
         stop=stop or (lambda: False),
     )
-    found = _chosen(run, tables)
+    return _export_all(run, tables, parallelism, began)
+
+
+def _receiver(
+    to: str | Sink, mode: str | None, target: Target, *, net: bool
+) -> tuple[Sink, str, str]:
+    """Open who receives what changed in a target; comes with its name for people, and its mode."""
+    if not isinstance(to, str):
+        return to, type(to).__qualname__, mode or ""
+    check_disjoint(to, target.place if target.catalog is None else None)
+    sink, chosen = open_sink(to, mode)
+    check_net(chosen, net=net)
+    return sink, shown_url(to), chosen
+
+
+def _export_all(
+    run: Run, tables: Sequence[str], parallelism: int | None, began: float
+) -> ExportReport:
+    found = _chosen(run, [tables] if isinstance(tables, str) else tables)
     open_state(run.state)
     at_once = parallelism or min(os.cpu_count() or 1, _MOST_TABLES_AT_ONCE)
     with ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="mirrorlib") as pool:
         reports = tuple(pool.map(lambda table: _export_one(run, *table), found))
     seconds = round(time.perf_counter() - began, 3)
-    return ExportReport(consumer=consumer, to=shown, tables=reports, seconds=seconds)
+    return ExportReport(consumer=run.consumer, to=run.to, tables=reports, seconds=seconds)
 
 
 def _chosen(run: Run, patterns: Sequence[str]) -> list[tuple[str, str]]:
@@ -195,8 +201,9 @@ def _record(run: Run, report: StreamReport) -> None:
         _LOG.warning("%s: its status could not be written: %s", report.table, exc)
 
 
-def _check_words(start: Start, on_expired: OnExpired, **counts: int | None) -> None:
+def _check_words(consumer: str, start: Start, on_expired: OnExpired, **counts: int | None) -> None:
     """Refuse words that nobody defined: a misspelt one would mean a snapshot."""
+    check_name(consumer)
     check_start(start)
     if on_expired not in {"fail", "snapshot"}:
         msg = 'on_expired is "fail" or "snapshot"'

@@ -27,18 +27,18 @@ from mirrorlib.delta.actions import (
     read_moves,
 )
 from mirrorlib.delta.log import (
-    DIGITS,
-    LOG,
     Commit,
+    LogFiles,
     commit_path,
-    commit_version,
+    list_log,
     read_actions,
     read_checksum,
+    read_version,
 )
 from mirrorlib.errors import FeedError, FeedExpiredError
 
 if TYPE_CHECKING:
-    from mirrorlib.store import Store, StoredFile
+    from mirrorlib.store import Store
 
 # Bytes; a bigger commit is read again when its files are asked for, so that a long history fits into memory.
 _SMALL = 16 << 10
@@ -62,7 +62,7 @@ class Commits:
 
     def check(self) -> None:
         """Raise `FeedError` where the log holds no version, so that there is no Delta table."""
-        if not self._listed:
+        if not self._files.versions:
             msg = "there is no Delta table"
             raise FeedError(msg, table=self.shown, next_step="Check the path.")
 
@@ -75,40 +75,33 @@ class Commits:
         if anew._files == self._files:
             return self
         anew.check()
-        if all(anew._listed.get(version, at) == at for version, at in self._listed.items()):
+        now = anew._files.versions
+        if all(now.get(number, file) == file for number, file in self._files.versions.items()):
             anew._whole, anew._glimpses = self._whole, self._glimpses
             anew._metadata = self._metadata
         return anew
 
     @cached_property
-    def _files(self) -> tuple[StoredFile, ...]:
+    def _files(self) -> LogFiles:
         """List the log once: what is asked of it later is all of one moment."""
-        folder = self.store.list_folder(LOG)
-        return folder.files if folder else ()
-
-    @cached_property
-    def _listed(self) -> dict[int, datetime]:
-        """Map each version that has a file of its own to when that was written, in order."""
-        found = {commit_version(file.name): file.modified for file in self._files}
-        versions = sorted(version for version in found if version is not None)
-        return {version: found[version] for version in versions}
+        return list_log(self.store)
 
     @property
     def newest(self) -> int:
         """Return the newest version."""
-        return next(reversed(self._listed))
+        return next(reversed(self._files.versions))
 
     @cached_property
     def first(self) -> int:
         """Return the version from which on none is missing."""
         version = self.newest
-        while version - 1 in self._listed:
+        while self.has(version - 1):
             version -= 1
         return version
 
     def has(self, version: int) -> bool:
         """Say whether a version has a file of its own, whatever those around it have."""
-        return version in self._listed
+        return version in self._files.versions
 
     @cached_property
     def _times(self) -> list[datetime]:
@@ -118,7 +111,7 @@ class Commits:
         tells = newest.get("delta.enableInCommitTimestamps") == "true"
         for version in range(self.first, self.newest + 1):
             stated = self._glance(version).stated_at if tells else None
-            at = stated or _whole_milliseconds(self._listed[version])
+            at = stated or _whole_milliseconds(self.written_at(version))
             if times and at <= times[-1]:
                 at = times[-1] + _MILLISECOND
             times.append(at)
@@ -137,14 +130,14 @@ class Commits:
         times: dict[int, datetime] = {}
         latest = _BEGINNING
         for version in range(max(first - _OUT_OF_ORDER, self.first), last + 1):
-            at = _whole_milliseconds(self._listed[version])
+            at = _whole_milliseconds(self.written_at(version))
             latest = at if at > latest else latest + _MILLISECOND
             times[version] = latest
         return times
 
     def written_at(self, version: int) -> datetime:
         """Return when a version's file was written."""
-        return self._listed[version]
+        return self._files.versions[version].modified
 
     @cached_property
     def made_at(self) -> int:
@@ -208,8 +201,8 @@ class Commits:
 
     def _stated_metadata(self, version: int) -> Metadata | None:
         """Find what a version itself says of the metadata, or the checkpoint of it."""
-        found = self._glance(version).metadata if version in self._listed else None
-        if found is None and version in self._checkpoints:
+        found = self._glance(version).metadata if self.has(version) else None
+        if found is None and version in self._files.checkpoints:
             return read_metadata(self._of_checkpoint(version, "metaData"))
         return found
 
@@ -222,8 +215,8 @@ class Commits:
     def features(self) -> frozenset[str] | None:
         """Name what the newest version demands of readers to know; None where the log does not tell any more."""
         for version in range(self.newest, -1, -1):
-            found = self._glance(version).features if version in self._listed else None
-            if found is None and version in self._checkpoints:
+            found = self._glance(version).features if self.has(version) else None
+            if found is None and version in self._files.checkpoints:
                 found = read_features(self._of_checkpoint(version, "protocol"))
             if found is not None:
                 return found
@@ -238,17 +231,8 @@ class Commits:
             self._horizons[number] = max(end, self._horizons.get(number + 1, _BEGINNING))
         return self._horizons[version]
 
-    @cached_property
-    def _checkpoints(self) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for file in self._files:
-            number, _, rest = file.name.partition(".")
-            if rest.startswith("checkpoint.") and len(number) == DIGITS and number.isdigit():
-                found.setdefault(int(number), []).append(file.path)
-        return found
-
     def _of_checkpoint(self, version: int, kind: str) -> Mapping[str, Any]:
-        paths = self._checkpoints[version]
+        paths = self._files.checkpoints[version]
         for path in paths:
             if path.endswith(".json"):
                 rows = [one.get(kind) for one in read_actions(self.store.read(path) or b"", kind)]
@@ -266,9 +250,9 @@ class Commits:
         return self.store.stat(path) is not None
 
     def _data(self, version: int) -> bytes:
-        path = commit_path(version)
-        data = self.store.read(path)
+        data = read_version(self.store, version)
         if data is None:
+            path = commit_path(version)
             msg = f"version {version} has gone from the log while it was read"
             raise FeedError(msg, table=self.shown, file=path, next_step="Try again.")
         return data

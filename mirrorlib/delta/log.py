@@ -18,7 +18,7 @@ from mirrorlib.journal.plan_log import read_object
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorlib.store import Store
+    from mirrorlib.store import Store, StoredFile
 
 # Operations that change no row: what they write may stand between two batches of ours.
 _HARMLESS = frozenset({
@@ -29,7 +29,7 @@ _HARMLESS = frozenset({
 })  # fmt: skip
 LOG = "_delta_log"
 REWRITE = "rewrite"  # the outcome of a commit that gives rows other types, and changes none
-DIGITS = 20
+_DIGITS = 20
 TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 
 
@@ -54,6 +54,14 @@ class Commit:
         return self.operation in _HARMLESS and not self.forgets
 
 
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files in which a table's log has versions and checkpoints, by version, in order."""
+
+    versions: dict[int, StoredFile]
+    checkpoints: dict[int, list[str]]  # of one version there may be several
+
+
 class FileLog:
     """The log as the files of a table's `_delta_log`, whose folder's store it takes."""
 
@@ -66,9 +74,7 @@ class FileLog:
         Goes on one by one from *at_least*, a version known to have been there; lists only where that one is gone.
         """
         if at_least < 0 or self._table.stat(commit_path(at_least)) is None:
-            listed = self._table.list_folder(LOG)
-            versions = [commit_version(file.name) for file in listed.files] if listed else []
-            return max((version for version in versions if version is not None), default=None)
+            return max(list_log(self._table).versions, default=None)
         while self._table.stat(commit_path(at_least + 1)) is not None:
             at_least += 1
         return at_least
@@ -77,7 +83,7 @@ class FileLog:
         """Return the commits in (after, until] that are still there, oldest first."""
         found = []
         for version in range(after + 1, until + 1):
-            data = self._table.read(commit_path(version))
+            data = read_version(self._table, version)
             if data is not None:
                 said = (action.get("commitInfo") for action in read_actions(data, "commitInfo"))
                 found.append(tell_commit(version, next(filter(None, said), {})))
@@ -118,13 +124,26 @@ def find_commit(commits: Iterable[Commit], life: str, batch: int) -> Commit | No
 
 def commit_path(version: int) -> str:
     """Return where a version's file is, relative to the table."""
-    return f"{LOG}/{version:0{DIGITS}d}.json"
+    return f"{LOG}/{version:0{_DIGITS}d}.json"
 
 
-def commit_version(name: str) -> int | None:
-    """Read the version from the name of its file; None for any other file of the log."""
-    stem, _, extension = name.partition(".")
-    return int(stem) if extension == "json" and len(stem) == DIGITS and stem.isdigit() else None
+def list_log(table: Store) -> LogFiles:
+    """List a table's log, by the store of its folder; it is empty where there is no table."""
+    listed = table.list_folder(LOG)
+    found = LogFiles({}, {})
+    for file in sorted(listed.files, key=lambda file: file.name) if listed else ():
+        number, _, rest = file.name.partition(".")
+        if len(number) == _DIGITS and number.isdecimal():
+            if rest == "json":
+                found.versions[int(number)] = file
+            elif rest.startswith("checkpoint."):
+                found.checkpoints.setdefault(int(number), []).append(file.path)
+    return found
+
+
+def read_version(table: Store, version: int) -> bytes | None:
+    """Read a version's file; None where it is gone, or has not come yet."""
+    return table.read(commit_path(version))
 
 
 def read_actions(data: bytes, *kinds: str) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.derived.strategy.choose import How
 from mirrorlib.errors import JournalError
@@ -68,6 +68,7 @@ class DeriveReport(Report):
 
     """
 
+    columns: ClassVar = ("source", "after", "until", "changed", "keys")
     name: str
     target: str
     how: How
@@ -85,10 +86,6 @@ class DeriveReport(Report):
     def ok(self) -> bool:
         """Say that it is up to date: what stands in the way is an error."""
         return True
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("source", "after", "until", "changed", "keys")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a source."""

@@ -18,14 +18,13 @@ from mirrorlib.derived.commit import commit_round, nothing_new, settle_keys
 from mirrorlib.derived.compute import MOVES
 from mirrorlib.derived.frames import Transform
 from mirrorlib.derived.job import DeriveJob, open_target
-from mirrorlib.derived.place import find_place
 from mirrorlib.derived.report import DeriveReport
 from mirrorlib.derived.sources import (
     CONSUMER,
     Round,
     begun_streams,
-    check_state,
     end_round,
+    find_place_with_state,
     next_round,
     open_sources,
     pending_round,
@@ -81,8 +80,7 @@ def derive_table(
     """
     began = time.perf_counter()
     check_name(f"{CONSUMER}{name}")
-    place = find_place(spark, target, state=state)
-    check_state(place)
+    place = find_place_with_state(spark, target, state)
     store = open_store(place.state)
     open_state(store)
     lock = hold_stream(Registry(store, f"{CONSUMER}{name}", place.ref.name))

@@ -98,11 +98,10 @@ def open_sources(
         raise LandingZoneError(msg, next_step="Name its sources.")
     seen, opened = {target.address: "the derived table itself"}, []
     for key, table in named:
-        place = find_place(spark, table, state=state)
+        place = find_place_with_state(spark, table, state)
         if place.address in seen:
             msg = "a source is named twice, or is the derived table itself"
             raise LandingZoneError(msg, table=place.shown, next_step="Name each table once.")
-        check_state(place)
         kept = f"{place.state} {place.ref.name}"
         if kept in seen:
             msg = f"in one state folder {seen[kept]} and this source have the same name"
@@ -117,16 +116,15 @@ def open_sources(
     return tuple(opened)
 
 
-def check_state(place: TablePlace) -> None:
-    """See that there is a folder to keep progress in.
-
-    Raises:
-        LandingZoneError: a catalog has none.
-
-    """
+def find_place_with_state(
+    spark: SparkSession, table: PathOrUrl, state: PathOrUrl | None
+) -> TablePlace:
+    """Address a table; `LandingZoneError` where it cannot be, or has no folder to keep progress in, as a catalog's."""
+    place = find_place(spark, table, state=state)
     if not place.state:
         msg = "a catalog's schema has no folder for the progress of derived tables"
         raise LandingZoneError(msg, table=place.shown, next_step="Say where it lives, with state.")
+    return place
 
 
 def begun_streams(sources: Sequence[SourceTable], target: str) -> tuple[Stream, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from mirrorlib.errors import LandingZoneError
+from mirrorlib.platform.shipped import find_shipped
 from mirrorlib.tabular import Report
 
 ALL_TABLES = ("*",)
@@ -120,18 +121,9 @@ def item_id(kind: str, name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{kind}/{name}"))
 
 
-def _find_notebook(name: str) -> Path:
-    """Find a notebook: inside an installed wheel, or in a clone."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "_notebooks", package.parent / "notebooks"):
-        if (path := folder / f"{name}.ipynb").exists():
-            return path
-    msg = "the notebooks are not installed"
-    raise LandingZoneError(msg, next_step="Install its wheel again, or work in a clone.")
-
-
 def _notebook(name: str, what: str) -> _Item:
-    cells = json.loads(_find_notebook(name).read_text(encoding="utf-8"))["cells"]
+    found = find_shipped("notebooks", f"{name}.ipynb")
+    cells = json.loads(found.read_text(encoding="utf-8"))["cells"]
     bound = {
         "lakehouse": {
             "default_lakehouse": item_id("Lakehouse", _HOME),

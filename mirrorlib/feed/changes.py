@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from itertools import groupby, zip_longest
 from math import isfinite, isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.feed import net
 from mirrorlib.identifiers import quote
@@ -49,14 +49,11 @@ class Change:
 class Changes(Tabular):
     """Some changes of a table, oldest first, told by its key columns; there may be more than these."""
 
+    columns: ClassVar = ("version", "change", "key", "columns")
     table: str
     changes: tuple[Change, ...]
     keys: tuple[str, ...]
     more: bool
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("version", "change", "key", "columns")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a change; of an update only the columns that differ, each with both values."""

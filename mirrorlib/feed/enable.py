@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mirrorlib.delta.address import find_feed_table, find_tables
 from mirrorlib.delta.commits import Commits
@@ -48,6 +48,7 @@ class Enabled:
 class EnableReport(Report):
     """What became of every table."""
 
+    columns: ClassVar = ("table", "feed", "from version")
     place: str
     tables: tuple[Enabled, ...]
 
@@ -56,10 +57,6 @@ class EnableReport(Report):
         """Say whether every table has its feed on."""
         return all(table.state != "refused" for table in self.tables)
 
-    def header(self) -> tuple[str, ...]:
-        """Name the columns."""
-        return ("table", "feed", "from version")
-
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""
         versions = ["-" if one.version is None else str(one.version) for one in self.tables]
@@ -67,9 +64,8 @@ class EnableReport(Report):
 
     def notes(self) -> list[str]:
         """Say why tables were refused."""
-        return [table.reason for table in self.tables if table.reason] or (
-            [] if self.tables else [f"There is no Delta table in {self.place}."]
-        )
+        none = [] if self.tables else [f"There is no Delta table in {self.place}."]
+        return [*none, *(table.reason for table in self.tables if table.reason)]
 
 
 def enable_feed(

@@ -25,6 +25,7 @@ from mirrorlib.store import PathOrUrl, Store, open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 # A query may have several sources, an offset each; formats of the file differ in what is around them.
 _OFFSET = re.compile(r'\{[^{}]*"reservoirId"[^{}]*\}')
@@ -70,8 +71,9 @@ def stream_feed(
     found = find_feed_table(spark, address_of(table))
     refuse_losses(spark, found)
     commits = found.commits
-    has_feed = commits.metadata_at(commits.newest).has_feed
-    if not has_feed:  # Spark would say so only when it has begun
+    if not commits.metadata_at(
+        commits.newest
+    ).has_feed:  # Spark would say so only when it has begun
         msg, step = "the table's change feed is off", "Switch it on: mirrorlib enable-feed TARGET"
         raise FeedError(msg, table=found.shown, next_step=step)
     options: dict[str, str | int | None] = {
@@ -87,23 +89,27 @@ def stream_feed(
         before, start = goes_on
         rows = found.load(reader if start is None else reader.option("startingVersion", start))
     elif after is not None:
-        window = open_window(commits, after, None)
-        _check_spanned(found, window, "stream after it")
-        before = window.after
-        if before == window.until and commits.read(before).rewrites:
-            msg = "no stream can begin after a version that gave the rows other types before another one has come"
-            step, first = "Stream again once the table has changed.", before + 1
-            raise FeedError(msg, table=found.shown, first_readable=first, next_step=step)
-        # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
-        first = min(before + 1, commits.newest)
-        rows = found.load(reader.option("startingVersion", first))
-        # No more than this one is left out: a query may have progress that is older.
-        if first == before:
-            rows = rows.where(f"{VERSION} <> {before}")
+        before, rows = _begin(found, reader, after)
     else:
         before = commits.newest
         rows = found.load(reader)
     return declare_grouping(untag(rows), commits, before, commits.newest)
+
+
+def _begin(table: FeedTable, reader: DataStreamReader, after: Bound) -> tuple[int, DataFrame]:
+    """Stream what came after a version or moment; comes with that version."""
+    window = open_window(table.commits, after, None)
+    _check_spanned(table, window, "stream after it")
+    before = window.after
+    if before == window.until and table.commits.read(before).rewrites:
+        msg = "no stream can begin after a version that gave the rows other types before another one has come"
+        step, first = "Stream again once the table has changed.", before + 1
+        raise FeedError(msg, table=table.shown, first_readable=first, next_step=step)
+    # Delta refuses to begin with a version that is still to come: the newest one is read once more instead.
+    first = min(before + 1, table.commits.newest)
+    rows = table.load(reader.option("startingVersion", first))
+    # No more than this one is left out: a query may have progress that is older.
+    return before, rows.where(f"{VERSION} <> {before}") if first == before else rows
 
 
 def _check_spanned(table: FeedTable, window: Window, then: str) -> None:

@@ -45,7 +45,59 @@ def read_interval(given: float | str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options of `apply` and `plan`, as callers give them; what each means stands at `apply_zone`."""
+    """What `apply` and `plan` may be asked for: each is an argument of the same name there.
+
+    Attributes:
+        tables: names or globs of the tables to apply; empty is all of them.
+        insert_policy: what marker 0 means: "append" inserts without a look (the format's word),
+            "upsert" is marker 4.
+        evolution: how columns may change: "widen", "add" (new columns only) or "strict".
+        ntz: timestamps without zone become instants in UTC ("utc") or `timestamp_ntz` ("keep").
+        max_files: change files a batch.
+        max_bytes: bytes of change files a batch; a batch holds at least one file.
+        parallelism: tables at once; by default as many as there are cores, at most eight.
+        retry: try files again that have not changed since they damaged a plan.
+        allow_foreign_writes: go on although somebody else wrote to a table.
+        allow_empty: let a reset table be replaced by no rows, and an empty snapshot empty its table.
+        quiet: leave rows alone that an update would not change; the change feed shrinks.
+        conditional_updates: where a table's metadata states `ConditionalUpdateColumn`, an update or
+            upsert counts only if its value there is greater than the row's; NULL is less than all.
+        moved_from: the zone's former URL, when the same zone is now elsewhere.
+        rewrite_limit: bytes up to which a table is rewritten for a type that Delta does not widen
+            to.
+        settle: seconds that text has to lie still before it is read.
+        start_at: the number of a table's first change file, where earlier ones are gone; it means
+            nothing once a file was applied.
+        on_gone: what becomes of a Delta table whose folder is gone from the zone: "keep" or "drop".
+        cleanup: where applied files are moved to, in their table's folder: `_ProcessedFiles` ("move")
+            or `_FilesReadyToDelete` ("delete"); None leaves them where they are.
+        retention: days after which moved files are removed, seven by default; goes with *cleanup*.
+        plain_folders: a table folder without `_metadata.json` waits for it ("wait"), or its files are
+            rows to be appended, each file once ("append"): Parquet, CSV with a header, JSON lines,
+            at any depth.
+        plain_evolution: what such a table does with a column that it lacks or a type that does not
+            fit: "add" columns, widen types as *evolution* says and rescue what does not fit;
+            "rescue" all of it into `_rescued_data`; "fail"; or leave new columns out ("none").
+        include_existing: append the files too that a plain folder has when it is first seen; means
+            nothing later.
+        allow_overwrites: append a file of a plain folder again, whole, when its content has changed.
+        listing: "auto" looks only for the next numbers where a folder holds more names than one page
+            of a listing, and lists files without numbers from the greatest applied name on while names
+            prove to be in the order of writing; "incremental" does so in every folder; "full" lists
+            every folder in full. What such a look passes over, the next full listing shows: at the latest
+            after seven short ones of files without numbers. The report says which listing it was.
+        backfill_interval: after how long a folder is listed in full all the same: seconds, or words such as "1 day".
+        readers: "plain" keeps the tables readable by every reader of Delta: no deletion vectors, no types widened
+            in place, at the price that docs/readers.md tells. A table remembers it, and later runs keep to it.
+        partial_updates: what an update or upsert sets: the columns that its file has ("absent"), what is not
+            NULL ("nulls"), what a column of the files lists ("listed:COLUMN"), or every column ("never");
+            None goes by `partialUpdates` in the table's metadata, and without it sets every column.
+        snapshots: each numbered file is the table as it is from then on (a nightly dump); what differs from
+            the table is committed, and nothing else.
+        max_loss: the share of a table's rows that a snapshot may delete; one that deletes more is refused
+            until it is approved by a run with a greater share and *retry*.
+
+    """
 
     tables: Sequence[str] = ()
     insert_policy: InsertPolicy = "append"

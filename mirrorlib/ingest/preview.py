@@ -91,8 +91,8 @@ def plan_zone(
 ) -> PlanReport:
     """Say what `apply` with these options would do now: batches, files, rows, schema changes, what is blocked and why.
 
-    Arguments have the same meaning as for `apply`. Nothing is written. *quiet*, *cleanup* and *retention* change
-    nothing that is told: they decide what a commit holds, and what becomes of files behind it.
+    Arguments mean the same as for `apply`, see `Options`. Nothing is written. *quiet*, *cleanup* and *retention*
+    change nothing that is told: they decide what a commit holds, and what becomes of files behind it.
 
     Raises:
         LandingZoneError: there is no landing zone, it lies inside its target, or the reverse.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from mirrorlib.names import WHOLE_FOLDER
 from mirrorlib.tabular import Report
@@ -168,14 +168,11 @@ class PlannedTable:
 class PlanReport(StateReport):
     """What `apply` would do; nothing was written."""
 
+    columns: ClassVar = ("table", "state", "batches", "files", "rows", "first file", "last file")
     landing_zone: str
     target: str
     tables: tuple[PlannedTable, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "state", "batches", "files", "rows", "first file", "last file")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""

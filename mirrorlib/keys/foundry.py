@@ -147,11 +147,8 @@ def from_foundry_schema(document: str | bytes | Mapping[str, Any]) -> FoundrySch
     """
     known = {"customMetadata", "dataFrameReaderClass", "fieldSchemaList", "primaryKey"}
     parts = _object(_parsed(document), "the schema document", known)
-    fields = parts.get("fieldSchemaList")
-    if not isinstance(fields, list):
-        msg = "the schema document has no fieldSchemaList"
-        raise KeysError(msg)
-    schema = _read_fields(fields)
+    fields = parts.get("fieldSchemaList", ())
+    schema = _read_fields(fields, "the schema document has no fieldSchemaList")
     marked = tuple(field["name"] for field in fields if _is_partition(field))
     partition = _checked(schema, Keys(partition=marked))
     kinds = {field["name"]: field["type"] for field in fields}
@@ -196,19 +193,20 @@ def _parsed(document: str | bytes | Mapping[str, Any]) -> object:
     if isinstance(document, Mapping):
         return document
     try:
-        text = document
-        if isinstance(text, bytes):
-            text = text.decode(json.detect_encoding(text))
-        value: object = json.loads(_COMMENT.sub(lambda found: found["text"] or "", text))
+        if isinstance(document, bytes):
+            document = document.decode(json.detect_encoding(document))
+        return json.loads(_COMMENT.sub(lambda found: found["text"] or "", document))
     except ValueError as exc:
         msg = "the schema document is not JSON"
         raise KeysError(msg) from exc
-    return value
 
 
-def _read_fields(fields: Sequence[object]) -> StructType:
+def _read_fields(fields: object, missing: str, path: str | None = None) -> StructType:
+    """Read the columns of a document or a struct; *missing* is said where there is no list of them."""
     from pyspark.sql.types import StructField, StructType
 
+    if not isinstance(fields, list):
+        raise KeysError(missing, column=path)
     columns = StructType()
     for place, value in enumerate(fields):
         field = _read_field(value, f"field {place}")
@@ -259,11 +257,8 @@ def _type(field: Mapping[str, Any], path: str) -> DataType:
         value = _read_field(field.get("mapValueType"), f"{path}.value")
         return types.MapType(key, _type(value, f"{path}.value"), _nullable(value))
     if type_name == "STRUCT":
-        inside = field.get("subSchemas")
-        if not isinstance(inside, list):
-            msg = "a STRUCT of the schema document has no subSchemas"
-            raise KeysError(msg, column=path)
-        return _read_fields(inside)
+        msg = "a STRUCT of the schema document has no subSchemas"
+        return _read_fields(field.get("subSchemas"), msg, path)
     msg = f"{_FIELD} has a type that is not known"
     raise KeysError(msg, column=path, found=type_name)
 
@@ -330,8 +325,7 @@ def _object(
     if not isinstance(value, Mapping):
         msg = f"{what} is not an object"
         raise KeysError(msg, column=column, found=type(value).__name__)
-    unknown = set() if known is None else value.keys() - known
-    if unknown:
+    if known is not None and (unknown := value.keys() - known):
         msg = f"{what} has a part that is not known"
         raise KeysError(msg, column=column, found=min(unknown))
     return value

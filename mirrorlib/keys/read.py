@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mirrorlib.errors import KeysError, KeysLostError
 from mirrorlib.keys.allowed import check_keys
@@ -112,6 +112,7 @@ class KeysReport(Report):
 
     """
 
+    columns: ClassVar = ("key", "declared", "now")
     keys: Keys
     declared: Keys | None
     origin: str
@@ -139,10 +140,6 @@ class KeysReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON-ready values; the shape is a contract."""
         return {**super(KeysReport, self).to_dict(), "trouble": self.trouble}
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("key", "declared", "now")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row for each part of the keys."""

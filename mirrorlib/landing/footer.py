@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mirrorlib.errors import ChangeFileError, SchemaError, first_line
 from mirrorlib.landing.columns import FileColumn, FileSchema, split_marker
@@ -46,22 +47,7 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         SchemaError: a column's name or type cannot be mirrored.
 
     """
-    if file.size == 0:
-        msg = "the change file has no bytes; it may be an upload under way"
-        raise ChangeFileError(msg, table=table, file=file.name, found="0 bytes")
-    try:
-        parquet = open_parquet(source)
-        arrow, metadata = parquet.schema_arrow, parquet.metadata
-        check_rows(metadata)
-    except (pa.ArrowException, OSError) as exc:
-        msg = "the change file is not whole Parquet: cut short, damaged or still being written"
-        found, step = first_line(exc), None
-        if file.name.lower().endswith(TEXT_ENDINGS):
-            msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
-            step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
-        raise ChangeFileError(
-            msg, table=table, file=file.name, found=found, next_step=step
-        ) from exc
+    arrow, metadata = _open_whole(source, file, table)
     leaves = (metadata.schema.column(i) for i in range(len(metadata.schema)))
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     names, marker = split_marker(arrow.names, table=table, file=file.name)
@@ -95,6 +81,29 @@ def read_footer(source: BinaryIO, file: StoredFile, *, table: str, ntz: NtzPolic
         rows=metadata.num_rows,
         decoded_bytes=max(encoded, int(metadata.num_rows) * row_bytes(arrow.types)),
     )
+
+
+def _open_whole(
+    source: BinaryIO, file: StoredFile, table: str
+) -> tuple[pa.Schema, pq.FileMetaData]:
+    """Read what a file's footer says, and see that there is a whole one, of rows that a process can hold."""
+    if file.size == 0:
+        msg = "the change file has no bytes; it may be an upload under way"
+        raise ChangeFileError(msg, table=table, file=file.name, found="0 bytes")
+    try:
+        parquet = open_parquet(source)
+        arrow, metadata = parquet.schema_arrow, parquet.metadata
+        check_rows(metadata)
+    except (pa.ArrowException, OSError) as exc:
+        msg = "the change file is not whole Parquet: cut short, damaged or still being written"
+        found, step = first_line(exc), None
+        if file.name.lower().endswith(TEXT_ENDINGS):
+            msg = "the change file is not Parquet, and _metadata.json says that it is, or states no FileFormat"
+            step = 'If it is delimited text, declare "FileFormat": "CSV" in _metadata.json.'
+        raise ChangeFileError(
+            msg, table=table, file=file.name, found=found, next_step=step
+        ) from exc
+    return arrow, metadata
 
 
 def is_native(stored: pa.DataType, physical: str = "") -> bool:

@@ -7,7 +7,7 @@ says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ from mirrorlib.ingest.report import (
 from mirrorlib.journal.disk import Journal
 from mirrorlib.landing.listing import TableFolder, shows_tables
 from mirrorlib.landing.metadata.partner import Partner, read_partner
-from mirrorlib.names import TableName, parse_name
+from mirrorlib.names import TableName
 from mirrorlib.operate.ledger import NEW, list_applied
 from mirrorlib.store import PathOrUrl, Store, open_store
 from mirrorlib.store.target import Target
@@ -141,26 +141,25 @@ def read_status(
     """
     places = Target.of(target, catalog=catalog, state=state)
     store = open_store(places.state)
-    names = list_applied(store, allow_new=allow_new)
     moment = datetime.now(UTC)
-    found: list[TableStatus | None] = []
-    for name in names:
+    found: dict[TableName, TableStatus | None] = {}
+    for name in list_applied(store, allow_new=allow_new):
         try:
-            found.append(_read_table(store, name, moment))
+            found[name] = _read_table(store, name, moment)
         except MirrorError as exc:
-            table = name.shown
-            found.append(TableStatus(table=table, state="failed", reason=str(exc), file=exc.file))
-    tables = tuple(one for one in found if one is not None)
-    return StatusReport(target=places.shown, tables=tables, publisher=_publisher(tables))
+            table, reason = name.shown, str(exc)
+            found[name] = TableStatus(table=table, state="failed", reason=reason, file=exc.file)
+    tables = {name: one for name, one in found.items() if one is not None}
+    publisher = _publisher(tables)
+    return StatusReport(target=places.shown, tables=tuple(tables.values()), publisher=publisher)
 
 
-def _publisher(tables: Sequence[TableStatus]) -> Partner | None:
+def _publisher(tables: Mapping[TableName, TableStatus]) -> Partner | None:
     """Read who publishes the zone, in its root or where older publishers say it."""
-    for table in tables:
+    for name, table in tables.items():
         if table.landing_zone is not None:
             try:
                 zone = open_store(table.landing_zone)
-                name = parse_name(table.table)
                 return read_partner(zone) or read_partner(zone, name.folder)
             except MirrorError:
                 continue  # a table's own status says what is wrong with its zone

@@ -7,7 +7,7 @@ every consumer is asked first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -108,14 +108,8 @@ def vacuum_tables(
 
     """
     place = Target.of(target, catalog=catalog, state=state)
-    own = registries(open_store(place.state))
-
-    @cache
-    def elsewhere(state: str) -> list[Registry]:
-        try:
-            return registries(open_store(state))
-        except StoreError:  # a folder that is none of this user's has no say
-            return []
+    own, elsewhere = registries(open_store(place.state)), cache(_elsewhere)
+    given = timedelta(hours=hours or 0)
 
     def vacuum(name: str, address: str) -> Vacuumed:
         """Do one table."""
@@ -126,23 +120,11 @@ def vacuum_tables(
                 folder = f"{root.rstrip('/')}/{STATE_FOLDER}"
                 if folder != place.state:
                     streams += [each for each in elsewhere(folder) if each.table == below]
-            kept = (
-                timedelta(hours=hours)
-                if hours is not None
-                else retention_of(table.commits, FILE_RETENTION)
-            )
+            kept = given if hours is not None else retention_of(table.commits, FILE_RETENTION)
             losers = _losers(table.commits, streams, datetime.now(UTC) - kept + _CLOCKS)
-            told = Vacuumed(
-                table=name,
-                state="ready" if dry_run else "vacuumed",
-                losers=tuple(losers),
-                reason="; ".join(losers.values()),
-            )
-            if losers and not force:
-                advice = (
-                    "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
-                )
-                return replace(told, state="refused", reason=f"{told.reason}. {advice}")
+            told = _judge(name, losers, dry_run=dry_run, force=force)
+            if told.state == "refused":
+                return told
             return replace(told, files=_vacuum(spark, table, kept, dry_run=dry_run))
         except Exception as exc:  # noqa: BLE001  # one table's trouble is not its neighbours'
             error = as_mirror_error(exc, printable(name))
@@ -150,6 +132,28 @@ def vacuum_tables(
 
     found = find_tables(spark, place.place, catalog, tables)
     return VacuumReport(target=place.shown, tables=tuple(vacuum(*each) for each in found))
+
+
+def _elsewhere(state: str) -> list[Registry]:
+    """List the streams of another target than the one that is asked for."""
+    try:
+        return registries(open_store(state))
+    except StoreError:  # a folder that is none of this user's has no say
+        return []
+
+
+def _judge(name: str, losers: Mapping[str, str], *, dry_run: bool, force: bool) -> Vacuumed:
+    """Say what becomes of a table whose files some consumers have still to read."""
+    told = Vacuumed(
+        table=name,
+        state="ready" if dry_run else "vacuumed",
+        losers=tuple(losers),
+        reason="; ".join(losers.values()),
+    )
+    if not losers or force:
+        return told
+    advice = "Let them catch up, drop them (mirrorlib consumers), or vacuum with --force."
+    return replace(told, state="refused", reason=f"{told.reason}. {advice}")
 
 
 def _vacuum(spark: SparkSession, table: FeedTable, kept: timedelta, *, dry_run: bool) -> int | None:

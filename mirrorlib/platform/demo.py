@@ -22,6 +22,7 @@ from mirrorlib.ingest.report import ApplyReport
 from mirrorlib.ingest.run import apply_zone
 from mirrorlib.landing.publish.writer import LandingZoneWriter
 from mirrorlib.platform.session import local_spark
+from mirrorlib.platform.shipped import find_shipped
 from mirrorlib.platform.show import show_progress, show_report
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ TABLE_FOLDER = "land_registry.schema/price_paid"
 TABLE = "land_registry/price_paid"
 ROWS_AFTER_ALL = 92_481
 
-_DATA = Path("uk-price-paid", "pp-monthly-update.csv.zip")
+_DATA = "uk-price-paid/pp-monthly-update.csv.zip"
 _OURS = ".mirrorlib-demo"
 _MARKER = "__rowMarker__"
 _MARKERS = {"A": 0, "C": 1, "D": 2}
@@ -93,18 +94,8 @@ def run_demo(folder: str | Path) -> None:
 
 
 def find_data() -> Path:
-    """Find the demo's data: inside an installed wheel, or in a clone.
-
-    Raises:
-        LandingZoneError: it is in neither.
-
-    """
-    package = Path(__file__).parents[1]
-    for folder in (package / "_examples", package.parent / "examples"):
-        if (folder / _DATA).exists():
-            return folder / _DATA
-    msg = f"the demo's data, {_DATA}, is not installed"
-    raise LandingZoneError(msg, next_step="Install mirrorlib again, or run the demo in a clone.")
+    """Find the demo's data."""
+    return find_shipped("examples", _DATA)
 
 
 def read_price_paid(path: Path) -> pa.Table:

@@ -19,7 +19,7 @@ from mirrorlib.errors import ForeignWriteError, OutcomeUnknownError, TableBusyEr
 from mirrorlib.ingest.work import Attempt, Work
 
 if TYPE_CHECKING:
-    from mirrorlib.journal.entries import Done, Entry, Readers
+    from mirrorlib.journal.entries import Done, Entry, Plan, Readers
 
 _NAMED = 3  # how many foreign commits an error names
 
@@ -82,18 +82,10 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
     """
     last = entry.done if entry is not None and entry.position else None
     if entry is None or last is None:
-        version = work.log.newest()
-        found = find_table(work.spark, work.ref) if version is not None else None
-        if found is None or not work.owns(found.properties):
-            return Standing(version=version)
-        return Standing(version=version, readers=found.readers, vectors=found.vectors)
+        return _stand_at_first(work)
     plan = entry.plan
-    if verified is not None and not (
-        (verified.life, verified.batch) == (plan.life, plan.batch)
-        and last.table_id in {None, verified.table_id}
-        and verified.version >= last.version
-    ):
-        verified = None  # it was about another table, or another state of it
+    if verified is not None and not _is_about(verified, plan, last):
+        verified = None
     known = verified.version if verified else last.version
     looked = known if verified else last.version - 1
     if not verified and plan.before and plan.table_version is not None:
@@ -129,6 +121,22 @@ def stand(work: Work, entry: Entry | None, verified: Verified | None = None) -> 
         readers=found.readers,
         vectors=found.vectors,
     )
+
+
+def _stand_at_first(work: Work) -> Standing:
+    """Look at the table while nothing was applied: only whom it is for counts, and only where it is ours."""
+    version = work.log.newest()
+    found = find_table(work.spark, work.ref) if version is not None else None
+    if found is None or not work.owns(found.properties):
+        return Standing(version=version)
+    return Standing(version=version, readers=found.readers, vectors=found.vectors)
+
+
+def _is_about(verified: Verified, plan: Plan, last: Done) -> bool:
+    """Say whether a run has seen the table as a batch left it, and not another table, or another state of it."""
+    same = (verified.life, verified.batch) == (plan.life, plan.batch)
+    same = same and last.table_id in {None, verified.table_id}
+    return same and verified.version >= last.version
 
 
 def find_outcome(attempt: Attempt, *, anew: bool = False) -> tuple[int | None, Commit | None]:

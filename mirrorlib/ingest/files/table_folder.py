@@ -143,12 +143,7 @@ def open_folder(
     table = str(folder.name)
     listed_at = now()
     short = incremental.see(zone, folder) if incremental is not None else None
-    data: bytes | None
-    if short is not None:
-        seen, data = short
-    else:
-        seen = see_folder(zone, folder)
-        data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
+    seen, data = short or _see_in_full(zone, folder)
     if data is None:
         if history is not None and _takes_plain(history, options):
             overwrites = options is not None and options.allow_overwrites
@@ -171,26 +166,25 @@ def open_folder(
         incremental.remember(zone, data, metadata, listing, listed_at, shown)
     elif incremental is not None:
         shown = tuple(dict.fromkeys((*incremental.warnings, *shown)))
-    unheeded = metadata.conditional_update and options and not options.conditional_updates
     text = metadata.file_format == "delimited"
     return OpenedFolder(
         listing=listing,
         metadata=metadata,
         dialect=dialect_of(metadata, table=table) if text else None,
-        warnings=(
-            *(f"_metadata.json was repaired: {repair}" for repair in metadata.repairs),
-            *(f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed),
-            *(f"_metadata.json has an unknown property: {name}" for name in metadata.unknown),
-            *_late(listing),
-            *shown,
-            *((_UNHEEDED,) if unheeded else ()),
-        ),
+        warnings=(*_completed(metadata), *_late(listing), *shown, *_unheeded(metadata, options)),
         listed_at=listed_at,
         metadata_written=seen.metadata.modified if seen.metadata else None,
         watched=history.watched() if text and history is not None else None,
         partial=short is not None,
         emptied=not listing.count and history is not None and history.has_applied(),
     )
+
+
+def _see_in_full(zone: Store, folder: TableFolder) -> tuple[FolderContent, bytes | None]:
+    """List a table folder in full; comes with its metadata, unread."""
+    seen = see_folder(zone, folder)
+    data = zone.read(seen.metadata.path, most=METADATA_BYTES) if seen.metadata else None
+    return seen, data
 
 
 def _takes_plain(history: History, options: Options | None) -> bool:
@@ -246,6 +240,18 @@ def policies_of(metadata: TableMetadata, dialect: Dialect | None, options: Optio
         partial=None if snapshots or partial == "never" else partial,
         snapshots=snapshots,
     )
+
+
+def _completed(metadata: TableMetadata) -> Iterator[str]:
+    """Warn of what of the metadata was not taken as it stands."""
+    yield from (f"_metadata.json was repaired: {repair}" for repair in metadata.repairs)
+    yield from (f"_metadata.json was completed: {assumed}" for assumed in metadata.assumed)
+    yield from (f"_metadata.json has an unknown property: {name}" for name in metadata.unknown)
+
+
+def _unheeded(metadata: TableMetadata, options: Options | None) -> tuple[str, ...]:
+    ignored = metadata.conditional_update and options and not options.conditional_updates
+    return (_UNHEEDED,) if ignored else ()
 
 
 def _late(listing: FolderListing) -> tuple[str, ...]:

@@ -7,13 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from mirrorlib.errors import printable
-from mirrorlib.landing.check.rules import RULES, SEVERITIES, Severity
+from mirrorlib.landing.check.rules import ERRORS, NOTES, WARNINGS
 from mirrorlib.tabular import Report
 
 ERRORS_LISTED = 100  # of one rule in one table
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+class Rule(NamedTuple):
+    """How bad it is to break a rule, what is wrong then, a clause, and what the publisher should do."""
+
+    severity: Severity
+    title: str
+    fix: str
+
+
+RULES = {
+    name: Rule(severity, title, fix)
+    for severity, rules in zip(SEVERITIES, (ERRORS, WARNINGS, NOTES), strict=True)
+    for name, (title, fix) in rules.items()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +165,7 @@ class CheckReport(Report):
 
     """
 
+    columns: ClassVar = ("table", "files", "errors", "warnings", "notes")
     landing_zone: str
     strict: bool
     deep: bool
@@ -166,10 +186,6 @@ class CheckReport(Report):
         """Return the report as JSON-ready values; the shape is a contract, see docs/check.md."""
         counts = {f"{severity}s": self.count(severity) for severity in SEVERITIES}
         return {"ok": self.ok, **counts, **asdict(self)}
-
-    def header(self) -> tuple[str, ...]:
-        """Name the columns of the table that the report prints as."""
-        return ("table", "files", "errors", "warnings", "notes")
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return one row a table."""

@@ -6,22 +6,8 @@ about it, or the rows are likely not what was meant. A note is advice.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
-
-Severity: TypeAlias = Literal["error", "warning", "note"]
-
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-
-
-class Rule(NamedTuple):
-    """How bad it is to break a rule, what is wrong then, a clause, and what the publisher should do."""
-
-    severity: Severity
-    title: str
-    fix: str
-
-
-_ERRORS = {
+# Of each rule what is wrong where it is broken, a clause, and what the publisher should do.
+ERRORS = {
     "tables-collide": (
         "two tables would be one in the target: names that differ only by case, or one inside the other",
         "Rename one of the two folders.",
@@ -148,7 +134,7 @@ _ERRORS = {
     ),
 }
 
-_WARNINGS = {
+WARNINGS = {
     "no-tables": (
         "the zone has no table folder",
         "Make a folder for each table: TABLE or SCHEMA.schema/TABLE.",
@@ -264,7 +250,7 @@ _WARNINGS = {
     "key-null": ("a key is NULL", "Declare a key whose columns always have a value."),
 }
 
-_NOTES = {
+NOTES = {
     "stray-file": (
         "a file lies outside of every table folder",
         "Move it into its table's folder, or begin its name with an underscore.",
@@ -308,9 +294,4 @@ _NOTES = {
         "the first file has a row marker, and all its rows are inserts",
         "Leave __rowMarker__ out of the initial load.",
     ),
-}
-RULES = {
-    name: Rule(severity, title, fix)
-    for severity, rules in zip(SEVERITIES, (_ERRORS, _WARNINGS, _NOTES), strict=True)
-    for name, (title, fix) in rules.items()
 }

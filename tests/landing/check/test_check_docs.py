@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlib.landing.check.report import CheckedTable, CheckReport, Finding
-from mirrorlib.landing.check.rules import RULES, SEVERITIES
+from mirrorlib.landing.check.report import (
+    RULES,
+    SEVERITIES,
+    CheckedTable,
+    CheckReport,
+    Finding,
+)
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "check.md"

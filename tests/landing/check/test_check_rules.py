@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlib.landing.check import zone as checked_zone
-from mirrorlib.landing.check.rules import RULES
+from mirrorlib.landing.check.report import RULES
 from mirrorlib.landing.check.zone import check_zone
 from mirrorlib.store import LocalStore
 from zones import MARKER, TableWriter, ZoneWriter

@@ -1,0 +1,88 @@
+"""The log's files are listed and read in one place, with as few requests as there have to be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirrorlib.delta.commits import Commits
+from mirrorlib.delta.log import LOG, FileLog, commit_path, list_log
+from mirrorlib.store import LocalStore
+
+if TYPE_CHECKING:
+    from mirrorlib.store import FolderListing, StoredFile
+
+
+class Counting(LocalStore):
+    """A store that notes what it is asked."""
+
+    def __init__(self, root: Path) -> None:
+        """Have asked nothing yet."""
+        super().__init__(root)
+        self.asked: list[str] = []
+
+    def list_folder(self, path: str) -> FolderListing | None:
+        """Note it."""
+        self.asked.append("list")
+        return super().list_folder(path)
+
+    def stat(self, path: str) -> StoredFile | None:
+        """Note it."""
+        self.asked.append("stat")
+        return super().stat(path)
+
+
+def table(root: Path, *versions: int) -> Counting:
+    """Write a log of versions that only say what they are."""
+    (root / LOG).mkdir()
+    for version in versions:
+        said = {"commitInfo": {"operation": f"v{version}"}}
+        (root / commit_path(version)).write_text(json.dumps(said))
+    return Counting(root)
+
+
+def test_only_versions_and_checkpoints_are_files_of_the_log(tmp_path: Path) -> None:
+    """In order; what others leave beside them is none, whatever digits it has."""
+    store = table(tmp_path, 10, 2)
+    for name in (
+        f"{2:020d}.crc",
+        f"{'²' * 20}.json",
+        "3.json",
+        f".{4:020d}.json",
+        "_last_checkpoint",
+    ):
+        (tmp_path / LOG / name).touch()
+    for part in (1, 2):
+        (tmp_path / LOG / f"{2:020d}.checkpoint.{part:010d}.{2:010d}.parquet").touch()
+
+    found = list_log(store)
+
+    assert [2, 10] == list(found.versions)
+    assert {2: 2} == {version: len(paths) for version, paths in found.checkpoints.items()}
+    assert {} == list_log(LocalStore(tmp_path / "nothing")).versions
+
+
+def test_the_newest_version_is_found_without_a_listing_where_one_is_known(tmp_path: Path) -> None:
+    """One look a version from there on; a listing where that one is gone, or none is known."""
+    store = table(tmp_path, 0, 1, 2)
+    log = FileLog(store)
+
+    assert 2 == log.newest(at_least=1)
+    assert ["stat"] * 3 == store.asked
+    store.asked.clear()
+    assert (2, 2) == (log.newest(), log.newest(at_least=7))
+    assert ["list", "stat", "list"] == store.asked
+
+
+def test_the_log_tells_both_who_looks_for_a_commit_and_who_reads_the_feed(tmp_path: Path) -> None:
+    """The same of each version; one that is gone is left out where any will do."""
+    store = table(tmp_path, 1, 3)
+    commits = Commits(store, "t")
+
+    found = FileLog(store).commits(0, 4)
+
+    assert ["v1", "v3"] == [commit.operation for commit in found]
+    assert list(found) == [commits.provenance(commit.version) for commit in found]
+    assert (3, 3) == (commits.newest, commits.first)
+    assert ["list"] == store.asked
