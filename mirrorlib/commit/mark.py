@@ -27,14 +27,14 @@ class Mark:
     """What makes a commit ours and unrepeatable.
 
     Attributes:
-        app_id: Delta's txn application id, one per life.
+        app_id: Delta's txn application id, one per life; "" for a commit that may be made again.
         version: Delta's txn version: twice the batch, one less for what makes way for it, or `FENCE`.
         facts: what `userMetadata` says about the batch.
 
     """
 
     app_id: str
-    version: int
+    version: int = 0
     facts: Mapping[str, Any]
 
     @property
@@ -45,8 +45,8 @@ class Mark:
     @property
     def options(self) -> dict[str, str]:
         """Return the options by which a write carries the mark."""
-        version = str(self.version)
-        return {"txnAppId": self.app_id, "txnVersion": version, "userMetadata": self.text}
+        once = {"txnAppId": self.app_id, "txnVersion": str(self.version)} if self.app_id else {}
+        return {**once, "userMetadata": self.text}
 
 
 def as_metadata(facts: Mapping[str, Any]) -> str:
@@ -54,9 +54,10 @@ def as_metadata(facts: Mapping[str, Any]) -> str:
     return json.dumps({"mirrorlib": facts}, separators=(",", ":"))
 
 
-def append_rows(ref: TableRef, rows: DataFrame, mark: Mark) -> None:
-    """Insert rows; zero rows record the mark alone."""
-    writer = rows.write.format("delta").options(**mark.options).mode("append")
+def append_rows(ref: TableRef, rows: DataFrame, mark: Mark, *, grows: bool = False) -> None:
+    """Insert rows; zero rows record the mark alone. Where it *grows*, the table gets the columns that it lacks."""
+    options = {**mark.options, "mergeSchema": str(grows).lower()}
+    writer = rows.write.format("delta").options(**options).mode("append")
     if ref.path is None:
         writer.saveAsTable(ref.sql)
     else:

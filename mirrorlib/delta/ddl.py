@@ -136,6 +136,10 @@ def add_columns(
 ) -> None:
     """Add columns at the end, with what they need."""
     allow_columns(spark, ref, columns, found)
+    _add_columns(spark, ref, columns)
+
+
+def _add_columns(spark: SparkSession, ref: TableRef, columns: Sequence[AnyColumn]) -> None:
     spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({_ddl(columns)})")
 
 
@@ -164,7 +168,7 @@ def replace_columns(spark: SparkSession, ref: TableRef, old: Columns, columns: C
     here = read_table(spark, ref).columns
     missing = [column for column in columns if find_name(here, column.name) is None]
     if missing:
-        spark.sql(f"ALTER TABLE {ref.sql} ADD COLUMNS ({_ddl(missing)})")
+        _add_columns(spark, ref, missing)
     dropped = ", ".join(quote(column.name) for column in old)
     spark.sql(f"ALTER TABLE {ref.sql} DROP COLUMNS ({dropped})")
 

@@ -149,3 +149,19 @@ def test_consumers_go_on_over_rows_written_again(
         assert multiset(read_rows(spark, numbers.path)) == multiset(rows)
         return
     assert {10.0, 11.0, 20.0, 20.5, 1.5, 2.5} == {row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("mode", ["current", "scd2"])
+def test_a_receiver_s_rows_are_written_again_as_often_as_types_change(
+    spark: SparkSession, zone: ZoneWriter, target: str, tmp_path: Path, mode: str
+) -> None:
+    """A column each time: what is no window's commit has no mark that Delta takes once."""
+    table, to = zone.table("numbers", keys=["id"]), f"delta:{tmp_path / mode}"
+    for row in ({"a": 1, "b": 1}, {"a": 1.5, "b": 2}, {"a": 2.5, "b": 2.5}):
+        table.file([{"id": 1, **row}], [UPSERT])
+        assert mirrorlib.apply(spark, str(zone), target).ok
+        report = mirrorlib.export(spark, target, consumer="c", to=to, mode=mode)
+        assert (True, 0) == (report.ok, report.tables[0].resets), str(report)
+
+    states = {(row["a"], row["b"]) for row in read_rows(spark, f"{tmp_path / mode}/numbers")}
+    assert states == ({(2.5, 2.5)} if mode == "current" else {(1.0, 1.0), (1.5, 2.0), (2.5, 2.5)})

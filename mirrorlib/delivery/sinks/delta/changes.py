@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.mark import append_rows
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import fit_columns
-from mirrorlib.delta.sessions import configured
 from mirrorlib.feed.net import KIND, TIME, VERSION
 
 if TYPE_CHECKING:
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.delivery.sinks.delta.work import WindowWork
-
-_GROWS = {"spark.databricks.delta.schema.autoMerge.enabled": "true"}
 
 
 def log_columns(delivery: Delivery) -> StructType:
@@ -38,8 +35,7 @@ def append_window(work: WindowWork) -> int | None:
         version = f.lit(plan.until).cast("long").alias(VERSION)
         reset = snapshot_time(work).select(f.lit("reset").alias(KIND), version, TIME)
         rows = reset.unionByName(rows, allowMissingColumns=True)
-    with configured(rows.sparkSession, _GROWS):  # where columns were widened, it is one of its own
-        append_rows(work.ref, rows, work.mark())
+    append_rows(work.ref, rows, work.mark(), grows=True)
     return None
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.mark import Mark
+from mirrorlib.commit.mark import Mark, append_rows
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
@@ -133,7 +133,7 @@ def _rewrite(work: WindowWork, columns: Columns) -> None:
         rows = rewritten_rows(work.spark, work.ref, columns, "")
     except SchemaError as exc:
         raise _misfit(work, work.schema[exc.column or old.name], new, exc.reason) from exc
-    overwrite_columns(work.spark, work.ref, rows, _mark_apart(work, REWRITE))
+    overwrite_columns(work.spark, work.ref, rows, _side_mark(work, REWRITE))
 
 
 def _misfit(work: WindowWork, old: StructField, new: str, why: str = "") -> MirrorError:
@@ -154,17 +154,11 @@ def _add_columns(work: WindowWork, fields: Sequence[StructField]) -> None:
     allow_columns(work.spark, work.ref, fields, work.found)
     if work.mode == "changes":
         return
-    mark = _mark_apart(work, "grow")
     rows = work.spark.createDataFrame([], t.StructType(list(fields)))
-    writer = rows.write.format("delta").mode("append").option("mergeSchema", "true")
-    writer = writer.option("userMetadata", mark.text)
-    if work.ref.path is None:
-        writer.saveAsTable(work.ref.sql)
-    else:
-        writer.save(work.ref.path)
+    append_rows(work.ref, rows, _side_mark(work, "grow"), grows=True)
 
 
-def _mark_apart(work: WindowWork, outcome: str) -> Mark:
+def _side_mark(work: WindowWork, outcome: str) -> Mark:
     """Return the mark of a commit that is no window's."""
     facts = {"consumer": work.stream.consumer, "table": work.stream.table, "outcome": outcome}
-    return Mark(app_id="", version=0, facts=facts)
+    return Mark(app_id="", facts=facts)
