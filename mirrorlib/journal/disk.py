@@ -30,7 +30,15 @@ from typing import Any
 
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
-from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes, numbered
+from mirrorlib.journal.plan_log import (
+    FORMAT,
+    PlanLog,
+    Values,
+    check_format,
+    json_bytes,
+    numbered,
+    numbered_files,
+)
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, has_no_put_new
 
@@ -47,10 +55,8 @@ class Journal:
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
-        listed = self._state.list_folder(f"{self._folder}/lives")
-        names = [file.name for file in listed.files] if listed else []
-        plain = [name for name in names if name.endswith(".json") and not name.startswith(".")]
-        return tuple(self._values.read(Life, f"{self._folder}/lives/{name}") for name in plain)
+        files = numbered_files(self._state, f"{self._folder}/lives")
+        return tuple(self._values.read(Life, path) for path in files.values())
 
     def begin_life(
         self,

@@ -127,6 +127,13 @@ def numbered(number: int) -> str:
     return f"{LAST - number:012d}-{number}"
 
 
+def numbered_files(state: Store, folder: str) -> dict[int, str]:
+    """Find the files of a folder that are called by a number, `000001.json`, in order; others there are nobody's."""
+    listed = state.list_folder(folder)
+    found = [(file.name.removesuffix(".json"), file) for file in listed.files] if listed else []
+    return {int(stem): one.path for stem, one in found if stem.isdecimal() and stem != one.name}
+
+
 def json_bytes(value: Mapping[str, Any]) -> bytes:
     """Write JSON for people, a line a value."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
@@ -136,7 +143,7 @@ def read_object(data: bytes | str | None) -> dict[str, Any]:
     """Parse a JSON object; what is none, as its writer may have been killed in the middle, is an empty one."""
     try:
         value = json.loads(data or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -145,7 +152,7 @@ def check_format(data: bytes | None, path: str, table: str | None = None) -> dic
     """Parse a file of the state folder; `JournalError` where it is missing, cannot be read, or is of another format."""
     try:
         value = json.loads(data or b"")
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
         step = "Restore the file from a backup, or reset the table."
         raise JournalError(msg, table=table, file=path, next_step=step) from exc
