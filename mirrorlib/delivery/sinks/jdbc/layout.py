@@ -52,9 +52,8 @@ class TableLayout:
     make: bool  # there is no such table yet
     add: tuple[DatabaseColumn, ...]  # columns that it lacks
     widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
-    clear: tuple[
-        DatabaseColumn, ...
-    ] = ()  # columns that come again after the source had dropped them
+    # Columns that come again after the source had dropped them.
+    clear: tuple[DatabaseColumn, ...] = ()
     # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False
     # And a row that is gone at the source was in the table: it began with a snapshot.

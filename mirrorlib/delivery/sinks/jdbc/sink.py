@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc.database import (
@@ -33,9 +33,14 @@ from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.database import Database, Held, Session
+    from mirrorlib.delivery.sinks.jdbc.database import Held
     from mirrorlib.delivery.sinks.jdbc.layout import TableLayout
+    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
+    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
     from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
+
+    Database: TypeAlias = Postgres | Sqlite
+    Session: TypeAlias = PostgresSession | SqliteSession
 
 _LOG = logging.getLogger(__name__)
 
