@@ -21,6 +21,7 @@ from mirrorlib.delta.columns import (
     spelled_keys,
     write_type,
 )
+from mirrorlib.delta.log import LOG
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
 from mirrorlib.identifiers import find_name, quote, sql_text
@@ -208,7 +209,7 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
 def check_vacant(ref: TableRef, shown: str) -> None:
     """Raise `LandingZoneError` where a table would be made among somebody's files."""
     there = open_store(ref.path).list_folder("") if ref.path is not None else None
-    if there is None or "_delta_log" in there.folders or not (there.folders or there.files):
+    if there is None or LOG in there.folders or not (there.folders or there.files):
         return
     first = (*there.folders, *(file.name for file in there.files))[0]
     msg = "the target is a folder with other files in it"
