@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
     """Look at the key columns that a batch has, as *policies* name them, and at the columns of its updates."""
     growth, found = prepared.growth, []
-    for key in (
-        policies.keys if prepared.landed else ()
-    ):  # blanks around them are told of the metadata
+    # Blanks around them are told of the metadata.
+    for key in policies.keys if prepared.landed else ():
         column = prepared.landed[0].schema.key(key)
         if column is not None and column.name.strip() != key.strip():
             repaired = f"the key column {key.strip()!r} is {column.name!r} in the files"

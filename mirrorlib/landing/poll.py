@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
-_AFTER_NUMBERS = (
-    ":"  # the character behind "9": numbered names end before it, ignored ones begin behind
-)
+# The character behind "9": numbered names end before it, ignored ones begin behind.
+_AFTER_NUMBERS = ":"
 _SPARE = 8  # foreign names that may lie among the numbers before a short listing is made again
 
 
