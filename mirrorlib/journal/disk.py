@@ -19,7 +19,7 @@ that a person can read:
 
 `<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans
 and outcomes are written by put-if-absent, so whoever comes second reads what the first has written.
-Protocol: design §4.
+Protocol: docs/architecture.md, "The commit protocol".
 """
 
 from __future__ import annotations
@@ -30,15 +30,7 @@ from typing import Any
 
 from mirrorlib.errors import JournalError, StoreError
 from mirrorlib.journal.entries import Done, Entry, Life, Plan, new_attempt, now
-from mirrorlib.journal.plan_log import (
-    FORMAT,
-    PlanLog,
-    Values,
-    check_format,
-    json_bytes,
-    numbered,
-    numbered_files,
-)
+from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes, numbered
 from mirrorlib.names import TableName
 from mirrorlib.store import Store, has_no_put_new
 
@@ -55,7 +47,7 @@ class Journal:
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
-        files = numbered_files(self._state, f"{self._folder}/lives")
+        files = self._values.numbered(f"{self._folder}/lives")
         return tuple(self._values.read(Life, path) for path in files.values())
 
     def begin_life(

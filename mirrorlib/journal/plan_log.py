@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mirrorlib.errors import JournalError
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 FORMAT = 1
 LAST = 10**12 - 1  # numbers count down from it, as names sort up
@@ -64,6 +62,12 @@ class Values:
     def json(self, path: str) -> dict[str, Any]:
         """Read a file of JSON; see `check_format`."""
         return check_format(self.state.read(path), path, self.table)
+
+    def numbered(self, folder: str) -> dict[int, str]:
+        """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
+        listed = self.state.list_folder(folder)
+        found = [(file.name.removesuffix(".json"), file) for file in listed.files] if listed else []
+        return {int(stem): one.path for stem, one in found if stem.isdecimal() and stem != one.name}
 
     def read_status(self, path: str) -> dict[str, Any]:
         """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
@@ -125,13 +129,6 @@ class PlanLog(Generic[P, D, E]):
 def numbered(number: int) -> str:
     """Return what the file of a number is called, without what kind it is of."""
     return f"{LAST - number:012d}-{number}"
-
-
-def numbered_files(state: Store, folder: str) -> dict[int, str]:
-    """Find the files of a folder that are called by a number, `000001.json`, in order; others there are nobody's."""
-    listed = state.list_folder(folder)
-    found = [(file.name.removesuffix(".json"), file) for file in listed.files] if listed else []
-    return {int(stem): one.path for stem, one in found if stem.isdecimal() and stem != one.name}
 
 
 def json_bytes(value: Mapping[str, Any]) -> bytes:

@@ -24,14 +24,7 @@ from typing import Any
 
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
 from mirrorlib.journal.entries import now
-from mirrorlib.journal.plan_log import (
-    FORMAT,
-    PlanLog,
-    Values,
-    check_format,
-    json_bytes,
-    numbered_files,
-)
+from mirrorlib.journal.plan_log import FORMAT, PlanLog, Values, check_format, json_bytes
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import TableName, refuse_uncarriable
 from mirrorlib.store import Store
@@ -70,7 +63,7 @@ class Registry:
 
     def streams(self) -> dict[int, str]:
         """Name the files of the streams by number; none where the consumer does not receive the table."""
-        return numbered_files(self.state, f"{self.folder}/streams")
+        return self._values.numbered(f"{self.folder}/streams")
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""

@@ -101,12 +101,8 @@ def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
     plain = all(
         PLAIN_NAME.fullmatch(file["path"]) and not file.get("deletionVector") for file in files
     )
-    if (
-        not plain
-        or not features
-        or features - _PLAIN_WRITER_FEATURES
-        or metadata.get("partitionColumns")
-    ):
+    known = features and features <= _PLAIN_WRITER_FEATURES
+    if not plain or not known or metadata.get("partitionColumns"):
         return None
     return [
         ChangeFile(path=file["path"], size=file["size"], version=0, images=False) for file in files

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from mirrorlib.delivery.sink import KEY_OPTIONS
+from mirrorlib.delivery.sinks.jdbc.kinds import Types
 from mirrorlib.errors import SchemaError
 from mirrorlib.journal.entries import now
 from mirrorlib.journal.streams import Stream, WindowPlan
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.kinds import Types
 
 BEGIN_ANEW = "begin anew: mirrorlib consumers TARGET --rewind NAME --to snapshot"
 TABLES, POSITIONS = "_mirrorlib_tables", "_mirrorlib_positions"

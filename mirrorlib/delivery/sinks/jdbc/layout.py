@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from mirrorlib.delivery.sink import Delivery, comes_after
-from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Record
+from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, DatabaseTable, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import (
@@ -22,9 +22,6 @@ from mirrorlib.errors import (
     printable,
 )
 from mirrorlib.journal.streams import Stream
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.database import DatabaseTable, Held, Session
 
 _LONGEST_TYPE = 200  # of a type in an error
 _BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"
