@@ -2,7 +2,7 @@
 
 In: how a table is addressed, and columns, a mirror's or Spark's own. Every statement is a commit of its own, and
 idempotent: a second runner finds what the first has done. Names reach SQL only through `quote`. Properties of a
-new mirror: design §6, "New tables".
+new mirror: `properties.py`.
 """
 
 from __future__ import annotations
