@@ -3,7 +3,7 @@
 In: rows and a `Mark`. Out: nothing; what became of it is read from the log (`protocol.py`),
 because a repeat is skipped by Delta without a word. Promise: whatever happens, the
 commit is there as a whole or not at all, and at most once for its (application id, version).
-Sources: Delta idempotent writes (`txnAppId`, `txnVersion`), design §9 for the kinds.
+Source: Delta idempotent writes (`txnAppId`, `txnVersion`).
 """
 
 from __future__ import annotations

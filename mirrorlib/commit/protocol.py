@@ -2,8 +2,9 @@
 
 In: a `Committer`: a batch of change files, a window of a feed, a round of a derived table. Out: what its commit tells.
 Promise: the plan has one effect, or none. Its commit has a mark that Delta takes once, and skips later without a word;
-so what became of it is read from the table's log before and after, never guessed (design §4). A failure is
-told only where nobody has committed since the look: another commit explains any failure, and everything is seen anew.
+so what became of it is read from the table's log before and after, never guessed (docs/architecture.md, "The commit
+protocol"). A failure is told only where nobody has committed since the look: another commit explains any failure, and
+everything is seen anew.
 """
 
 from __future__ import annotations

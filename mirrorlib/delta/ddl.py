@@ -2,7 +2,7 @@
 
 In: how a table is addressed, and columns, a mirror's or Spark's own. Every statement is a commit of its own, and
 idempotent: a second runner finds what the first has done. Names reach SQL only through `quote`. Properties of a
-new mirror: design §6, "New tables".
+new mirror: `properties.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mirrorlib.delta.columns import (
     spelled_keys,
     write_type,
 )
+from mirrorlib.delta.log import LOG
 from mirrorlib.delta.table import Found, TableRef, read_table
 from mirrorlib.errors import LandingZoneError, SchemaError, TableNameError
 from mirrorlib.identifiers import find_name, quote, sql_text
@@ -212,7 +213,7 @@ def rewritten_rows(spark: SparkSession, ref: TableRef, columns: Columns, file: s
 def check_vacant(ref: TableRef, shown: str) -> None:
     """Raise `LandingZoneError` where a table would be made among somebody's files."""
     there = open_store(ref.path).list_folder("") if ref.path is not None else None
-    if there is None or "_delta_log" in there.folders or not (there.folders or there.files):
+    if there is None or LOG in there.folders or not (there.folders or there.files):
         return
     first = (*there.folders, *(file.name for file in there.files))[0]
     msg = "the target is a folder with other files in it"

@@ -4,7 +4,7 @@ Delta's local log store is safe inside one JVM only; two can overwrite each othe
 runner holds an `flock`, whose file names its JVM: killing Python frees the lock half a second
 before its JVM dies, so the next holder waits for that process to be gone. Elsewhere (abfss, GCS,
 HDFS) Delta's own commit is safe; on S3 without a multi-writer log store one runner is a documented
-condition. Design §4, "Locks".
+condition. docs/guarantees.md, "Applying".
 """
 
 from __future__ import annotations

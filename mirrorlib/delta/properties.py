@@ -1,4 +1,4 @@
-"""The properties of the tables that mirrorlib makes: their names, and how SQL is told them. Design §6, "New tables"."""
+"""The properties of the tables that mirrorlib makes: their names, and how SQL is told them."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.delta.log import LOG
 from mirrorlib.delta.table import find_location, open_log, refer
 from mirrorlib.errors import (
     JournalError,
@@ -188,7 +189,7 @@ def _conflicts_with_kept(
     kept = [
         name
         for name in others
-        if open_store(job.target.place).list_folder(f"{name.path}/_delta_log") is not None
+        if open_store(job.target.place).list_folder(f"{name.path}/{LOG}") is not None
     ]
     return {
         name: TableNameError(

@@ -3,7 +3,7 @@
 In: a job and what the zone shows. Out: the lives that a runner works with, and what became of tables
 whose folders are gone. A folder counts as re-created when a run has seen it absent; a re-upload
 beside a cleaner looks the same as any other sign, so nothing else is taken for one (landing-zone
-format, table lifecycle; design §4, Lives).
+format, table lifecycle; docs/bad-input.md, "Folders that go and come back").
 """
 
 from __future__ import annotations

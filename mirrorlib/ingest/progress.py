@@ -10,16 +10,14 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mirrorlib.ingest.batch.foreign_writes import Verified
 from mirrorlib.ingest.files.incremental_listing import Listed
 from mirrorlib.ingest.files.plan import Watched
 from mirrorlib.ingest.report import BatchReport, State, TableReport, shown_position
 from mirrorlib.journal.disk import Journal
 from mirrorlib.journal.entries import Done, Entry, Plan, now
-
-if TYPE_CHECKING:
-    from mirrorlib.ingest.batch.foreign_writes import Verified
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,28 +6,24 @@ In: a prepared batch. Out: sentences, each once a table. Nothing here stops anyt
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from mirrorlib.delta.columns import Columns, find_column, needs_mapping
 from mirrorlib.errors import first_few
 from mirrorlib.identifiers import fold_name
+from mirrorlib.ingest.batch.open_batch import Prepared
 from mirrorlib.ingest.rows.marks import UPDATE, UPSERT
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies
 
-if TYPE_CHECKING:
-    from mirrorlib.ingest.batch.open_batch import Prepared
-
 
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:
     """Look at the key columns that a batch has, as *policies* name them, and at the columns of its updates."""
     growth, found = prepared.growth, []
-    for key in (
-        policies.keys if prepared.landed else ()
-    ):  # blanks around them are told of the metadata
+    # Blanks around them are told of the metadata.
+    for key in policies.keys if prepared.landed else ():
         column = prepared.landed[0].schema.key(key)
         if column is not None and column.name.strip() != key.strip():
             repaired = f"the key column {key.strip()!r} is {column.name!r} in the files"

@@ -19,7 +19,7 @@ that a person can read:
 
 `<inverse>` makes the newest batch sort first, so one short listing finds it. Promises: lives, plans
 and outcomes are written by put-if-absent, so whoever comes second reads what the first has written.
-Protocol: design §4.
+Protocol: docs/architecture.md, "The commit protocol".
 """
 
 from __future__ import annotations
@@ -47,10 +47,8 @@ class Journal:
 
     def lives(self) -> tuple[Life, ...]:
         """Return all lives, first to newest."""
-        listed = self._state.list_folder(f"{self._folder}/lives")
-        names = [file.name for file in listed.files] if listed else []
-        plain = [name for name in names if name.endswith(".json") and not name.startswith(".")]
-        return tuple(self._values.read(Life, f"{self._folder}/lives/{name}") for name in plain)
+        files = self._values.numbered(f"{self._folder}/lives")
+        return tuple(self._values.read(Life, path) for path in files.values())
 
     def begin_life(
         self,

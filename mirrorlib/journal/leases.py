@@ -2,8 +2,9 @@
 
 In: a stream's registry. Out: a lease, held while its file is renewed. The next lease is taken by
 put-if-absent once the newest one was given back, has run out, or belongs to a process of this
-machine that has ended. What is delivered rests on windows and receivers, not on leases: two clocks
-may differ, and a runner that was paused for too long wakes up to find its lease taken.
+machine that has ended; one that cannot be read is held for a term since it was written, as its
+holder may be at it. What is delivered rests on windows and receivers, not on leases: two clocks may
+differ, and a runner that was paused for too long wakes up to find its lease taken.
 """
 
 from __future__ import annotations
@@ -72,7 +73,12 @@ class Lease:
         number = name.removesuffix(".json").rpartition("-")[2]
         if not number.isdecimal():
             return 0, ""
-        held = read_object(self._registry.state.read(f"{self._folder}/{name}"))
+        path = f"{self._folder}/{name}"
+        held = read_object(self._registry.state.read(path))
+        if not _tells_until(held):
+            stored = self._registry.state.stat(path)
+            fresh = stored is not None and abs(datetime.now(UTC) - stored.modified) < TERM
+            return int(number), f"whoever has written {path}" if fresh else ""
         holder = f"{held.get('host')}, process {held.get('pid')}" if _is_held(held) else ""
         return int(number), holder
 
@@ -85,11 +91,17 @@ class Lease:
         return json_bytes({"holder": self._holder, "until": until.isoformat(), **process})
 
 
+def _tells_until(held: dict[str, Any]) -> bool:
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        return datetime.fromisoformat(held["until"]).tzinfo is not None
+    return False
+
+
 def _is_held(held: dict[str, Any]) -> bool:
-    if "until" not in held or datetime.fromisoformat(held["until"]) <= datetime.now(UTC):
+    if datetime.fromisoformat(held["until"]) <= datetime.now(UTC):
         return False
-    here = held.get("host") == os.uname().nodename
-    return not here or process_started(held["pid"]) == held.get("started")
+    here, pid = held.get("host") == os.uname().nodename, held.get("pid")
+    return not here or not isinstance(pid, int) or process_started(pid) == held.get("started")
 
 
 @contextlib.contextmanager

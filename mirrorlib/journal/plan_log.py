@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mirrorlib.errors import JournalError
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 FORMAT = 1
 LAST = 10**12 - 1  # numbers count down from it, as names sort up
@@ -64,6 +62,12 @@ class Values:
     def json(self, path: str) -> dict[str, Any]:
         """Read a file of JSON; see `check_format`."""
         return check_format(self.state.read(path), path, self.table)
+
+    def numbered(self, folder: str) -> dict[int, str]:
+        """Find the files of a folder that are called by a number, `000001.json`, in order; others are nobody's."""
+        listed = self.state.list_folder(folder)
+        found = [(file.name.removesuffix(".json"), file) for file in listed.files] if listed else []
+        return {int(stem): one.path for stem, one in found if stem.isdecimal() and stem != one.name}
 
     def read_status(self, path: str) -> dict[str, Any]:
         """Return the last word about something; empty when there is none that can be read: nothing rests on it."""
@@ -136,7 +140,7 @@ def read_object(data: bytes | str | None) -> dict[str, Any]:
     """Parse a JSON object; what is none, as its writer may have been killed in the middle, is an empty one."""
     try:
         value = json.loads(data or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -145,7 +149,7 @@ def check_format(data: bytes | None, path: str, table: str | None = None) -> dic
     """Parse a file of the state folder; `JournalError` where it is missing, cannot be read, or is of another format."""
     try:
         value = json.loads(data or b"")
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         msg = "the journal cannot be read" if data is not None else "the journal lacks a file"
         step = "Restore the file from a backup, or reset the table."
         raise JournalError(msg, table=table, file=path, next_step=step) from exc

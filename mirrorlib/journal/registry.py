@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from mirrorlib.errors import JournalError, LandingZoneError, TableNameError
@@ -48,8 +47,8 @@ class Registry:
 
     def newest_stream(self) -> Stream | None:
         """Return the stream that counts; None when the consumer does not receive the table."""
-        names = self.streams()
-        return self._values.read(Stream, names[-1]) if names else None
+        files = self.streams()
+        return self._values.read(Stream, files[max(files)]) if files else None
 
     def forgotten(self) -> tuple[int, str]:
         """Return how many streams there were before the consumer was dropped, and their lineage, "" where not known."""
@@ -62,11 +61,9 @@ class Registry:
         msg = "the journal lacks a value"
         raise JournalError(msg, table=self.table, file=path, found="ordinal")
 
-    def streams(self) -> list[str]:
-        """Name the files of the streams; none where the consumer does not receive the table."""
-        listed = self.state.list_folder(f"{self.folder}/streams")
-        files = listed.files if listed else ()
-        return [file.path for file in files if file.name.endswith(".json")]
+    def streams(self) -> dict[int, str]:
+        """Name the files of the streams by number; none where the consumer does not receive the table."""
+        return self._values.numbered(f"{self.folder}/streams")
 
     def begin(self, wanted: Mapping[str, Any], ordinal: int) -> Stream:
         """Begin stream *ordinal*, or return the one that another runner began first."""
@@ -112,12 +109,12 @@ class Registry:
 
         How many there were stays, and their lineage: receivers know by them whether a stream is a late one.
         """
-        names = self.streams()
-        if names:  # of the name, as what it holds may be damaged
-            last = int(PurePosixPath(names[-1]).stem)
+        files = self.streams()
+        if files:  # of the name, as what it holds may be damaged
+            last = max(files)
             record: dict[str, Any] = {"format": FORMAT, "ordinal": last}
             with contextlib.suppress(JournalError):
-                record["lineage"] = self._values.read(Stream, names[-1]).lineage
+                record["lineage"] = self._values.read(Stream, files[last]).lineage
             self.state.put(f"{self.folder}/{_FORGOTTEN}", json_bytes(record))
         self.state.delete_folder(f"{self.folder}/streams")
         self.forget_scratch()

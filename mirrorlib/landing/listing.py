@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import (
     ChangeFileError,
@@ -32,9 +31,7 @@ from mirrorlib.names import (
     refuse_uncarriable,
     sequence_number,
 )
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

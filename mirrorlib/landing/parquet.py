@@ -14,7 +14,7 @@ from mirrorlib.landing.columns import LONGEST_ROW
 ROWS_AT_A_TIME = 1 << 17
 _ROWS_OF_TEXT = 1 << 13  # where a value may be of any length
 _BYTES_AT_A_TIME = 64 << 20
-_HARMLESS = 512 << 10  # bytes of a dictionary: 4 GiB at worst, with so many rows of text at a time
+_SMALL_DICTIONARY = 512 << 10  # bytes: 4 GiB at worst, with so many rows of text at a time
 _LITTLE = 1 << 16
 _TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
@@ -93,7 +93,7 @@ def _longest_texts(source: BinaryIO, metadata: pq.FileMetaData, texts: Sequence[
     longest = 0
     for number in range(metadata.num_row_groups) if texts else ():
         group = metadata.row_group(number)
-        if group.total_byte_size > _HARMLESS:
+        if group.total_byte_size > _SMALL_DICTIONARY:
             parquet = open_parquet(source, buffer=_LITTLE, packed=texts)
             rows = parquet.iter_batches(batch_size=1, row_groups=[number], columns=list(texts))
             first = next(rows, None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.landing.listing import FolderContent, TableFolder
 from mirrorlib.names import (
@@ -21,14 +20,11 @@ from mirrorlib.names import (
     sequence_name,
     sequence_number,
 )
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile
 
 MOST_PROBES = 1000  # numbers that are looked at one by one; beyond that a listing is cheaper
-_AFTER_NUMBERS = (
-    ":"  # the character behind "9": numbered names end before it, ignored ones begin behind
-)
+# The character behind "9": numbered names end before it, ignored ones begin behind.
+_AFTER_NUMBERS = ":"
 _SPARE = 8  # foreign names that may lie among the numbers before a short listing is made again
 
 

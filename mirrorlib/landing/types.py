@@ -1,7 +1,7 @@
 """Types: what a table makes of a stored type, and which type holds the values of two.
 
-A *mirror type* is one of twelve Arrow types that Delta has too. Rules: design §6, landing-zone
-quirks Q9-Q19.
+A *mirror type* is one of twelve Arrow types that Delta has too. Rules:
+docs/format.md, "Row markers, columns and types"; landing-zone quirks Q9-Q19.
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from mirrorlib.errors import JournalError
+from mirrorlib.errors import JournalError, TableBusyError
 from mirrorlib.journal.entries import now
+from mirrorlib.journal.leases import hold_stream, holder_of, process_started
 from mirrorlib.journal.registry import Registry
 from mirrorlib.journal.streams import WindowDone, WindowEntry, WindowPlan
 from mirrorlib.names import parse_name
@@ -84,3 +87,76 @@ def test_a_damaged_stream_is_named(registry: Registry, tmp_path: Path) -> None:
     registry.forget()
 
     assert 1 == registry.forgotten()[0]
+
+
+def test_stray_files_are_no_streams(registry: Registry, tmp_path: Path) -> None:
+    """A Mac puts its own files beside others, and people their notes; how many streams there were is told without them."""
+    stream = delivered(registry)
+    for name in ("._000001.json", "notes.json", "000002.json.bak"):
+        (tmp_path / registry.folder / "streams" / name).write_text("{")
+
+    assert stream == registry.newest_stream()
+    registry.forget()
+
+    assert (1, "t") == registry.forgotten()
+
+
+DAMAGE = {
+    "no JSON": "{",
+    "nested too deep": "[" * 100_000,
+    "nothing": "",
+    "no moment": {"until": "soon"},
+    "null": {"until": None},
+    "a number": {"until": 5},
+    "no zone": {"until": "2999-01-01T00:00:00"},
+}
+
+
+def lease_of(registry: Registry, tmp_path: Path, told: object) -> Path:
+    """Take a lease, give it back, and damage its file."""
+    with hold_stream(registry):
+        pass
+    file = next((tmp_path / registry.folder / "lease").iterdir())
+    if isinstance(told, dict):
+        told = json.dumps(json.loads(file.read_text()) | told)
+    file.write_text(str(told))
+    return file
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("minutes", [-2, 0, 2])
+def test_a_lease_that_cannot_be_read_is_held_for_a_minute(
+    registry: Registry, tmp_path: Path, damage: str, minutes: int
+) -> None:
+    """Since it was written: whoever holds it renews it until then, and nobody waits for ever, whatever the clocks say."""
+    file = lease_of(registry, tmp_path, DAMAGE[damage])
+    written = (datetime.now(UTC) + timedelta(minutes=minutes)).timestamp()
+    os.utime(file, (written, written))
+
+    if minutes:
+        with hold_stream(registry):
+            assert str(os.getpid()) in holder_of(registry)
+        return
+    with pytest.raises(TableBusyError, match=file.name), hold_stream(registry):
+        pass
+
+
+@pytest.mark.parametrize("pid", [None, "7", [], 1.5])
+def test_a_lease_of_no_process_is_held_until_it_runs_out(
+    registry: Registry, tmp_path: Path, pid: object
+) -> None:
+    """Nobody can tell whether it has ended."""
+    soon = datetime.now(UTC) + timedelta(seconds=30)
+    file = lease_of(registry, tmp_path, {"pid": pid, "until": soon.isoformat(), "started": "1"})
+    assert str(os.uname().nodename) in holder_of(registry)
+
+    told = json.loads(file.read_text())
+    del told["pid"]
+    file.write_text(json.dumps(told))
+    assert str(os.uname().nodename) in holder_of(registry)
+    file.write_text(json.dumps(told | {"until": (soon - timedelta(minutes=1)).isoformat()}))
+    assert not holder_of(registry)
+    past = {"pid": os.getpid(), "started": "0", "until": soon.isoformat()}
+    assert process_started(os.getpid()) != "0"
+    file.write_text(json.dumps(told | past))
+    assert not holder_of(registry)

@@ -48,9 +48,9 @@ def run_commands(text: str, lake: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Publish and apply as the README does."""
+    """Publish as the page of it does, and apply as the README does."""
     lake = tmp_path_factory.mktemp("data")
-    run_python(block_with("README.md", "LandingZoneWriter("), lake, {})
+    run_python(block_with("docs/publish.md", "LandingZoneWriter("), lake, {})
     made = run_python(block_with("README.md", "mirrorlib.apply("), lake, {"given": spark})
     assert ["current"] == [table.state for table in made["report"].tables]
     return lake

@@ -171,6 +171,14 @@ def test_half_written_files_are_not_there(state: LocalStore, journal: Journal, l
     assert (life,) == journal.lives()
 
 
+def test_stray_files_are_no_lives(state: LocalStore, journal: Journal, life: Life) -> None:
+    """A Mac puts its own files beside others, and people their notes."""
+    for name in ("._000001.json", "notes.json", "000002.json.bak"):
+        (paths(state, "lives")[0] / name).write_text("{")
+
+    assert (life,) == journal.lives()
+
+
 def test_tables_do_not_share_a_journal(state: LocalStore) -> None:
     """Names that look alike have folders of their own."""
     names = [
@@ -197,6 +205,7 @@ GARBAGE = [
     b"{}",
     b'{"format": 2}',
     b'{"format": 1}',
+    b"[" * 100_000,
 ]
 
 
@@ -340,7 +349,7 @@ def test_a_state_folder_is_one_target_s(state: LocalStore) -> None:
     assert "c.bronze" == json.loads(state.read("state.json") or b"")["target"]
 
 
-@pytest.mark.parametrize("data", [b"{", b'{"format": 2}'])
+@pytest.mark.parametrize("data", [b"{", b'{"format": 2}', b"[" * 100_000])
 def test_a_state_folder_of_another_format_is_refused(state: LocalStore, data: bytes) -> None:
     """A newer version's journal is not for this one to write into."""
     open_state(state)

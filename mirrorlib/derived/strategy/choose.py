@@ -98,7 +98,7 @@ def shape_of(result: DataFrame, framed: Sequence[Framed]) -> PlanShape:
 
 
 def fingerprint_of(result: DataFrame, framed: Sequence[Framed]) -> str:
-    """Hash what a transformation has done, as `Shape.fingerprint` is; "" where its plan cannot be read."""
+    """Hash what a transformation has done, as `PlanShape.fingerprint` is; "" where its plan cannot be read."""
     try:
         root = read_plan(result.select(*map(quote, result.columns)))
         return hash_plan(result, root, [one.marker for one in framed])

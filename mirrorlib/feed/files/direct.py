@@ -33,7 +33,7 @@ _MANY = 10_000  # files; what is known of them travels in the plan
 # Which Spark neither hides nor writes anew.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?<!\._COPYING_)")
 # Of what a table may demand of its readers, what does not change what such files mean.
-_HARMLESS = frozenset({
+_PLAIN_READER_FEATURES = frozenset({
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
     "vacuumProtocolCheck",
 })  # fmt: skip
@@ -62,7 +62,7 @@ def change_files(table: FeedTable, window: Window) -> tuple[ChangeFile, ...] | N
     if not plain or PATTERN.search(table.location):
         return None
     features = table.commits.features
-    return files if features is not None and features <= _HARMLESS else None
+    return files if features is not None and features <= _PLAIN_READER_FEATURES else None
 
 
 def _is_plain(window: Window) -> bool:

@@ -1,7 +1,7 @@
 """Carry out a batch: its table made ready, one commit, and what became of it written down; void where a file is broken.
 
 In: a plan of the journal. Out: `Done`. Promise: each batch takes effect exactly once, whoever runs, whatever dies when
-(`commit/protocol.py`, design §4). The chain of plans is the truth.
+(`commit/protocol.py`, docs/architecture.md, "The commit protocol"). The chain of plans is the truth.
 """
 
 from __future__ import annotations

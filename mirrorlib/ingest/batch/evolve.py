@@ -3,7 +3,8 @@
 In: the table's columns and opened files, in order. Out: `Growth`: the columns afterwards and what
 has to be done to the table. Promises: a value that fits the table's type is cast, a type that holds
 both is widened to, nothing is ever rounded; every file alone decides in its turn, so any cut of a
-backlog into batches gives the same columns. Rules: design §6.
+backlog into batches gives the same columns. Rules: docs/format.md, "Row markers,
+columns and types".
 """
 
 from __future__ import annotations

@@ -93,9 +93,8 @@ def _grow_table(attempt: Attempt, prepared: Prepared) -> None:
     added = tuple(c for c in growth.added if find_column(has, c.name) is None)
     for name, kind in found.foreign.items():
         column = find_column(added, name)
-        if (
-            column is not None
-        ):  # it says nothing against the file, so its plan stays and is tried again
+        # It says nothing against the file, so its plan stays and is tried again.
+        if column is not None:
             cause = _cause_of_rewrite(prepared, (column,))
             msg = "somebody has added a column of that name to the table, with a type that no mirror has"
             shown = f"{name} {kind} in the table, {column.sql_type} in the file"

@@ -3,7 +3,7 @@
 In: rows of a batch in (file, row) order with their markers. Out: the same columns plus
 `_mirror_op`, one of the `Op` codes. Two roads, one meaning: `fold_rows` for small batches in Arrow,
 `fold_frame` for large ones in Spark. Promise: carrying out the result at once gives the same
-multiset of rows as replaying the batch row by row (design §5; judged by an oracle in the tests).
+multiset of rows as replaying the batch row by row (docs/guarantees.md, "How it is proven").
 
 Per key, *tail* is what comes after the last delete, *v* the tail's last update or upsert, *m* the
 plain inserts before v, and *alone* says that no plain insert precedes the tail's first update.

@@ -3,7 +3,7 @@
 In: a `Work` and the version to look from. Out: `Standing`, or the commit that a plan has made.
 Promise: an outcome is read from the commit that names (life, batch), never guessed; after RESTORE,
 REPLACE, TRUNCATE or foreign DML nothing goes on, because the transaction record survives them and
-rows would be lost (design §4, steps 2 and 4).
+rows would be lost (docs/guarantees.md, "Applying").
 """
 
 from __future__ import annotations

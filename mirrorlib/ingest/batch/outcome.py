@@ -1,4 +1,4 @@
-"""What became of a batch, read from the commit that has ended its plan; never guessed (design §4).
+"""What became of a batch, read from the commit that has ended its plan; never guessed.
 
 In: a plan, and the commit, or what Spark has raised in its place. Out: `Done`, or an error that says why nobody can
 tell, which file is at fault, or what stood in the way. What Py4J hands on has no conditions to ask for, so Delta's

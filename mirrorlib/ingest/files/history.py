@@ -2,7 +2,7 @@
 
 In: a table's journal. Out: `AppliedFiles`. The truth is the chain of plans, without those that were
 voided; every hundred batches what they say is compacted into a Parquet checkpoint, so that a start
-costs the same however long a mirror lives (design §4, Position). A file of a plain folder is its whole
+costs the same however long a mirror lives. A file of a plain folder is its whole
 path: under another root it is another file, unless somebody has said that the files have moved. A life
 that keeps the table of the one before has applied what that has.
 """
@@ -12,20 +12,17 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import JournalError
 from mirrorlib.ingest.files.plan import Watched
+from mirrorlib.journal.disk import Journal
+from mirrorlib.journal.entries import Entry, Life, Plan
 from mirrorlib.landing.listing import AppliedFiles
 from mirrorlib.store import StoredFile, open_store
 from mirrorlib.store.target import settled
-
-if TYPE_CHECKING:
-    from mirrorlib.journal.disk import Journal
-    from mirrorlib.journal.entries import Entry, Life, Plan
 
 _EVERY = 100  # batches
 _SCHEMA = pa.schema(

@@ -1,7 +1,7 @@
 """Choose the next batch: the longest run of consecutive change files that have not been applied.
 
 In: a folder's listing, the position. Out: `Run`, which also says what it waits for. Pure: nothing is
-opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every later file), design §4 step 1.
+opened. Rules: landing-zone best practices 2026-09-18 (a gap blocks every later file).
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from mirrorlib.journal.entries import Plan
 from mirrorlib.landing.listing import FolderListing
 from mirrorlib.names import WHOLE_FOLDER, partition_of, sequence_name
-
-if TYPE_CHECKING:
-    from mirrorlib.journal.entries import Plan
-    from mirrorlib.store import StoredFile
+from mirrorlib.store import StoredFile
 
 Files: TypeAlias = "tuple[tuple[int, StoredFile], ...]"  # by their numbers
 

@@ -8,13 +8,10 @@ then, for as long as the table's life lasts.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mirrorlib.errors import FileChangedError
-
-if TYPE_CHECKING:
-    from mirrorlib.journal.entries import Entry, Plan, PlannedFile, Policies
-    from mirrorlib.store import Store, StoredFile
+from mirrorlib.journal.entries import Entry, Plan, PlannedFile, Policies
+from mirrorlib.store import Store, StoredFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

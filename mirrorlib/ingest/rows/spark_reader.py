@@ -124,9 +124,8 @@ def _native(
     if not ordered:
         return rows.select(*values)
     marker = f.lit(UPSERT if source.policies.upsert_default else INSERT)
-    if (
-        typed_marker is not None
-    ):  # whatever its type; its values were checked when the file was opened
+    # Whatever its type; its values were checked when the file was opened.
+    if typed_marker is not None:
         value = f.col(quote(typed_marker))
         if _spark_reads(kind) == "string":
             value = f.regexp_extract(value, "[0-9]", 0)  # what is around the digit is white space

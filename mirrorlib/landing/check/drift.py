@@ -7,7 +7,6 @@ make of a type is told by the same functions that apply the file.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,9 +16,7 @@ from mirrorlib.landing.check.parquet import misfit
 from mirrorlib.landing.check.report import Findings
 from mirrorlib.landing.types import comparable, widen_type, widens_in_place
 from mirrorlib.names import find_key
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 
 @dataclass(slots=True)

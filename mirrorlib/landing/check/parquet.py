@@ -7,8 +7,6 @@ time. Nothing asks for the footer's statistics: Arrow ends the process over dama
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from mirrorlib.errors import first_line
@@ -31,9 +29,7 @@ from mirrorlib.landing.parquet import check_rows, iter_batches, open_parquet
 from mirrorlib.landing.types import mirror_type
 from mirrorlib.landing.values import canonical_values, first_misfit, first_refused
 from mirrorlib.names import find_key, partition_values
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store, StoredFile
+from mirrorlib.store import Store, StoredFile
 
 _BROKEN = (pa.ArrowException, OSError)
 _PANDAS_INDEX = "__index_level_"

@@ -1,6 +1,6 @@
 """Know what a table folder's `_metadata.json` says: keys, file detection, what marker-free files mean.
 
-Out: `TableMetadata`, which `metadata_reading` makes of the file's bytes. Properties and defaults: Microsoft's "Open
+Out: `TableMetadata`, which `reading` makes of the file's bytes. Properties and defaults: Microsoft's "Open
 mirroring landing zone requirements and formats".
 """
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mirrorlib.landing.metadata.declared import METADATA_BYTES
 from mirrorlib.landing.metadata.lenient import Json, NotJsonError, read_lenient
-
-if TYPE_CHECKING:
-    from mirrorlib.store import Store
+from mirrorlib.store import Store
 
 PARTNER_FILE = "_partnerEvents.json"
 

@@ -150,9 +150,8 @@ def _with_column(rows: pa.Table, name: str, table: str) -> pa.Table:
         found = show_marker(values, row)
         if not values[row].is_valid:
             found = "NULL"
-        elif found.strip(
-            "-.0123456789"
-        ):  # no number: the column may hold something else than markers
+        # No number: the column may hold something else than markers.
+        elif found.strip("-.0123456789"):
             found = str(values.type)
         raise _unknown(table, found, column=name, row=row)
     field = pa.field(MARKER_COLUMN, MARKER_TYPE)

@@ -35,7 +35,7 @@ _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
 _MOST_ROWS = 10_000  # whose keys are compared in Python
 # What a table may ask of its writers without making a rewrite differ from a MERGE.
-_HARMLESS = {
+_PLAIN_WRITER_FEATURES = {
     "appendOnly", "changeDataFeed", "deletionVectors", "inCommitTimestamp", "invariants", "timestampNtz",
     "typeWidening", "typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck",
 }  # fmt: skip
@@ -101,7 +101,8 @@ def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
     plain = all(
         PLAIN_NAME.fullmatch(file["path"]) and not file.get("deletionVector") for file in files
     )
-    if not plain or not features or features - _HARMLESS or metadata.get("partitionColumns"):
+    known = features and features <= _PLAIN_WRITER_FEATURES
+    if not plain or not known or metadata.get("partitionColumns"):
         return None
     return [
         ChangeFile(path=file["path"], size=file["size"], version=0, images=False) for file in files

@@ -91,9 +91,8 @@ class _WindowCommitter(Committer[WindowWork, int]):
         self._mode = mode
         self._delivery = delivery
         self._wanted = columns(delivery)
-        self._ref = refer(
-            target, parse_name(delivery.stream.table)
-        )  # a catalog has one for all schemas
+        # A catalog has one for all schemas.
+        self._ref = refer(target, parse_name(delivery.stream.table))
         self._rows: int | None = None  # None where the commit tells
 
     def look(self) -> tuple[WindowWork, int | None]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from mirrorlib.delivery.sink import Delivery, comes_after
-from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, Record
+from mirrorlib.delivery.sinks.jdbc.database import BEGIN_ANEW, DatabaseTable, Held, Record, Session
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, form_of, kind_of, widens
 from mirrorlib.delivery.sinks.renamed import check_physical, check_renamed
 from mirrorlib.errors import (
@@ -22,9 +22,6 @@ from mirrorlib.errors import (
     printable,
 )
 from mirrorlib.journal.streams import Stream
-
-if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.database import DatabaseTable, Held, Session
 
 _LONGEST_TYPE = 200  # of a type in an error
 _BEGIN_ANEW = f"Let the consumer {BEGIN_ANEW}"
@@ -52,9 +49,8 @@ class TableLayout:
     make: bool  # there is no such table yet
     add: tuple[DatabaseColumn, ...]  # columns that it lacks
     widen: tuple[DatabaseColumn, ...]  # columns that need a wider type
-    clear: tuple[
-        DatabaseColumn, ...
-    ] = ()  # columns that come again after the source had dropped them
+    # Columns that come again after the source had dropped them.
+    clear: tuple[DatabaseColumn, ...] = ()
     # A row that is new to the source must be new to the table: no window comes twice.
     strict: bool = False
     # And a row that is gone at the source was in the table: it began with a snapshot.

@@ -183,9 +183,8 @@ class PostgresSession:
     """A connection for one table; without `commit`, all that was done since `begin` is undone."""
 
     mark = "%s"  # stands for a value in a statement
-    stage_ends = (
-        " ON COMMIT DROP"  # of a temporary table's definition: a pool may hand the connection on
-    )
+    # Of a temporary table's definition: a pool may hand the connection on.
+    stage_ends = " ON COMMIT DROP"
     # The columns of one of our own tables.
     names = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND NOT attisdropped"
     types = _TYPES

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.jdbc.database import (
     BEGIN_ANEW,
     STAGE,
+    Held,
     UnfitError,
     duplicate_key,
     has_positions,
@@ -25,7 +26,7 @@ from mirrorlib.delivery.sinks.jdbc.database import (
     read_held,
     write_record,
 )
-from mirrorlib.delivery.sinks.jdbc.layout import read_columns, settle
+from mirrorlib.delivery.sinks.jdbc.layout import TableLayout, read_columns, settle
 from mirrorlib.delivery.sinks.jdbc.stage import MARKS, NEW, PASSED, find_unfit, stage_lines
 from mirrorlib.errors import JournalError, LandingZoneError, SchemaError, TableBusyError
 from mirrorlib.feed.net import VERSION
@@ -33,9 +34,12 @@ from mirrorlib.journal.streams import Stream
 from mirrorlib.names import parse_name
 
 if TYPE_CHECKING:
-    from mirrorlib.delivery.sinks.jdbc.database import Database, Held, Session
-    from mirrorlib.delivery.sinks.jdbc.layout import TableLayout
+    from mirrorlib.delivery.sinks.jdbc.postgres import Postgres, PostgresSession
+    from mirrorlib.delivery.sinks.jdbc.sqlite import Sqlite, SqliteSession
     from mirrorlib.delivery.sinks.jdbc.stage import StagedWindow
+
+    Database: TypeAlias = Postgres | Sqlite
+    Session: TypeAlias = PostgresSession | SqliteSession
 
 _LOG = logging.getLogger(__name__)
 
