@@ -18,7 +18,7 @@ from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.feed.net import VERSION, sign
+from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command
 
@@ -95,8 +95,7 @@ def stage_counts(
     """
     from pyspark.sql import functions as f
 
-    counted = rows.repartition(*map(quote, by)).groupBy(*map(quote, columns))
-    counts = counted.agg(f.sum(sign()).alias(NET)).where(f.col(NET) != 0)
+    counts = count_changes(rows.repartition(*map(quote, by)), columns, NET)
     op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
     staged = stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
     gone = staged.frame.where(f"{OP} = {DROP}") if DROP in staged.ops else None
