@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import NET
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sinks.delta.work import WindowWork
 
-NET = "_mirror_net"
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
 
