@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP
+from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, WRONG
 from mirrorlib.identifiers import quote
 
 if TYPE_CHECKING:
@@ -27,12 +27,7 @@ def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> Data
     both = new.select(*names, f.lit(1).alias(NET), f.lit(1).alias(NEW)).unionByName(
         old.select(*names, f.lit(-1).alias(NET), f.lit(0).alias(NEW))
     )
-    counts = both.groupBy(*names).agg(f.sum(NET).alias(NET), f.sum(NEW).alias(NEW))
-    come = f.array_repeat(f.lit(ADD), f.col(NET).cast("int"))
-    stay = f.array_repeat(f.lit(ADD), f.col(NEW).cast("int"))
-    ops = f.when(f.col(NET) > 0, come).otherwise(f.concat(f.array(f.lit(DROP)), stay))
-    different = counts.where(f.col(NET) != 0)
-    rows = different.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))
+    rows = ops_of_counts(both, new.columns)
     if not keys:
         return rows
     # One row that goes and one that comes, both of one key, are an update.
@@ -41,3 +36,20 @@ def difference(old: DataFrame, new: DataFrame, keys: Sequence[str] = ()) -> Data
     marked = rows.withColumn(NEW, one_each).where(~(f.col(NEW) & (f.col(OP) == DROP)))
     change = f.lit(CHANGE).cast("tinyint")
     return marked.withColumn(OP, f.when(f.col(NEW), change).otherwise(f.col(OP))).drop(NEW)
+
+
+def ops_of_counts(counts: DataFrame, columns: Sequence[str], *, exact: bool = False) -> DataFrame:
+    """Tell how equal rows become, in sum, `NET` more or less, of which `NEW` are left where they become less.
+
+    Where *exact* says so, `WRONG` stands for rows of which less than none are left.
+    """
+    from pyspark.sql import functions as f
+
+    names, net, left = [quote(name) for name in columns], f.col(NET), f.col(NEW)
+    summed = counts.groupBy(*names).agg(f.sum(net).alias(NET), f.sum(left).alias(NEW))
+    more = f.when(net > 0, net).otherwise(f.greatest(left, f.lit(0)))
+    adds = f.array_repeat(f.lit(ADD), more.cast("int"))
+    ops = f.when(net < 0, f.concat(f.array(f.lit(DROP)), adds)).otherwise(adds)
+    ops = f.when(left < 0, f.array(f.lit(WRONG))).otherwise(ops) if exact else ops
+    different = summed.where(net != 0)
+    return different.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))

@@ -64,7 +64,7 @@ def missing_columns(keys: Keys, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in keys.columns if fold_name(name) not in there)
 
 
-def spelled_keys(keys: Keys, columns: Iterable[str]) -> Keys:
+def spell_keys_as(keys: Keys, columns: Iterable[str]) -> Keys:
     """Name the columns of keys, which are all there, as the table does."""
     names = {fold_name(name): name for name in columns}
 
@@ -85,7 +85,7 @@ def grouping_columns(properties: Mapping[str, str], columns: Iterable[str]) -> t
     keys, names = stored_keys(properties), list(columns)
     if keys is None or keys.lost or missing_columns(keys, names):
         return ()
-    return spelled_keys(keys, names).partition
+    return spell_keys_as(keys, names).partition
 
 
 def identifying_columns(properties: Mapping[str, str], columns: Iterable[str]) -> tuple[str, ...]:

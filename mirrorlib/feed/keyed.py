@@ -20,7 +20,7 @@ from mirrorlib.delta.address import (
     split_dotted,
 )
 from mirrorlib.delta.commits import Commits
-from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spelled_keys, stored_keys
+from mirrorlib.delta.key_property import VIEW_PROPERTY, missing_columns, spell_keys_as, stored_keys
 from mirrorlib.delta.table import refer
 from mirrorlib.errors import FeedError
 from mirrorlib.feed.owners import is_owners, keeps_columns
@@ -79,7 +79,7 @@ def declare_stored(rows: DataFrame, commits: Commits, version: int) -> DataFrame
     gone = missing_columns(keys, rows.columns)
     if gone or not keeps_columns(commits, version, keys.columns):
         return stale(rows)
-    keys = spelled_keys(keys, rows.columns)
+    keys = spell_keys_as(keys, rows.columns)
     owned = keys.unique or VIEW_PROPERTY in properties
     if owned and not is_owners(commits, version):
         keys = Keys(partition=keys.partition, lost=keys.lost)

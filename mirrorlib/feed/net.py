@@ -70,18 +70,22 @@ def fold_net(frame: DataFrame, keys: Sequence[str], table: str) -> DataFrame:
     columns = columns_of(frame)
     helpers = Helpers.beside(columns)
     refuse_incomparable(frame, columns, table, "so net changes cannot be told")
-    rows = frame.repartition(*map(quote, keys or columns)).withColumn(helpers.sign, sign())
+    rows = frame.repartition(*map(quote, keys or columns))
     if keys:
-        return _fold_keys(rows, columns, keys, helpers)
-    counted = rows.groupBy(*map(quote, columns)).agg(
-        f.sum(helpers.sign).alias(helpers.sign),
-        f.max(VERSION).alias(VERSION),
-        f.max(TIME).alias(TIME),
-    )
-    copies = f.explode(f.sequence(f.lit(1), f.abs(helpers.sign)))
-    left = counted.where(f.col(helpers.sign) != 0).withColumn(helpers.times, copies)
-    kind = f.when(f.col(helpers.sign) > 0, INSERT).otherwise(DELETE)
+        return _fold_keys(rows.withColumn(helpers.sign, sign()), columns, keys, helpers)
+    last = [f.max(name).alias(name) for name in (VERSION, TIME)]
+    copies = f.explode(f.sequence(f.lit(1), f.abs(helpers.net)))
+    left = count_changes(rows, columns, helpers.net, *last).withColumn(helpers.times, copies)
+    kind = f.when(f.col(helpers.net) > 0, INSERT).otherwise(DELETE)
     return left.select(*map(quote, columns), kind.alias(KIND), VERSION, TIME)
+
+
+def count_changes(rows: DataFrame, by: Sequence[str], net: str, *others: Column) -> DataFrame:
+    """Count in *net* how often equal rows of a feed come, below 0 how often they go; what cancels out is left out."""
+    from pyspark.sql import functions as f
+
+    counted = rows.groupBy(*map(quote, by)).agg(f.sum(sign()).alias(net), *others)
+    return counted.where(f.col(net) != 0)
 
 
 def _fold_keys(

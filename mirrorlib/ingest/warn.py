@@ -13,10 +13,10 @@ from mirrorlib.delta.columns import Columns, find_column, needs_mapping
 from mirrorlib.errors import first_few
 from mirrorlib.identifiers import fold_name
 from mirrorlib.ingest.batch.open_batch import Prepared
-from mirrorlib.ingest.rows.marks import UPDATE, UPSERT
 from mirrorlib.ingest.rows.read import Landed
 from mirrorlib.ingest.rows.rescue import RESCUED_COLUMN
 from mirrorlib.journal.entries import Policies
+from mirrorlib.landing.columns import UPDATE, UPSERT
 
 
 def warnings_of(prepared: Prepared, policies: Policies) -> tuple[str, ...]:

@@ -22,7 +22,8 @@ _LONGEST_NAME = 255
 _UNCARRIABLE = "the column's name cannot be carried: it is too long or has a control character"
 MOST_COLUMNS = 30_000  # as SQL Server's widest tables; a file with more is a damaged one, or meant to cost memory
 LONGEST_ROW = 128 << 20  # bytes; Spark needs ten times as much memory for one
-KNOWN_MARKERS = (0, 1, 2, 4)  # insert, update, delete, upsert
+INSERT, UPDATE, DELETE, UPSERT = KNOWN_MARKERS = (0, 1, 2, 4)
+MARKER_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete", UPSERT: "upsert"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,19 @@ def show_marker(values: pa.ChunkedArray, row: int) -> str:
     if pa.types.is_temporal(values.type):
         return f"a {values.type}"
     return str(values[row].as_py())[:20]
+
+
+def judge_markers(values: pa.ChunkedArray) -> tuple[pa.ChunkedArray, ...]:
+    """Give markers as int8, which of them mean nothing, and which are NULL."""
+    markers, null = small_markers(values), pc.is_null(values)
+    known = pc.is_in(markers, value_set=pa.array(KNOWN_MARKERS, pa.int8()))
+    return markers, pc.invert(pc.or_(known, null)), null
+
+
+def missing_in(rows: pa.Table, markers: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """Tell where a column has NULL in what is more than a delete, which needs its key alone."""
+    kept = pc.fill_null(pc.not_equal(markers, DELETE), fill_value=True)
+    return pc.and_(pc.is_null(rows.column(name)), kept)
 
 
 def small_markers(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -232,14 +232,14 @@ def _union(node: Node, side: int, followed: dict[str, Followed]) -> str:
 def _join(node: Node, side: int, followed: dict[str, Followed], reach: Reach) -> str:
     kind, _, condition = node.text.strip().partition(", ")
     equal = [pair for pair in _equalities(condition) if all(_is_given(one, node) for one in pair)]
-    preserved = {"LeftOuter": 0, "LeftSemi": 0, "LeftAnti": 0, "RightOuter": 1}
-    if kind in {"Inner", "Cross"}:
+    effects = [judge(node, one) for one in (0, 1)]
+    kept = [one for one, effect in enumerate(effects) if effect.passes and effect.partition]
+    if not kept:
+        return f"a join ({kind}) gives rows that have no key of the source"
+    if kept == [0, 1]:
         for column in followed.values():
             column.equals(_partners(column, equal))
-        return ""
-    if kind not in preserved:
-        return f"a join ({kind}) gives rows that have no key of the source"
-    if preserved[kind] == side:
+    if side in kept:
         return ""
     reach.own = False
     for name, column in list(followed.items()):

@@ -20,11 +20,12 @@ from mirrorlib.delta.table import find_table
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.batch.foreign_writes import find_outcome
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.marks import INSERT, MARKER_NAMES
+from mirrorlib.ingest.rows.marks import MARKER_NAMES
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, check_identity
 from mirrorlib.ingest.rows.spark_reader import Stage, frame_of
 from mirrorlib.ingest.work import Attempt
 from mirrorlib.journal.entries import Plan, new_attempt
+from mirrorlib.landing.columns import INSERT
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.store import Store, copy_file, open_store
 

@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 
 from mirrorlib.commit.staged import ADD, CHANGE, DROP, OP, PUT, SET
 from mirrorlib.identifiers import quote
-from mirrorlib.ingest.rows.marks import DELETE, INSERT, MARKER, ORDER, UPDATE, UPSERT
+from mirrorlib.ingest.rows.marks import MARKER, ORDER
+from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, WindowSpec

@@ -18,15 +18,24 @@ import pyarrow.parquet as pq
 from mirrorlib.errors import MarkerError, MirrorError, SchemaError
 from mirrorlib.ingest.files.source import Source
 from mirrorlib.ingest.rows.decode import text_dialect
-from mirrorlib.landing.columns import FileSchema, show_marker, small_markers
+from mirrorlib.landing import columns
+from mirrorlib.landing.columns import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    UPSERT,
+    FileSchema,
+    judge_markers,
+    missing_in,
+    show_marker,
+)
 from mirrorlib.landing.delimited import line_of
 from mirrorlib.names import find_key
 from mirrorlib.store import StoredFile
 
 _Error = TypeVar("_Error", bound=MirrorError)
 
-INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
-MARKER_NAMES = {INSERT: "inserts", UPDATE: "updates", DELETE: "deletes", UPSERT: "upserts"}
+MARKER_NAMES = {marker: f"{name}s" for marker, name in columns.MARKER_NAMES.items()}
 # Columns of rows that are to be folded: the change, and a long that grows in (file, row) order.
 MARKER, ORDER = "_mirror_marker", "_mirror_order"
 ROWS_PER_FILE = 1 << 40  # what `ORDER` grows by: more rows than a Parquet file of any publisher has
@@ -53,11 +62,9 @@ def read_marks(
         raise _error(source, file, schema, "the row marker is NULL", "NULL", first + row)
     if values.null_count == len(values):
         return pa.chunked_array([pa.repeat(pa.scalar(default, pa.int8()), len(values))])
-    markers = small_markers(values)
-    known = pc.is_in(markers, value_set=pa.array(list(MARKER_NAMES), pa.int8()))
-    bad = pc.and_(pc.invert(known), pc.is_valid(values))
-    if pc.any(bad).as_py():
-        row = pc.index(bad, value=True).as_py()
+    markers, unknown, _ = judge_markers(values)
+    row = pc.index(unknown, value=True).as_py()
+    if row >= 0:
         msg = "the row marker is not 0, 1, 2 or 4"
         raise _error(source, file, schema, msg, show_marker(values, row), first + row)
     return pc.fill_null(markers, default)
@@ -163,6 +170,5 @@ def count_missing(rows: pa.Table, markers: pa.ChunkedArray, names: list[str]) ->
     """Count the NULLs in some columns of rows that are more than a delete, which needs its key alone."""
     if not count_nulls(rows, names):
         return {}
-    kept = pc.not_equal(markers, DELETE)
-    counts = {name: pc.sum(pc.and_(pc.is_null(rows.column(name)), kept)).as_py() for name in names}
+    counts = {name: pc.sum(missing_in(rows, markers, name)).as_py() for name in names}
     return {name: count for name, count in counts.items() if count}

@@ -17,8 +17,8 @@ from mirrorlib.delta.columns import Columns, find_column
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPDATE, UPSERT
-from mirrorlib.landing.columns import FileSchema
+from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
+from mirrorlib.landing.columns import INSERT, UPDATE, UPSERT, FileSchema
 from mirrorlib.landing.metadata.declared import list_column
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from mirrorlib.delta.columns import Columns, find_column, sql_type
 from mirrorlib.delta.sessions import PATTERN, file_reader
 from mirrorlib.identifiers import quote
 from mirrorlib.ingest.files.source import Source
-from mirrorlib.ingest.rows.marks import INSERT, MARKER, ORDER, ROWS_PER_FILE, UPSERT
+from mirrorlib.ingest.rows.marks import MARKER, ORDER, ROWS_PER_FILE
 from mirrorlib.ingest.rows.partial import with_sets
 from mirrorlib.ingest.rows.read import Landed, can_spark_read, open_batches
 from mirrorlib.ingest.rows.rescue import fitted_rows, needs_rescue
-from mirrorlib.landing.columns import FileSchema
+from mirrorlib.landing.columns import INSERT, UPSERT, FileSchema
 from mirrorlib.landing.types import is_binary_float, mirror_type
 from mirrorlib.store import Store
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from mirrorlib.errors import SchemaError
 from mirrorlib.identifiers import folds_of
 from mirrorlib.landing.check.report import Findings
-from mirrorlib.landing.columns import KNOWN_MARKERS, check_names, show_marker, small_markers
+from mirrorlib.landing.columns import DELETE, INSERT, check_names, judge_markers, show_marker
 from mirrorlib.landing.metadata.declared import TableMetadata
 from mirrorlib.names import WHOLE_FOLDER, extension_of, find_key, partition_of
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from mirrorlib.landing.delimited import Dialect
     from mirrorlib.store import StoredFile
 
-INSERT, DELETE = 0, 2
 UNSTATED = TableMetadata(partitioned=True)  # where no metadata can be read: nothing contradicts it
 
 
@@ -182,19 +181,16 @@ def scan_unmarked(scan: Scan, rows: int, policy: Policy) -> None:
 
 def scan_markers(scan: Scan, values: pa.ChunkedArray, policy: Policy) -> None:
     """Take in one piece of a marker column."""
-    markers, start = small_markers(values), scan.rows
-    known = pc.is_in(markers, value_set=pa.array(KNOWN_MARKERS, pa.int8()))
-    given = pc.is_valid(values)
+    (markers, unknown, null), start = judge_markers(values), scan.rows
     scan.rows += len(values)
     scan.inserts += pc.sum(pc.equal(markers, INSERT)).as_py() or 0
     scan.deletes += pc.sum(pc.equal(markers, DELETE)).as_py() or 0
-    scan.unknown.see(pc.and_(pc.invert(known), given), start)
+    scan.unknown.see(unknown, start)
     if scan.unknown.first is not None and scan.shown is None:
         scan.shown = show_marker(values, scan.unknown.first - start)
-    scan.unmarked.see(pc.invert(given), start)
-    keyed = pc.and_(known, pc.fill_null(pc.not_equal(markers, INSERT), fill_value=False))
-    by_default = pc.and_(pc.invert(given), pa.scalar(policy.metadata.upsert_default))
-    scan.changes.see(pc.or_(keyed, by_default), start)
+    scan.unmarked.see(null, start)
+    keyed = pc.fill_null(pc.not_equal(markers, INSERT), policy.metadata.upsert_default)
+    scan.changes.see(pc.and_(keyed, pc.invert(unknown)), start)
 
 
 def scan_keys(scan: Scan, keys: Mapping[str, pa.ChunkedArray], start: int) -> None:

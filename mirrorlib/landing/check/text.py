@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mirrorlib.errors import ChangeFileError, FileChangedError, SchemaError
 from mirrorlib.identifiers import fold_name
 from mirrorlib.landing.check.facts import (
-    DELETE,
     Facts,
     Review,
     Rows,
@@ -28,7 +26,7 @@ from mirrorlib.landing.check.facts import (
     tell_marker,
     tell_rows,
 )
-from mirrorlib.landing.columns import MARKER, FileSchema, small_markers
+from mirrorlib.landing.columns import INSERT, MARKER, FileSchema, missing_in, small_markers
 from mirrorlib.landing.delimited import (
     Dialect,
     Survey,
@@ -173,12 +171,10 @@ def _see_nulls(nulls: dict[str, Rows], rows: pa.Table, marker: str | None, start
     holes = [name for name in nulls if rows.column(name).null_count]
     if not holes:
         return
-    kept = pa.scalar(value=True)
-    if marker is not None:
-        markers = small_markers(rows.column(marker))
-        kept = pc.fill_null(pc.not_equal(markers, DELETE), fill_value=True)
+    # Rows without a marker are no deletes.
+    markers = small_markers(rows.column(marker)) if marker else pa.scalar(INSERT)
     for name in holes:
-        nulls[name].see(pc.and_(pc.is_null(rows.column(name)), kept), start)
+        nulls[name].see(missing_in(rows, markers, name), start)
 
 
 def _tell_misfits(review: Review, dialect: Dialect, survey: Survey, width: int) -> None:

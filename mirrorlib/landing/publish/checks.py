@@ -17,15 +17,13 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import MarkerError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
-from mirrorlib.landing.columns import check_names
+from mirrorlib.landing.columns import INSERT, UPSERT, check_names
 from mirrorlib.landing.metadata.declared import DefinedColumn, TableMetadata
 from mirrorlib.landing.publish.declare import format_of, published_type
 from mirrorlib.landing.publish.files import has_no_numbers, is_number
 from mirrorlib.landing.publish.known import KnownSchema
 from mirrorlib.landing.publish.rows import (
-    INSERT,
     MARKER_COLUMN,
-    UPSERT,
     count_markers,
     mark_rows,
     missing_column,

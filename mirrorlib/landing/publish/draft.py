@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from mirrorlib.errors import MetadataError, SchemaError
 from mirrorlib.identifiers import find_name, fold_name
+from mirrorlib.landing.columns import INSERT, UPSERT
 from mirrorlib.landing.metadata.declared import METADATA_NAME, TableMetadata
 from mirrorlib.landing.metadata.partner import PARTNER_FILE
 from mirrorlib.landing.metadata.reading import parse_metadata
@@ -21,13 +22,7 @@ from mirrorlib.landing.publish.checks import Fitted, Given, fit_rows
 from mirrorlib.landing.publish.claims import Content, FileSequence
 from mirrorlib.landing.publish.declare import Wanted, format_of, metadata_bytes, settle_metadata
 from mirrorlib.landing.publish.known import KnownSchema, adopt_known, read_known, write_known
-from mirrorlib.landing.publish.rows import (
-    INSERT,
-    UPSERT,
-    count_markers,
-    encode_rows,
-    missing_column,
-)
+from mirrorlib.landing.publish.rows import count_markers, encode_rows, missing_column
 from mirrorlib.names import LONGEST_PART, NO_VALUE
 from mirrorlib.store import Store
 

@@ -18,15 +18,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlib.errors import MarkerError, SchemaError
-from mirrorlib.landing.columns import KNOWN_MARKERS, MARKER, show_marker, small_markers
+from mirrorlib.landing.columns import (
+    DELETE,
+    INSERT,
+    MARKER,
+    MARKER_NAMES,
+    judge_markers,
+    show_marker,
+)
 from mirrorlib.landing.publish.declare import PublishFormat
 from mirrorlib.landing.publish.files import read_file
 from mirrorlib.landing.types import mirror_type
 
 MARKER_COLUMN = "__rowMarker__"
 MARKER_TYPE = pa.int32()
-INSERT, UPDATE, DELETE, UPSERT = KNOWN_MARKERS
-MARKER_NAMES = {INSERT: "insert", UPDATE: "update", DELETE: "delete", UPSERT: "upsert"}
 
 _WORDS = (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity"))  # as .NET spells them
 
@@ -143,9 +148,8 @@ def _with_column(rows: pa.Table, name: str, table: str) -> pa.Table:
     if name not in rows.column_names:
         raise missing_column(name, table)
     values = rows[name]
-    markers = small_markers(values).cast(MARKER_TYPE)
-    known = pc.is_in(markers, value_set=pa.array(KNOWN_MARKERS, MARKER_TYPE))
-    row = pc.index(known, value=False).as_py()
+    markers, unknown, null = judge_markers(values)
+    row = pc.index(pc.or_(unknown, null), value=True).as_py()
     if row >= 0:
         found = show_marker(values, row)
         if not values[row].is_valid:
@@ -155,7 +159,7 @@ def _with_column(rows: pa.Table, name: str, table: str) -> pa.Table:
             found = str(values.type)
         raise _unknown(table, found, column=name, row=row)
     field = pa.field(MARKER_COLUMN, MARKER_TYPE)
-    return rows.drop_columns([name]).append_column(field, markers)
+    return rows.drop_columns([name]).append_column(field, markers.cast(MARKER_TYPE))
 
 
 def _unknown(

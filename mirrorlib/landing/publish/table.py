@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.errors import MarkerError, SchemaError, TableBusyError
 from mirrorlib.identifiers import find_name
-from mirrorlib.landing.columns import check_names
+from mirrorlib.landing.columns import DELETE, INSERT, UPDATE, UPSERT, check_names
 from mirrorlib.landing.publish.allocate import publish_next, publish_timed
 from mirrorlib.landing.publish.claims import Call, note_return, recognize_call
 from mirrorlib.landing.publish.declare import Wanted
@@ -24,11 +24,7 @@ from mirrorlib.landing.publish.draft import (
 )
 from mirrorlib.landing.publish.published import Published
 from mirrorlib.landing.publish.rows import (
-    DELETE,
-    INSERT,
     MARKER_COLUMN,
-    UPDATE,
-    UPSERT,
     change_key_rows,
     fingerprint_rows,
     missing_column,

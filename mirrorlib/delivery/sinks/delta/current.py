@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import NET, NEW, ops_of_counts
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
@@ -16,7 +17,6 @@ from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.few import fold_collected, stage_rows, stage_table
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
-    NET,
     merge_rows,
     new_rows,
     rows_like,
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from mirrorlib.delivery.sinks.delta.work import WindowWork
-
-_HELD = "_mirror_held"
 
 
 def copy_columns(delivery: Delivery) -> StructType:
@@ -106,21 +104,11 @@ def _merge_counts(work: WindowWork) -> int:
     if not counted.ops:
         mark_nothing(work.spark, work.ref, work.mark())
         return 0
-    changes = counted.frame.select(*names, NET, f.lit(0).cast("long").alias(_HELD))
+    changes = counted.frame.select(*names, NET, f.col(NET).alias(NEW))
     if gone is not None:
         held = rows_like(read_table(work.spark, work.ref), gone, columns)
-        changes = changes.unionByName(
-            held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(_HELD))
-        )
-    counts = changes.groupBy(*names).agg(f.sum(NET).alias(NET), f.sum(_HELD).alias(_HELD))
-    net, left = f.col(NET), f.col(NET) + f.col(_HELD)
-    adds = f.array_repeat(f.lit(ADD), f.greatest(left, f.lit(0)).cast("int"))
-    ops = (
-        f.when((left < 0) & f.lit(work.exact), f.array(f.lit(WRONG)))
-        .when(net < 0, f.concat(f.array(f.lit(DROP)), adds))
-        .otherwise(adds)
-    )
-    changed = counts.select(*names, f.explode(ops.cast("array<tinyint>")).alias(OP))
+        changes = changes.unionByName(held.select(*names, f.lit(0).alias(NET), f.lit(1).alias(NEW)))
+    changed = ops_of_counts(changes, columns, exact=work.exact)
     staged = stage_rows(work, changed, "folded", columns, (WRONG, DROP, ADD))
     if WRONG in staged.ops:
         raise unlike(work)

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import NET
 from mirrorlib.commit.merge import commit_staged
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS
 from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
-from mirrorlib.feed.net import VERSION, sign
+from mirrorlib.feed.net import VERSION, count_changes
 from mirrorlib.identifiers import quote
 from mirrorlib.journal.streams import snapshot_command
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from mirrorlib.delivery.sinks.delta.work import WindowWork
 
-NET = "_mirror_net"
 _TWICE = "MIRRORLIB_KEY_TWICE"
 
 
@@ -95,8 +95,7 @@ def stage_counts(
     """
     from pyspark.sql import functions as f
 
-    counted = rows.repartition(*map(quote, by)).groupBy(*map(quote, columns))
-    counts = counted.agg(f.sum(sign()).alias(NET)).where(f.col(NET) != 0)
+    counts = count_changes(rows.repartition(*map(quote, by)), columns, NET)
     op = f.when(f.col(NET) > 0, ADD).otherwise(DROP).cast("tinyint")
     staged = stage_rows(work, counts.withColumn(OP, op), "counted", by, (DROP, ADD))
     gone = staged.frame.where(f"{OP} = {DROP}") if DROP in staged.ops else None

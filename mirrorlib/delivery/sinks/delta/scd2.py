@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirrorlib.commit.difference import NET
 from mirrorlib.commit.mark import append_rows, mark_nothing
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
@@ -19,7 +20,6 @@ from mirrorlib.delivery.sinks.delta.changes import snapshot_time
 from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
-    NET,
     merge_rows,
     new_rows,
     rows_like,

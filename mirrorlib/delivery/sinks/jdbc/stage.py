@@ -28,7 +28,7 @@ from mirrorlib.delivery.sinks.exact_text import JSON_OPTIONS, decimal_text
 from mirrorlib.delivery.sinks.jdbc.kinds import JSON, decimal_of
 from mirrorlib.delta.sessions import set_conf
 from mirrorlib.errors import StoreError
-from mirrorlib.feed.net import last_states, sign
+from mirrorlib.feed.net import KIND, count_changes, last_states
 from mirrorlib.identifiers import quote
 from mirrorlib.names import is_ignored
 from mirrorlib.store import Store
@@ -116,8 +116,8 @@ def _counted_lines(frame: DataFrame, shape: TableLayout) -> DataFrame:
     """Write which rows came, each as often as it did, and which went, with how often."""
     from pyspark.sql import functions as f
 
-    rows = frame.select(sign().alias("sign"), _line(shape.columns).alias("line"))
-    counted = rows.groupBy("line").agg(f.sum("sign").alias("more")).where("more <> 0")
+    lines = frame.select(KIND, _line(shape.columns).alias("line"))
+    counted = count_changes(lines, ["line"], "more")
     came = f.when(f.col("more") > 0, f.col("more")).otherwise(1)
     each = counted.withColumn("nth", f.explode(f.sequence(f.lit(1), came)))
     op = f.when(f.col("more") > 0, PUT).otherwise(GONE)

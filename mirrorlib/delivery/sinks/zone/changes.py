@@ -28,14 +28,8 @@ import pyarrow.compute as pc
 from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.errors import MarkerError
 from mirrorlib.feed import net
-from mirrorlib.landing.publish.rows import (
-    DELETE,
-    INSERT,
-    MARKER_COLUMN,
-    MARKER_TYPE,
-    UPSERT,
-    mark_rows,
-)
+from mirrorlib.landing.columns import DELETE, INSERT, UPSERT
+from mirrorlib.landing.publish.rows import MARKER_COLUMN, MARKER_TYPE, mark_rows
 
 COUNT = "_mirror_count"
 _COMES, _GOES, _SETTLES = "_mirror_comes", "_mirror_goes", "_mirror_settles"

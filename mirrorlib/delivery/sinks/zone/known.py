@@ -25,9 +25,10 @@ import pyarrow.parquet as pq
 from mirrorlib.delivery.sinks.zone.batch import ANEW
 from mirrorlib.delivery.sinks.zone.changes import COUNT, count_rows
 from mirrorlib.errors import LandingZoneError
+from mirrorlib.landing.columns import DELETE
 from mirrorlib.landing.parquet import open_parquet
 from mirrorlib.landing.publish.claims import FileSequence, read_claim
-from mirrorlib.landing.publish.rows import DELETE, MARKER_COLUMN
+from mirrorlib.landing.publish.rows import MARKER_COLUMN
 from mirrorlib.store import Store, StoredFile
 
 if TYPE_CHECKING:
