@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
+from mirrorlib.commit.staged import ADD, DROP, OP, PUT, WRONG
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.delta.few import fold_collected, stage_rows, stage_table
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
     NET,
@@ -21,6 +20,7 @@ from mirrorlib.delivery.sinks.delta.merge import (
     new_rows,
     rows_like,
     stage_counts,
+    stage_rows,
     twice,
     unlike,
 )
@@ -74,22 +74,17 @@ def _check_unique(work: WindowWork, rows: DataFrame) -> None:
 
 def _merge_keys(work: WindowWork) -> int:
     """Give each key that a window tells of its last state."""
-    from pyspark.sql import types as t
-
     keys = work.delivery.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
-    few = None if work.few is None else fold_collected(work.few, keys, work.upto)
-    if few is not None:
-        schema = t.StructType(list(work.wanted)).add(OP, "byte").add(FRESH, "boolean")
-        staged = stage_table(work, few, schema, keys)
-    else:
-        folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
-        staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
+    written = rewrite_copy(work)
+    if written is not None:
+        return written
+    folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
+    staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, keys)
-    if not staged.ops or few is None or not rewrite_copy(work, few):
-        merge_rows(work, staged, keys, check=work.known)
+    merge_rows(work, staged, keys, check=work.known)
     return staged.rows
 
 
