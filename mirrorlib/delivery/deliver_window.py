@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.stream_job import StreamJob, begin_anew, check_table
 from mirrorlib.errors import FeedError, FeedExpiredError, JournalError, MirrorError
+from mirrorlib.feed.files.small_window import frame_of, read_small_window
 from mirrorlib.feed.proof import check_kept, check_present, prove_files, prove_rows
-from mirrorlib.feed.read import read_snapshot, read_window, tell_changes
+from mirrorlib.feed.read import feed_schema, read_snapshot, read_window, tell_changes
 from mirrorlib.feed.schemas import physical_names, renewed_columns
 from mirrorlib.feed.window import open_window
 from mirrorlib.journal.entries import new_attempt, now
 from mirrorlib.journal.streams import Stream, WindowDone, WindowEntry, WindowPlan
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -167,6 +169,7 @@ def _deliver(
     job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
 ) -> int:
     source = job.source
+    collected: pa.Table | None = None
     stated_rows: int | None = None
     check_table(job, stream, plan.table_id, plan.after)
     if plan.kind == "snapshot":
@@ -175,10 +178,15 @@ def _deliver(
         window = open_window(source.commits, plan.after, plan.until)
         if not window.changes:
             return 0
-        stated_rows = window.rows
-        rows = read_window(spark, source, window, plan=False)
+        collected, stated_rows = read_small_window(source, window), window.rows
+        rows = (
+            read_window(spark, source, window, plan=False)
+            if collected is None
+            else frame_of(spark, collected, feed_schema(window))
+        )
         pairs = getattr(job.run.sink, "pairs", True)
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
+        collected = collected if frame is rows else None
 
     def is_unchanged_since(version: int) -> bool:
         try:
@@ -196,6 +204,7 @@ def _deliver(
         frame=frame,
         scratch=state,
         folder=folder,
+        collected=collected,
         stated_rows=stated_rows,
         given=None if stream.start_at is None else given,  # what began with a snapshot needs none
         unchanged_since=is_unchanged_since,

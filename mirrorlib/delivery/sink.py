@@ -15,6 +15,7 @@ from mirrorlib.identifiers import find_name
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorlib.store import Store
@@ -39,6 +40,7 @@ class Delivery:
             The same rows whenever it is computed, in no order.
         scratch: a store for files that live no longer than the delivery.
         folder: the folder there that is this delivery's.
+        collected: the rows of `frame` in this process, where they are few and were read so.
         stated_rows: how many rows the source's commits say that they change; None where one does not say.
         given: the number of the stream's last window whose rows the receiver was given, 0 for none; None where
             nobody has written it down.
@@ -57,6 +59,7 @@ class Delivery:
     frame: DataFrame
     scratch: Store
     folder: str
+    collected: pa.Table | None = None
     stated_rows: int | None = None
     given: int | None = None
     unchanged_since: Callable[[int], bool] = _is_unknown

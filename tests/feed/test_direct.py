@@ -23,10 +23,9 @@ import mirrorlib
 from feeds import FEED, Table
 from mirrorlib.delta.address import find_feed_table
 from mirrorlib.delta.columns import to_columns
-from mirrorlib.feed.files.arrow import frame_of, read_file
-from mirrorlib.feed.files.direct import change_files, columns_of_window
+from mirrorlib.feed.files.direct import change_files
+from mirrorlib.feed.files.small_window import frame_of, read_small_window
 from mirrorlib.feed.files.unique_keys import find_repeated
-from mirrorlib.feed.net import TIME, VERSION
 from mirrorlib.feed.read import feed_schema
 from mirrorlib.feed.window import open_window
 from zones import ZoneWriter
@@ -78,10 +77,10 @@ def test_every_window_reads_as_delta_reads_it(
         assert_same(table.read(after=after, until=until), wanted)
         window = open_window(found.commits, after, until)
         directly[change_files(found, window) is not None] += 1
-        rows = as_arrow(spark, found, window)
-        if rows is not None:
+        few = as_few(spark, found, window)
+        if few is not None:
             by_arrow += 1
-            assert_same(rows, wanted)
+            assert_same(few, wanted)
     assert directly[True] == by_arrow
     assert directly[True] > 2
     assert directly[False] > 1  # whole files go by DELETE, RESTORE and INSERT OVERWRITE
@@ -93,19 +92,10 @@ def by_delta(spark: SparkSession, path: str, after: int, until: int) -> DataFram
     return reader.option("startingVersion", after + 1).option("endingVersion", until).load(path)
 
 
-def as_arrow(spark: SparkSession, found: FeedTable, window: Window) -> DataFrame | None:
-    """Read a window's files by Arrow, where that can be for all of them."""
-    columns, store, pieces = columns_of_window(window), found.commits.store, []
-    for file in change_files(found, window) or ():
-        with store.open_file(file.path) as source:
-            rows = read_file(source, file, columns)
-        if rows is None:
-            return None
-        version = pa.repeat(pa.scalar(file.version, pa.int64()), len(rows))
-        at = found.commits.fed_at(window.after + 1, window.until)[file.version]
-        moment = pa.repeat(pa.scalar(at, pa.timestamp("us", "UTC")), len(rows))
-        pieces.append(rows.append_column(VERSION, version).append_column(TIME, moment))
-    return frame_of(spark, pa.concat_tables(pieces), feed_schema(window)) if pieces else None
+def as_few(spark: SparkSession, found: FeedTable, window: Window) -> DataFrame | None:
+    """Read a window by Arrow, where that can be."""
+    rows = read_small_window(found, window)
+    return None if rows is None else frame_of(spark, rows, feed_schema(window))
 
 
 def assert_same(frame: DataFrame, wanted: DataFrame) -> None:
@@ -262,7 +252,7 @@ def test_a_column_that_a_file_spells_in_another_way_is_left_to_spark(
     log.write_text(text.replace('\\"name\\":\\"id\\"', '\\"name\\":\\"ID\\"'), encoding="utf-8")
     found = find_feed_table(spark, table.path)
     window = open_window(found.commits, 0, 1)
-    assert as_arrow(spark, found, window) is None
+    assert as_few(spark, found, window) is None
     assert [1] == [row.ID for row in table.read(after=0).collect()]
 
 
@@ -298,7 +288,7 @@ def test_dates_of_the_old_calendar_are_what_spark_takes_them_for(
     for after in (0, 1):
         window = open_window(found.commits, after, after + 1)
         assert change_files(found, window) is not None
-        assert as_arrow(spark, found, window) is None
+        assert as_few(spark, found, window) is None
         assert_same(
             table.read(after=after, until=after + 1),
             by_delta(spark, table.path, after, after + 1),

@@ -24,8 +24,8 @@ from mirrorlib.delta.commits import Commits
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed import net
-from mirrorlib.feed.files.arrow import frame_of, read_file
 from mirrorlib.feed.files.direct import change_files, columns_of_window
+from mirrorlib.feed.files.small_window import frame_of, read_file
 from mirrorlib.feed.owners import stays_one_row
 from mirrorlib.feed.window import Window
 from mirrorlib.identifiers import quote

@@ -24,8 +24,8 @@ from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
 from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
-from mirrorlib.feed.files.arrow import frame_of, read_file
 from mirrorlib.feed.files.direct import PLAIN_NAME
+from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, frame_of, read_file
 from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
 _MOST_ROWS = 10_000  # whose keys are compared in Python
-_MOST_CHANGES = 2_000  # rows of a window
-_MOST_VALUES = 4 << 20  # bytes of rows that travel inside the plan
 _KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 # What a table may ask of its writers without making a rewrite differ from a MERGE.
 _HARMLESS = {
@@ -93,13 +91,14 @@ def _collect(work: WindowWork) -> pa.Table | None:
     if (
         work.stream.net  # the first row of net changes costs as much as all of them
         or stated is None
-        or stated > _MOST_CHANGES
+        or stated > WINDOW_ROWS
         or len(columns) < len(fields)
         or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.delivery.keys)
     ):
         return None
-    rows = frame.toArrow()
-    return rows if len(rows) <= _MOST_CHANGES and rows.nbytes <= _MOST_VALUES else None
+    collected = work.delivery.collected
+    rows = frame.toArrow() if collected is None else collected
+    return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
 def _fold(rows: pa.Table, keys: Sequence[str], upto: int) -> pa.Table:
@@ -153,7 +152,7 @@ def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:
             return None
         pieces.append(piece.drop_columns([KIND]))
     rows = pa.concat_tables(pieces)
-    return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= _MOST_VALUES else None
+    return rows if len(rows) <= _MOST_ROWS and rows.nbytes <= WINDOW_BYTES else None
 
 
 def _plain_files(checksum: Mapping[str, Any]) -> list[ChangeFile] | None:
