@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
-from mirrorlib.commit.staged import ADD, DROP, OP, PUT, WRONG
+from mirrorlib.commit.stage import staged_table
+from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
@@ -24,8 +25,9 @@ from mirrorlib.delivery.sinks.delta.merge import (
     twice,
     unlike,
 )
-from mirrorlib.delivery.sinks.delta.rewrite import rewrite_copy
+from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delta.table import read_table
+from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 
@@ -74,17 +76,22 @@ def _check_unique(work: WindowWork, rows: DataFrame) -> None:
 
 def _merge_keys(work: WindowWork) -> int:
     """Give each key that a window tells of its last state."""
+    from pyspark.sql import types as t
+
     keys = work.delivery.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
-    written = rewrite_copy(work)
-    if written is not None:
-        return written
-    folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
-    staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
+    few = fold_few(work)
+    if few is not None:
+        schema = t.StructType(list(work.wanted)).add(OP, "byte").add(FRESH, "boolean")
+        staged = staged_table(frame_of(work.spark, few, schema), few, keys)
+    else:
+        folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
+        staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))
     if WRONG in staged.ops:
         raise twice(work, keys)
-    merge_rows(work, staged, keys, check=work.known)
+    if not staged.ops or few is None or not rewrite_copy(work, few):
+        merge_rows(work, staged, keys, check=work.known)
     return staged.rows
 
 

@@ -1,10 +1,10 @@
-"""Write a small copy anew by one overwrite: MERGE would do the same to its one file, and plan three queries more.
+"""Fold few changes here, and write a small copy anew by one overwrite: MERGE would do the same to its one file, and plan three queries more.
 
-In: a window of few rows by key, and the copy as its newest checksum file tells it. Out: one commit, or none where
-somebody could tell the difference: a copy with a feed of its own, with partitions, tracked rows or other features
-that MERGE has more to do for, rows that Arrow may not read as Spark does, or keys that Python may compare in another
-way. It is the only place where changes are folded beside Spark. Source: Spark hands a DataFrame to Arrow, and takes
-one, from version 4 on.
+In: a window of few rows by key, and the copy as its newest checksum file tells it. Out: the window folded as
+`last_states` does, in Arrow, or none where there are more rows, or keys that Python may compare in another way than
+Spark; and one commit, or none where somebody could tell the difference: a copy with a feed of its own, with
+partitions, tracked rows or other features that MERGE has more to do for, or rows that Arrow may not read as Spark
+does. Source: Spark hands a DataFrame to Arrow from version 4 on.
 """
 
 from __future__ import annotations
@@ -44,42 +44,40 @@ _HARMLESS = {
 }  # fmt: skip
 
 
-def rewrite_copy(work: WindowWork) -> int | None:
-    """Bring a small copy to the end of a window of few changes; return how many rows that took, None for nothing done.
+def fold_few(work: WindowWork) -> pa.Table | None:
+    """Fold a window's changes by key in this process, where they are few."""
+    changes = _collect(work)
+    upto = work.upto if work.overlaps else -1
+    return None if changes is None else _fold(changes, work.delivery.keys, upto)
 
-    Raises `SchemaError` where a key does not tell the source's rows apart.
-    """
+
+def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
+    """Bring a small copy to the end of a window, folded by `fold_few`; say whether that was done."""
     keys = work.delivery.keys
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
-    if len(columns) < len(work.schema.fields) or spark_generation() < ARROW_FRAMES:
-        return None
-    rows = _read_copy(work, columns)
-    changes = None if rows is None else _collect(work)
-    if rows is None or changes is None:
-        return None
-    folded = _fold(changes, keys, work.upto if work.overlaps else -1)
+    if len(columns) < len(work.schema.fields):
+        return False
     puts = _as_copied(work, folded, columns)
-    if puts is None:
-        return None
-    if WRONG in folded.column(OP).to_pylist():
-        raise twice(work, keys)
+    rows = None if puts is None else _read_copy(work, columns)
+    if puts is None or rows is None:
+        return False
     there = _key_values(rows, [work.spelled(key) for key in keys])
     given = _key_values(folded, keys)
     fresh = dict(zip(given, folded.column(FRESH).to_pylist(), strict=True))
     met = [key for key in there if key in fresh]
     if len(set(met)) < len(met):
-        return None  # two rows of a key, to which MERGE does the same
+        return False  # two rows of a key, to which MERGE does the same
     if work.known and any(fresh[key] for key in met):
         raise twice(work, keys)
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
         append_rows(work.ref, frame_of(work.spark, puts, work.schema).coalesce(1), mark)
-        return len(folded)
+        return True
     kept = rows.filter(pa.array([key not in fresh for key in there], pa.bool_()))
     whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
-    return len(folded)
+    return True
 
 
 def _collect(work: WindowWork) -> pa.Table | None:
@@ -91,6 +89,7 @@ def _collect(work: WindowWork) -> pa.Table | None:
     if (
         work.stream.net  # the first row of net changes costs as much as all of them
         or stated is None
+        or spark_generation() < ARROW_FRAMES
         or stated > WINDOW_ROWS
         or len(columns) < len(fields)
         or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.delivery.keys)
