@@ -1,4 +1,4 @@
-"""Fold few changes here, and write a small copy anew by one overwrite: MERGE would do the same to its one file, and plan three queries more.
+"""Fold few changes here, and write a small copy anew: MERGE would do the same to its one file by three queries more.
 
 In: a window of few rows by key, and the copy as its newest checksum file tells it. Out: the window folded as
 `last_states` does, in Arrow, or none where there are more rows, or keys that Python may compare in another way than
