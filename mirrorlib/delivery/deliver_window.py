@@ -169,8 +169,8 @@ def _deliver(
     job: StreamJob, spark: SparkSession, stream: Stream, plan: WindowPlan, given: int | None
 ) -> int:
     source = job.source
-    few: pa.Table | None = None
-    told_rows: int | None = None
+    collected: pa.Table | None = None
+    stated_rows: int | None = None
     check_table(job, stream, plan.table_id, plan.after)
     if plan.kind == "snapshot":
         frame = read_snapshot(spark, source, plan.until)
@@ -178,15 +178,15 @@ def _deliver(
         window = open_window(source.commits, plan.after, plan.until)
         if not window.changes:
             return 0
-        few, told_rows = read_small_window(source, window), window.rows
+        collected, stated_rows = read_small_window(source, window), window.rows
         rows = (
             read_window(spark, source, window, plan=False)
-            if few is None
-            else frame_of(spark, few, feed_schema(window))
+            if collected is None
+            else frame_of(spark, collected, feed_schema(window))
         )
         pairs = getattr(job.run.sink, "pairs", True)
         frame = tell_changes(rows, window, source, plan.keys, net=stream.net, pairs=pairs)
-        few = few if frame is rows else None
+        collected = collected if frame is rows else None
 
     def is_unchanged_since(version: int) -> bool:
         try:
@@ -204,8 +204,8 @@ def _deliver(
         frame=frame,
         scratch=state,
         folder=folder,
-        few=few,
-        told_rows=told_rows,
+        collected=collected,
+        stated_rows=stated_rows,
         given=None if stream.start_at is None else given,  # what began with a snapshot needs none
         unchanged_since=is_unchanged_since,
         physical=physical_names(metadata),

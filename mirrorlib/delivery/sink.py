@@ -40,8 +40,8 @@ class Delivery:
             The same rows whenever it is computed, in no order.
         scratch: a store for files that live no longer than the delivery.
         folder: the folder there that is this delivery's.
-        few: the rows of `frame` in this process, where they are few and were read so.
-        told_rows: how many rows the source's commits say that they change; None where one does not say.
+        collected: the rows of `frame` in this process, where they are few and were read so.
+        stated_rows: how many rows the source's commits say that they change; None where one does not say.
         given: the number of the stream's last window whose rows the receiver was given, 0 for none; None where
             nobody has written it down.
         unchanged_since: says whether no row has changed after a version and up to `plan.after`; not where the
@@ -59,8 +59,8 @@ class Delivery:
     frame: DataFrame
     scratch: Store
     folder: str
-    few: pa.Table | None = None
-    told_rows: int | None = None
+    collected: pa.Table | None = None
+    stated_rows: int | None = None
     given: int | None = None
     unchanged_since: Callable[[int], bool] = _is_unknown
     physical: Mapping[str, str] = field(default_factory=dict)

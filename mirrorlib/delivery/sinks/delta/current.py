@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING
 from mirrorlib.commit.difference import NET, NEW, ops_of_counts
 from mirrorlib.commit.mark import mark_nothing
 from mirrorlib.commit.pause import overwrite_columns
+from mirrorlib.commit.stage import staged_table
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sink import Delivery
-from mirrorlib.delivery.sinks.delta.few import fold_collected, stage_rows, stage_table
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
     merge_rows,
     new_rows,
     rows_like,
     stage_counts,
+    stage_rows,
     twice,
     unlike,
 )
-from mirrorlib.delivery.sinks.delta.rewrite import rewrite_copy
+from mirrorlib.delivery.sinks.delta.rewrite import fold_few, rewrite_copy
 from mirrorlib.delta.table import read_table
+from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.feed.net import last_states
 from mirrorlib.identifiers import quote
 
@@ -77,10 +79,10 @@ def _merge_keys(work: WindowWork) -> int:
     keys = work.delivery.keys
     if (work.last.facts or {}).get("keys", list(work.plan.keys)) != list(work.plan.keys):
         _check_unique(work, read_table(work.spark, work.ref))
-    few = None if work.few is None else fold_collected(work.few, keys, work.upto)
+    few = fold_few(work)
     if few is not None:
         schema = t.StructType(list(work.wanted)).add(OP, "byte").add(FRESH, "boolean")
-        staged = stage_table(work, few, schema, keys)
+        staged = staged_table(frame_of(work.spark, few, schema), few, keys)
     else:
         folded = last_states(work.frame, keys, work.upto if work.overlaps else -1)
         staged = stage_rows(work, folded, "folded", keys, (WRONG, DROP, PUT))

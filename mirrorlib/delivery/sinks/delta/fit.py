@@ -78,7 +78,7 @@ def fit_columns(work: WindowWork) -> WindowWork:
     ordered = in_its_order(work.delivery.frame, work.schema)
     if ordered is work.delivery.frame:
         return work
-    return replace(work, delivery=replace(work.delivery, frame=ordered), few=None)
+    return replace(work, delivery=replace(work.delivery, frame=ordered, collected=None))
 
 
 def _is_same(old: StructField, new: StructField) -> bool:

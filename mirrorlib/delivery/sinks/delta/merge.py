@@ -8,15 +8,15 @@ key cannot be there and is, the whole commit fails, since keys do not tell the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from mirrorlib.commit.difference import NET
 from mirrorlib.commit.merge import commit_staged
+from mirrorlib.commit.stage import stage_frame
 from mirrorlib.commit.staged import ADD, DROP, FRESH, OP, Staged
 from mirrorlib.delivery.sink import KEY_OPTIONS
-from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delta.columns import sized_column
 from mirrorlib.errors import ForeignWriteError, SchemaError
 from mirrorlib.feed.net import VERSION, count_changes
@@ -76,6 +76,17 @@ def twice(work: WindowWork, keys: Sequence[str]) -> SchemaError:
 def new_rows(work: WindowWork) -> DataFrame:
     """Return a window's rows without the versions that the target has: a rewound stream brings them again."""
     return work.frame.where(f"{VERSION} > {work.upto:d}") if work.overlaps else work.frame
+
+
+def stage_rows(
+    work: WindowWork, frame: DataFrame, name: str, keys: Sequence[str], ops: Iterable[int]
+) -> Staged:
+    """Compute a frame with `OP`, of the values *ops*, and stage it under a name of this delivery's own.
+
+    Rows will be matched by *keys*.
+    """
+    path = f"{work.delivery.folder}/{name}"
+    return stage_frame(work.spark, work.delivery.scratch, path, frame, keys, ops)
 
 
 def stage_counts(

@@ -1,30 +1,32 @@
-"""Write a small copy anew by one overwrite: MERGE would do the same to its one file, and plan three queries more.
+"""Fold few changes here, and write a small copy anew: MERGE would do the same to its one file by three queries more.
 
-In: a window's folded changes, as Arrow, and the copy as its newest checksum file tells it. Out: one commit, or
-none where somebody could tell the difference: a copy with a feed of its own, with partitions, tracked rows or
-other features that MERGE has more to do for, or rows that Arrow may not read as Spark does.
+In: a window of few rows by key, and the copy as its newest checksum file tells it. Out: the window folded as
+`last_states` does, in Arrow, or none where there are more rows, or keys that Python may compare in another way than
+Spark; and one commit, or none where somebody could tell the difference: a copy with a feed of its own, with
+partitions, tracked rows or other features that MERGE has more to do for, or rows that Arrow may not read as Spark
+does. Source: Spark hands a DataFrame to Arrow from version 4 on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mirrorlib.commit.mark import append_rows, overwrite_rows
-from mirrorlib.commit.staged import FRESH, OP, PUT
-from mirrorlib.delivery.sinks.delta.few import key_values
+from mirrorlib.commit.staged import DROP, FRESH, OP, PUT, WRONG
 from mirrorlib.delivery.sinks.delta.merge import twice
 from mirrorlib.delta.actions import ChangeFile
 from mirrorlib.delta.columns import Columns, to_columns
 from mirrorlib.delta.key_property import ON
 from mirrorlib.delta.log import read_checksum
+from mirrorlib.delta.sessions import ARROW_FRAMES, spark_generation
 from mirrorlib.errors import StoreError
 from mirrorlib.feed.files.direct import PLAIN_NAME
-from mirrorlib.feed.files.small_window import WINDOW_BYTES, frame_of, read_file
-from mirrorlib.feed.net import KIND
+from mirrorlib.feed.files.small_window import WINDOW_BYTES, WINDOW_ROWS, frame_of, read_file
+from mirrorlib.feed.net import FEED_COLUMNS, INSERT, KIND, POST, VERSION
 from mirrorlib.identifiers import fold_name
 from mirrorlib.store import open_store
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _MOST_BYTES = 1 << 20  # of files
 _MOST_FILES = 8  # each is fetched by itself
 _MOST_ROWS = 10_000  # whose keys are compared in Python
+_KEYS = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_boolean)
 # What a table may ask of its writers without making a rewrite differ from a MERGE.
 _PLAIN_WRITER_FEATURES = {
     "appendOnly", "changeDataFeed", "deletionVectors", "inCommitTimestamp", "invariants", "timestampNtz",
@@ -41,8 +44,16 @@ _PLAIN_WRITER_FEATURES = {
 }  # fmt: skip
 
 
+def fold_few(work: WindowWork) -> pa.Table | None:
+    """Fold a window's changes by key in this process, where they are few."""
+    changes = _collect(work)
+    upto = work.upto if work.overlaps else -1
+    return None if changes is None else _fold(changes, work.delivery.keys, upto)
+
+
 def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
-    """Bring a small copy to the end of a window, folded by `fold_collected`; say whether that was done."""
+    """Bring a small copy to the end of a window, folded by `fold_few`; say whether that was done."""
+    keys = work.delivery.keys
     columns = to_columns((one.name, one.dataType.simpleString()) for one in work.schema.fields)
     if len(columns) < len(work.schema.fields):
         return False
@@ -50,14 +61,14 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     rows = None if puts is None else _read_copy(work, columns)
     if puts is None or rows is None:
         return False
-    there = key_values(rows, [work.spelled(key) for key in work.delivery.keys])
-    given = key_values(folded, work.delivery.keys)
+    there = _key_values(rows, [work.spelled(key) for key in keys])
+    given = _key_values(folded, keys)
     fresh = dict(zip(given, folded.column(FRESH).to_pylist(), strict=True))
     met = [key for key in there if key in fresh]
     if len(set(met)) < len(met):
         return False  # two rows of a key, to which MERGE does the same
     if work.known and any(fresh[key] for key in met):
-        raise twice(work, work.delivery.keys)
+        raise twice(work, keys)
     mark = work.mark()
     mark = replace(mark, facts={**mark.facts, ON: work.last.newest})  # what came since is not in it
     if not met:  # as MERGE does, which takes no file away then
@@ -67,6 +78,58 @@ def rewrite_copy(work: WindowWork, folded: pa.Table) -> bool:
     whole = frame_of(work.spark, pa.concat_tables([kept, puts]), work.schema).coalesce(1)
     overwrite_rows(work.ref, whole, mark, schema=False)
     return True
+
+
+def _collect(work: WindowWork) -> pa.Table | None:
+    """Take the window's rows, where they are few, and Arrow carries their values as they are."""
+    stated, frame = work.delivery.stated_rows, work.delivery.frame
+    fields = frame.schema.fields
+    columns = to_columns((one.name, one.dataType.simpleString()) for one in fields)
+    kinds = {one.name: one.type for one in columns}
+    if (
+        work.stream.net  # the first row of net changes costs as much as all of them
+        or stated is None
+        or spark_generation() < ARROW_FRAMES
+        or stated > WINDOW_ROWS
+        or len(columns) < len(fields)
+        or not all(any(is_kind(kinds[key]) for is_kind in _KEYS) for key in work.delivery.keys)
+    ):
+        return None
+    collected = work.delivery.collected
+    rows = frame.toArrow() if collected is None else collected
+    return rows if len(rows) <= WINDOW_ROWS and rows.nbytes <= WINDOW_BYTES else None
+
+
+def _fold(rows: pa.Table, keys: Sequence[str], upto: int) -> pa.Table:
+    """Fold rows by key as `last_states` does."""
+    comes = [kind in {INSERT, POST} for kind in rows.column(KIND).to_pylist()]
+    versions = rows.column(VERSION).to_pylist()
+    values = _key_values(rows, keys)
+    first: dict[object, bool] = {}
+    last: dict[object, int] = {}
+    doubled: list[int] = []
+    # What goes in a version goes before what comes.
+    for place in sorted(range(len(values)), key=lambda place: (versions[place], comes[place])):
+        key = values[place]
+        if comes[place] and key in last and comes[last[key]]:
+            doubled.append(place)
+        first.setdefault(key, comes[place] and versions[place] > upto)
+        last[key] = place
+    places = [*last.values(), *doubled]
+    ops = [PUT if comes[place] else DROP for place in last.values()] + [WRONG] * len(doubled)
+    fresh = [first[values[place]] for place in places]
+    kept = rows.drop_columns(list(FEED_COLUMNS)).take(pa.array(places, pa.int64()))
+    kept = kept.append_column(OP, pa.array(ops, pa.int8()))
+    return kept.append_column(FRESH, pa.array(fresh, pa.bool_()))
+
+
+def _key_values(rows: pa.Table, keys: Sequence[str]) -> list[tuple[object, ...]]:
+    """Give each row's key; text as bytes, as Spark's need not be UTF-8."""
+    columns = [rows.column(key) for key in keys]
+    columns_as_bytes = (
+        one.cast(pa.binary()) if pa.types.is_string(one.type) else one for one in columns
+    )
+    return list(zip(*(one.to_pylist() for one in columns_as_bytes), strict=True))
 
 
 def _read_copy(work: WindowWork, columns: Columns) -> pa.Table | None:

@@ -17,13 +17,13 @@ from mirrorlib.commit.mark import append_rows, mark_nothing
 from mirrorlib.commit.staged import ADD, DROP, OP, WRONG
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delivery.sinks.delta.changes import snapshot_time
-from mirrorlib.delivery.sinks.delta.few import stage_rows
 from mirrorlib.delivery.sinks.delta.fit import check_columns, fit_columns
 from mirrorlib.delivery.sinks.delta.merge import (
     merge_rows,
     new_rows,
     rows_like,
     stage_counts,
+    stage_rows,
     unlike,
 )
 from mirrorlib.delta.table import read_table

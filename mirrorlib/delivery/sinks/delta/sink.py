@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from mirrorlib.commit.last_commit import prove_window, read_last_commit
 from mirrorlib.commit.pause import resume_feed
@@ -16,7 +15,6 @@ from mirrorlib.commit.protocol import Committer, commit_plan
 from mirrorlib.delivery.sink import Delivery, comes_after
 from mirrorlib.delivery.sinks.delta.changes import append_window, log_columns
 from mirrorlib.delivery.sinks.delta.current import copy_columns, keep_copy
-from mirrorlib.delivery.sinks.delta.few import collect_changes
 from mirrorlib.delivery.sinks.delta.owned import (
     changed_keys,
     check_owner,
@@ -38,8 +36,6 @@ from mirrorlib.store import open_store
 from mirrorlib.store.target import Target
 
 _LOG = logging.getLogger(__name__)
-# Few rows are taken by Arrow, which is Spark 4: the Delta of Spark 3.5 has to skip, or reads no deletion vectors.
-_SMALL = {**SMALL_COMMIT, "spark.databricks.delta.stats.skipping": "false"}
 # What refuses a window that no target can take, and gives the target's columns; and what writes one by one commit, and
 # gives how many rows that took, None where the commit tells.
 _MODES = {
@@ -125,10 +121,10 @@ class _WindowCommitter(Committer[WindowWork, int]):
         work = seen
         if changed_keys(work) is not None:  # nothing is said of keys until the window is there
             keep_keys(work.spark, work.ref.sql, work.found.properties, Keys())
-        if self._mode != "changes":
-            work = replace(work, few=collect_changes(work))
-        small = work.few is not None and is_small(len(work.few), work.found.bytes)
-        with configured(work.spark, {}, _SMALL if small else {}):
+        stated = work.delivery.stated_rows
+        folds = self._mode != "changes" and stated is not None
+        small = folds and is_small(stated or 0, work.found.bytes)
+        with configured(work.spark, {}, SMALL_COMMIT if small else {}):
             self._rows = self._write(work)
 
     def has_moved(self, seen: WindowWork) -> bool:

@@ -15,13 +15,11 @@ from mirrorlib.commit.mark import Mark
 from mirrorlib.delivery.sink import Delivery
 from mirrorlib.delta.table import Found, TableRef
 from mirrorlib.errors import LandingZoneError
-from mirrorlib.feed.files.small_window import frame_of
 from mirrorlib.identifiers import find_name
 from mirrorlib.journal.streams import Stream, WindowPlan, snapshot_command
 from mirrorlib.store.target import Target
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -41,7 +39,6 @@ class WindowWork:
     schema: StructType
     last: LastCommit  # what its log tells
     dropped: tuple[str, ...] = ()  # the target's columns that the source has no longer
-    few: pa.Table | None = None  # the window's rows, where they are few
 
     @property
     def spark(self) -> SparkSession:
@@ -60,9 +57,8 @@ class WindowWork:
 
     @property
     def frame(self) -> DataFrame:
-        """Return the window's rows; ask once, as few rows are made a frame each time."""
-        frame = self.delivery.frame
-        return frame if self.few is None else frame_of(self.spark, self.few, frame.schema)
+        """Return the window's rows."""
+        return self.delivery.frame
 
     @property
     def fresh(self) -> bool:
